@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
-from aggloom.later_rows import (
+from aggloom.later_rows import check_csv, check_json
+from aggloom.runtime.formats.inferred_values import (
     DAY,
     NUMBER,
     TIME,
     WHOLE,
     ZONE,
-    check_csv,
-    check_json,
     is_exact,
     is_kept,
 )
@@ -35,6 +35,7 @@ from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.local.csv_rows import Dialect, read_csv
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
+from aggloom.runtime.values.fitting import plain_type
 
 _ROWS = 10_000
 """So many rows are looked at."""
@@ -48,11 +49,15 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Inferred:
-    """The columns that files have, and of how many rows, in which files, that was told."""
+    """The columns that files have, and of how many rows, in which files, that was told.
+
+    by_values: whether values suggest the types, and no schema beside them says them.
+    """
 
     schema: pa.Schema
     rows: int
     files: str
+    by_values: bool = True
 
     def told(self, table: str, format: str) -> str:
         """What is to be said of it, with what to write so that it does not depend on the files."""
@@ -117,7 +122,7 @@ def inferred(
         known = next((s for m in _objects(found, _ROWS, whole) if (s := m.get("schema"))), None)
         if known is not None:
             columns_of = add_partition_columns(connect_columns(known, files), path, found, deep)
-            return Inferred(columns_of, 1, files)
+            return Inferred(columns_of, 1, files, by_values=False)
     rows = list(islice(_rows(found, format, dict(dialect), path, whole), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
@@ -302,3 +307,12 @@ def is_here(path: str) -> bool:
         return bool(files_at(Path(path)))
     except (SpecError, DataError):
         return False
+
+
+def parquet_schema(file: Path) -> pa.Schema:
+    """The columns of a Parquet file, in types of tables."""
+    try:
+        found = pq.read_schema(file)
+        return pa.schema([field.with_type(plain_type(field.type)) for field in found])
+    except (pa.ArrowException, OSError) as error:
+        raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None

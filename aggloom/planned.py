@@ -76,6 +76,8 @@ def feed(harness: Harness, table: TableSource) -> int:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
         raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads, on Spark")
     options = {n: v for n, v in table.options.items() if n.lower() not in _OF_STREAMS}
+    if table.format in MESSAGES:
+        options |= table.checks
     sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES
     for name in options:
         is_ours = table.format in MESSAGES and name.lower() == MULTILINE.lower()

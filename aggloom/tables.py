@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from aggloom.codegen import to_schema, with_absent
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.errors import DataError, InputFormatError, SpecError, nearest
+from aggloom.errors import DataError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
-from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
+from aggloom.inferred import (
+    INFERRED,
+    Inferred,
+    add_partition_columns,
+    inferred,
+    is_here,
+    parquet_schema,
+)
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
@@ -26,7 +32,6 @@ from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.change_words import ChangeWords
-from aggloom.runtime.values.fitting import plain_type
 from aggloom.table_texts import (
     convert_entry,
     read_keys,
@@ -104,7 +109,9 @@ class TableSource:
             return read_kafka(spark, **self.kafka, **told, **self.reading)
         from aggloom.runtime.spark.read.sources import read_changes
 
-        return read_changes(spark, self.path, self.format, self._own_columns(), **self.reading)
+        return read_changes(
+            spark, self.path, self.format, self._own_columns(), **self.checks, **self.reading
+        )
 
     @property
     def is_by_time(self) -> bool:
@@ -133,6 +140,13 @@ class TableSource:
         """What the reader is told besides: the keys of upserts, which lack the rows before."""
         keys = {"keys": self.keys} if self.sends == "upsert" and self.keys else {}
         return self.options | keys
+
+    @property
+    def checks(self) -> dict[str, Any]:
+        """What the reader is told of columns that nobody gave: later values must not be changed by their types."""
+        if self.schema is not None or self.lake is not None or self.format not in INFERRED:
+            return {}
+        return {"inferred": True} if self._inferred().by_values else {}
 
     def told(self) -> str | None:
         """What is to be said of columns that nobody gave, but the files."""
@@ -180,7 +194,7 @@ class TableSource:
             return self.schema
         if self.format != "parquet":
             return self._inferred().schema
-        found = [_parquet_schema(file) for file in self._parquet_files()]
+        found = [parquet_schema(file) for file in self._parquet_files()]
         if not found:
             raise SpecError(
                 f"table {self.name}: there is no Parquet file at {self.path!r} to tell the columns; add schema=DDL."
@@ -372,11 +386,3 @@ def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
         value = given.pop(key)
         found[key] = convert_entry(key, value, keywords[key], where) if key in keywords else value
     return found
-
-
-def _parquet_schema(file: Path) -> pa.Schema:
-    try:
-        found = pq.read_schema(file)
-        return pa.schema([field.with_type(plain_type(field.type)) for field in found])
-    except (pa.ArrowException, OSError) as error:
-        raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None

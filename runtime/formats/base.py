@@ -89,7 +89,8 @@ class Settings:
     messages of others are passed over. registry: what knows the schemas that messages name. images: whether updates
     tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out. zero_dates:
     whether dates that are none, as MySQL's 0000-00-00, are an "error" or "null". change_column, change_values,
-    markers: of rows that say their changes themselves, as ChangeWords has them.
+    markers: of rows that say their changes themselves, as ChangeWords has them. inferred: whether values of other rows
+    suggested the types, so that what these would change is refused.
     """
 
     columns: pa.Schema
@@ -109,6 +110,7 @@ class Settings:
     change_column: str | None = None
     change_values: Any = None
     markers: str = "refuse"
+    inferred: bool = False
 
     @cached_property
     def change_words(self) -> ChangeWords:

@@ -5,6 +5,7 @@ It stops with an error (the default), is counted and passed over, or goes with t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,12 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from aggloom.codegen import with_absent
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable
+from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable, values_of
 from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.formats.inferred_values import is_checked
 from aggloom.runtime.formats.registry import format_of
 
 POLICIES: Final = ("error", "drop", "side")
@@ -32,6 +35,8 @@ _AROUND = 250
 _ODD = 3
 """After how many of these in a row that Arrow cannot read it is not asked any more."""
 _NONE = np.zeros(0, np.bool_)
+_LONG = re.compile(rb"[0-9]{16}")
+"""A part of each whole number that a DOUBLE may round."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,9 @@ class Decoder:
         self, listed: Sequence[Message]
     ) -> Iterator[tuple[Sequence[Message], Block | None]]:
         """Some messages at a time, and what is known of them at once; an odd one leaves those around it."""
+        if self._format.settings.inferred and self._may_change(listed):
+            yield listed, None
+            return
         whole = self._format.block(listed)
         if whole is not None or len(listed) <= _AROUND:
             yield listed, whole
@@ -113,6 +121,14 @@ class Decoder:
             block = self._format.block(some)
             odd = odd + 1 if block is None else 0
             yield some, block
+
+    def _may_change(self, listed: Sequence[Message]) -> bool:
+        """Whether Arrow may read a value of a type that was inferred, and that would change it."""
+        kinds = self.schema.types
+        if any(map(is_checked, kinds)):
+            return True
+        texts = values_of(listed) if any(map(pt.is_floating, kinds)) else []
+        return any(text is not None and _LONG.search(text) for text in texts)
 
     def _part(
         self, messages: Sequence[Message], block: Block | None, refused: list[tuple[Message, str]]

@@ -65,7 +65,7 @@ def format_of(
     if words.lacks_before and not listed:
         raise SpecError(f"{name}: {NEEDS_KEYS}")
     for option, value in given.items():
-        if option not in kind.options and option != "zone":
+        if option not in kind.options and option not in ("zone", "inferred"):
             raise SpecError(f"{name} has no option {option!r}. {nearest(option, kind.options)}")
         if option in ("database", "table"):
             _check_pattern(f"{name}: {option}", value)

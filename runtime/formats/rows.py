@@ -8,6 +8,7 @@ from typing import Any
 
 from aggloom.codegen import type_name
 from aggloom.runtime.formats.base import Settings, Unreadable, Values
+from aggloom.runtime.formats.inferred_values import declared_advice
 from aggloom.runtime.formats.json_text import Object, shown
 from aggloom.runtime.formats.values import WRONG, Reader, UnsaidError, reader
 
@@ -23,7 +24,7 @@ class Rows:
 
     def __init__(self, settings: Settings, texts: bool = False) -> None:
         self.columns, self.lenient = settings.columns, settings.lenient
-        self.names = settings.columns.names
+        self.names, self.inferred = settings.columns.names, settings.inferred
         self.readers = [reader(f.type, settings, texts) for f in settings.columns]
         self._known = set(self.names)
         self.spelling = Spelling(self.names)
@@ -98,7 +99,11 @@ class Rows:
                 except WRONG:
                     kind = type_name(self.columns.field(place).type)
                     text = shown(value)[:_SHOWN]
-                    raise Unreadable(f"column {name!r} cannot hold '{text}' as {kind}") from None
+                    why = f"column {name!r} cannot hold '{text}' as {kind}"
+                    if self.inferred:
+                        advice = declared_advice(name, self.columns.field(place).type)
+                        why = f"{why}, which the first rows suggest. {advice.removesuffix('.')}"
+                    raise Unreadable(why) from None
             row.append(value)
         return row
 

@@ -21,6 +21,7 @@ import pyarrow.types as pt
 from aggloom.errors import SpecError
 from aggloom.runtime.formats import times
 from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.inferred_values import as_inferred
 from aggloom.runtime.formats.json_text import Object, shown
 
 Reader = Callable[[Any], Any]
@@ -43,6 +44,11 @@ _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": F
 
 def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reader:
     """What reads values of a type. texts: numbers may come as texts, and binaries with a byte in each character."""
+    made = _reader(dtype, settings, texts)
+    return as_inferred(dtype, made) if settings.inferred else made
+
+
+def _reader(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
     if pt.is_boolean(dtype):
         return _boolean(texts)
     if pt.is_integer(dtype):

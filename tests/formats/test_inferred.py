@@ -259,7 +259,9 @@ def test_a_run_says_what_it_took_and_what_it_does_not_keep(
 ) -> None:
     write_sample(tmp_path / "changes")
     placed: list[Path] = []
-    monkeypatch.setattr("aggloom.run._run", lambda jobs: placed.extend(place for _, place in jobs))
+    monkeypatch.setattr(
+        "aggloom.run._run", lambda jobs, _: placed.extend(place for _, place in jobs)
+    )
     query = [
         "run",
         "--sql",

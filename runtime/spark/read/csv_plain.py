@@ -15,6 +15,7 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.csv as pc_csv
 
+from aggloom.runtime.formats.inferred_values import first_misfit
 from aggloom.runtime.formats.plain_texts import spelling, typed
 from aggloom.runtime.spark.plan.expressions import spark_arrow
 from aggloom.runtime.values.change_words import ChangeWords
@@ -33,7 +34,8 @@ class PlainFiles:
     """The function of whole files, as bytes, that gives the rows of those that are plain, and NULL for the others.
 
     changes: the names under which a header may have a change column. refused: names that no header may have. lenient: a
-    column that is missing is NULL. zone: where times are that name none. words: what a change column says.
+    column that is missing is NULL. zone: where times are that name none. words: what a change column says. inferred:
+    whether values of other rows suggested the types.
     """
 
     schema: pa.Schema
@@ -42,6 +44,7 @@ class PlainFiles:
     lenient: bool
     zone: str
     words: ChangeWords
+    inferred: bool = False
 
     def is_able(self) -> bool:
         """Whether there is a plainest spelling for the types of all columns."""
@@ -116,7 +119,10 @@ class PlainFiles:
         return [*places, there[0] if there else None]
 
     def _typed(self, texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-        made = typed(texts.combine_chunks(), kind, self.zone)
+        values = texts.combine_chunks()
+        if self.inferred and first_misfit(values, kind) is not None:
+            raise _OddError
+        made = typed(values, kind, self.zone)
         if made is None:
             raise _OddError
         return made

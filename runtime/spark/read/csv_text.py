@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from aggloom.codegen import to_schema
+from aggloom.runtime.formats.inferred_values import MANY_DIGITS, declared_advice, spelling_of
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.read.csv_header import (
     ABOVE_ADVICE,
@@ -125,12 +126,13 @@ def csv_lines(
     first: str | None = None,
     parts: Sequence[str] = (),
     words: ChangeWords = _USUAL,
+    inferred: bool = False,
 ) -> DataFrame:
     """The rows of files (`value` and `file`) by the names in their headers.
 
     lenient: a column that is missing is NULL. first: the header of a file that is there, by which room is made: each
     line is cut into as many columns, so that less room is less work. parts: names of columns that directories give,
-    whose values are in the column PARTS of files.
+    whose values are in the column PARTS of files. inferred: whether values of other rows suggested the types.
     """
     declared = columns.names
     names = _Names(declared, words.names(declared), words.refused(declared), words)
@@ -142,11 +144,11 @@ def csv_lines(
     metric = f"{METRIC} csv {end}"
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
     zone = session_zone(files.sparkSession)
-    plain = _plain(columns, names, given, lenient, zone)
+    plain = _plain(columns, names, given, lenient, zone, inferred)
     kept = [PARTS] if parts else []
     files = files.select("file", "value", plain.alias("plain"), *kept)
     cut = _Cut(given, width, end)
-    told = _rows(_headed(files, names, cut, lenient, kept), columns, names, cut, parts)
+    told = _rows(_headed(files, names, cut, lenient, kept), columns, names, cut, parts, inferred)
     return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
 
 
@@ -201,7 +203,12 @@ def _headed(
 
 
 def _rows(
-    headed: DataFrame, columns: StructType, names: _Names, cut: _Cut, parts: Sequence[str]
+    headed: DataFrame,
+    columns: StructType,
+    names: _Names,
+    cut: _Cut,
+    parts: Sequence[str],
+    inferred: bool,
 ) -> DataFrame:
     """The rows of files whose headers are known: those that Arrow has read, and one of each other line."""
     kept = [PARTS] if parts else []
@@ -214,10 +221,7 @@ def _rows(
         where = F.get("places", F.lit(number)).cast("int")
         return F.when(where > 0, F.get("values", where - 1))
 
-    row = [
-        place.holds(value(n), _exactly(value(n), f.dataType), f.name, f.dataType).alias(f"c{n}")
-        for n, f in enumerate(columns)
-    ]
+    row = [value_of(place, value(n), f, inferred).alias(f"c{n}") for n, f in enumerate(columns)]
     words = {
         name: (F.get("places", F.lit(n)) > 0, value(n))
         for n, name in enumerate(names.changes, len(names.columns))
@@ -240,9 +244,10 @@ def _plain(
     given: Mapping[str, Any],
     lenient: bool,
     zone: str,
+    inferred: bool,
 ) -> Column:
     """The rows of a file that Arrow reads as Spark does, an array of structs; NULL of any other."""
-    about = (tuple(names.changes), tuple(names.flattened), lenient, zone, names.words)
+    about = (tuple(names.changes), tuple(names.flattened), lenient, zone, names.words, inferred)
     reading = PlainFiles(to_schema(columns), *about)
     if set(given) & DIALECT or not reading.is_able():
         return F.lit(None).cast(_kind(columns))
@@ -251,6 +256,27 @@ def _plain(
         return reading(files)
 
     return arrow_udf(read, DataType.fromDDL(_kind(columns)))(F.col("value").cast("binary"))
+
+
+def value_of(place: Place, value: Column, field: StructField, inferred: bool) -> Column:
+    """A text as the value of a column; inferred: one that the type would change is refused, with what to do."""
+    found = _exactly(value, field.dataType)
+    if not inferred:
+        return place.holds(value, found, field.name, field.dataType)
+    (kind,) = to_schema(StructType([field])).types
+    pattern = spelling_of(kind)
+    if pattern is not None:
+        bare = F.btrim(value, F.lit(" \t"))
+        is_kept = bare.rlike(f"^(?:{pattern})$")
+        if isinstance(field.dataType, FloatType | DoubleType):
+            wide = DecimalType(38, 18)
+            same = value.try_cast(wide) == found.try_cast(wide)
+            is_kept &= ~value.rlike(MANY_DIGITS) | F.coalesce(same, F.lit(False))
+        found = F.when(is_kept, found)
+    advice = (
+        f", which the first rows suggest. {declared_advice(field.name, kind).removesuffix('.')}"
+    )
+    return place.holds(value, found, field.name, field.dataType, advice)
 
 
 def _exactly(value: Column, kind: DataType) -> Column:

@@ -42,9 +42,12 @@ class Place:
         """`rest`, or where the condition holds the error."""
         return F.when(condition, self.refuse(*why)).otherwise(rest)
 
-    def holds(self, value: Column, converted: Column, name: str, kind: DataType) -> Column:
-        """A value as its column's type; an error if it has none there."""
-        why = (f"column {name!r} cannot hold '", value, f"' as {kind.simpleString().upper()}")
+    def holds(
+        self, value: Column, converted: Column, name: str, kind: DataType, advice: str = ""
+    ) -> Column:
+        """A value as its column's type; an error if it has none there, with what to do."""
+        shown = f"' as {kind.simpleString().upper()}{advice}"
+        why = (f"column {name!r} cannot hold '", value, shown)
         return F.coalesce(converted, F.when(value.isNotNull(), self.refuse(*why)))
 
     def change_type(self, word: Column, name: str, words: ChangeWords) -> Column:

@@ -29,7 +29,7 @@ from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 from aggloom.runtime.spark.read.csv_header import check_header, header_names
-from aggloom.runtime.spark.read.csv_text import DIALECT, csv_lines
+from aggloom.runtime.spark.read.csv_text import DIALECT, csv_lines, value_of
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
@@ -39,6 +39,7 @@ from aggloom.runtime.spark.read.paths import located, parquet_columns, split_by_
 from aggloom.runtime.spark.read.records import (
     CHANGE_COLUMN,
     PARTS,
+    Place,
 )
 from aggloom.runtime.spark.read.source_log import noted
 from aggloom.runtime.spark.read.whole_json import objects_of
@@ -78,6 +79,7 @@ def read_changes(
     markers: str | None = None,
     zero_dates: str | None = None,
     nanoseconds: str | None = None,
+    inferred: bool = False,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -94,7 +96,8 @@ def read_changes(
     cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
     in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
     database, table, images: as the format has them (docs/formats.md). order: files of a batch are read by "time" of
-    modification and then by path, or by "name", their paths alone, which takes all files in one batch.
+    modification and then by path, or by "name", their paths alone, which takes all files in one batch. inferred:
+    values of the first rows suggested the types, so that a later value that these would change is refused.
 
     change_column, change_values: the column that says what kind of change a row is, and the meaning of its words, such
     as {"I": "insert", "U": "update_after", "D": "delete"}; the empty word is that of rows without one. markers:
@@ -205,14 +208,15 @@ def read_changes(
             if first is not None:
                 file, line = first
                 check_header(path, file, header_names(line, options), own, lenient)
-            rows = csv_lines(files, own, options, lenient, line, parts.names, words)
+            rows = csv_lines(files, own, options, lenient, line, parts.names, words, inferred)
             if len(parts):
                 rows = rows.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
             return ordered(rows)
-        return ordered(_csv(spark, configured(), path, columns, options, lenient, words))
+        return ordered(_csv(spark, configured(), path, columns, options, lenient, words, inferred))
     kind = MESSAGES[format]
     key = key if kind.takes_keys or words.lacks_before else ()
     own_words: dict[str, Any] = {**told_words, "zone": session_zone(spark)}
+    own_words["inferred"] = inferred or None
     made = decoder(format, to_schema(own), key, unreadable, path, **told, **more, **own_words)
     if format == "jsonl" and not lenient and not whole:
         _check_json(spark, path, looked, own)
@@ -255,7 +259,7 @@ def _texts(reader: Any, path: str, parts: StructType) -> DataFrame:
 def reader_keywords() -> dict[str, type]:
     """The keywords of `read_changes` that say how a file is read, and their types: bool, int or str."""
     kinds = {"bool": bool, "int": int, "int | None": int}
-    ours = ("spark", "path", "format", "schema", "streaming", "options", "keys")
+    ours = ("spark", "path", "format", "schema", "streaming", "options", "keys", "inferred")
     found = signature(read_changes).parameters
     return {n: kinds.get(str(p.annotation), str) for n, p in found.items() if n not in ours}
 
@@ -282,6 +286,7 @@ def _csv(
     options: Mapping[str, Any],
     lenient: bool,
     words: ChangeWords,
+    inferred: bool,
 ) -> DataFrame:
     """CSV files by Spark's reader: all of them need the header of the first; header=false: columns by position."""
     given = {key.lower(): str(value).lower() for key, value in options.items()}
@@ -298,7 +303,7 @@ def _csv(
         return with_change(named, columns, said, words)
     headed = spark.read.options(**{"header": True, **options}).csv(path)
     header = headed.columns
-    known = {field.name.lower(): field for field in columns}
+    known = {} if inferred else {field.name.lower(): field for field in columns}
     found = [
         StructField(name, known[name.lower()].dataType if name.lower() in known else StringType())
         for name in header
@@ -308,6 +313,11 @@ def _csv(
     rows = strict.schema(StructType(found)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
     lower = {name.lower() for name in header}
+    place = Place(F.col("_metadata.file_path"))
+    for field in columns if inferred else ():
+        if field.name.lower() in lower:
+            typed = value_of(place, F.col(quote(field.name)), field, inferred)
+            rows = rows.withColumn(field.name, typed)
     for name in words.refused(columns.names):
         if name in lower:
             raise InputFormatError(f"{path}: column {name!r} {MARKER_HINT}")
