@@ -10,6 +10,7 @@ import random
 from inspect import isabstract
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from mutated.mutations import mutate
 from mutated.queries import feed, made
@@ -17,6 +18,8 @@ from mutated.run import CHECKPOINT, play
 
 from aggloom.errors import StateCorruptError
 from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
+from aggloom.runtime.spark.node.store import Blob, gather
 from aggloom.runtime.storage.pool import HEAP_LIVE, HEAP_USED, PoolArrays, hash_bytes
 from aggloom.runtime.storage.pool import _rehash as rehash
 
@@ -91,3 +94,17 @@ def test_a_refusal_names_what_is_wrong_and_what_to_do() -> None:
             said.add(str(error).partition(": ")[2])
             assert "Restart from an older checkpoint" in str(error)
     assert len(said) > 5
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_log_of_right_rows_is_read_and_one_of_unknown_kinds_refused(rows: int) -> None:
+    schema = pa.schema([("k", pa.int64())])
+    batch = pa.RecordBatch.from_arrays([pa.array(range(rows), pa.int64())], schema=schema)
+    for kind, right in ((3, True), (4, rows == 0), (-1, rows == 0)):
+        whole = with_kinds(batch, np.full(rows, kind, np.int8))
+        given = [Blob(0, 0, 0, write_blob(whole.schema, [(whole, b"")]))]
+        if right:
+            assert gather(given, [schema], check=True).bundles[0].batch.num_rows == rows
+            continue
+        with pytest.raises(StateCorruptError, match="kinds"):
+            gather(given, [schema], check=True)
