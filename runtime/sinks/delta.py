@@ -74,6 +74,11 @@ class DeltaSink(LakeSink):
     def where(self) -> str:
         return f"sink delta, table {self.options.path}"
 
+    def _exists(self) -> bool:
+        storage = dict(self.options.storage) or None
+        with self._told():
+            return bool(_library().DeltaTable.is_deltatable(self.options.path, storage))
+
     def _opened(self, schema: pa.Schema) -> Any:
         with self._told():
             if self._table is None:

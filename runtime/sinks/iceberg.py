@@ -84,13 +84,19 @@ class IcebergSink(LakeSink):
     def where(self) -> str:
         return f"sink iceberg, table {self.options.table}"
 
-    def _opened(self, schema: pa.Schema) -> Any:
+    def _exists(self) -> bool:
         options = self.options
         if self._catalog is None:
             place = IcebergPlace(options.table, options.catalog, options.connect)
             self._catalog = place.opened_catalog()
         with self._told():
-            if not self._catalog.table_exists(options.table):
+            return bool(self._catalog.table_exists(options.table))
+
+    def _opened(self, schema: pa.Schema) -> Any:
+        options = self.options
+        is_new = not self._exists()
+        with self._told():
+            if is_new:
                 self._make(self._catalog, schema)
             table = self._catalog.load_table(options.table)
         wider = pa.schema([pa.field(f.name, _WIDER.get(f.type, f.type)) for f in schema])

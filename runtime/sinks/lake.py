@@ -116,6 +116,18 @@ class LakeSink(ABC):
         """What to call it."""
 
     @abstractmethod
+    def _exists(self) -> bool:
+        """Whether the table is there."""
+
+    def check_start(self, schema: pa.Schema) -> None:
+        """Raise SinkError where a table that is there does not have the result's columns in their types."""
+        columns = stored_schema(schema, self.where)
+        if self.options.form == "changelog" and CHANGE not in columns.names:
+            columns = columns.append(pa.field(CHANGE, pa.string()))
+        if self._exists():
+            self._opened(columns)
+
+    @abstractmethod
     def _opened(self, schema: pa.Schema) -> Any:
         """The table as it is now, made if it is not there; raises SinkError if it has not the schema's columns."""
 

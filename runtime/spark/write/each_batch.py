@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
+from aggloom.runtime.sinks.lake import LakeSink
 from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import id_of, is_local, local
 from aggloom.runtime.spark.failures import telling
@@ -47,7 +50,12 @@ class EachBatch:
         """The sink of a changelog; raises SpecError where no key tells its rows apart and one is needed."""
         names = df.columns[: -1 if df.columns and change_column_of(df.columns) else None]
         key, before = _key(made, names, key_columns, options)
-        return cls(*made_sink(options, key, before), str(checkpoint))
+        sink, where = made_sink(options, key, before)
+        if isinstance(sink, LakeSink):
+            # A table that was there before is held against the result before any row is read.
+            schema = to_schema(df)
+            sink.check_start(pa.schema([schema.field(name) for name in names]))
+        return cls(sink, where, str(checkpoint))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one batch."""
