@@ -98,6 +98,17 @@ def _format(words: Words, *names: str) -> str:
     return _FORMATS[found]
 
 
+_CSV = {
+    "field-delimiter": "sep",
+    "quote-character": "quote",
+    "escape-character": "escape",
+    "null-literal": "nullValue",
+    "header": "header",
+    "encoding": "encoding",
+}
+"""Options of CSV: Flink's names, and ours for what Flink has no option for."""
+
+
 def _reading(words: Words, format: str) -> dict[str, Any]:
     """What Flink's options of a format say of reading."""
     names = {format, "json"} if format == "jsonl" else {format}
@@ -116,10 +127,14 @@ def _reading(words: Words, format: str) -> dict[str, Any]:
                 if pattern is not None:
                     found[option] = pattern
     if format == "csv":
-        for option, own in (("field-delimiter", "sep"), ("quote-character", "quote")):
+        for option, own in _CSV.items():
             value = words.take(f"csv.{option}")
             if value is not None:
                 found[own] = value
+        if words.choice("csv.allow-comments", _TRUTH, False):
+            found["comment"] = "#"
+        if words.choice("csv.disable-quote-character", _TRUTH, False):
+            found["quote"] = ""
     return found
 
 

@@ -16,8 +16,10 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".csv": "csv",
     ".tsv": "csv",
+    ".tab": "csv",
     ".json": "jsonl",
     ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
 }
 
 
@@ -47,9 +49,9 @@ def guess_format(path: str, where: str) -> str:
 
 
 def set_separator(options: dict[str, Any], path: str) -> None:
-    """Put the separator of CSV files into the options as the character that it is: of .tsv files a tab, \\t another."""
+    """Put the separator of CSV files into the options as a character: of .tsv and .tab files a tab, and of \\t."""
     named = [name for name in options if name.lower() in ("sep", "delimiter")]
     for name in named:
         options[name] = str(options[name]).replace("\\t", "\t")
-    if not named and format_suffix(Path(path)) == ".tsv":
+    if not named and format_suffix(Path(path)) in (".tsv", ".tab"):
         options["sep"] = "\t"

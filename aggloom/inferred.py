@@ -19,6 +19,7 @@ from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.later_rows import check_csv, check_json
+from aggloom.runtime.formats.csv_dialect import Dialect
 from aggloom.runtime.formats.inferred_values import (
     DAY,
     NUMBER,
@@ -32,13 +33,14 @@ from aggloom.runtime.formats.json_text import describe_layout
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
-from aggloom.runtime.local.csv_rows import Dialect, read_csv
+from aggloom.runtime.local.csv_rows import read_csv_texts
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 from aggloom.runtime.values.fitting import plain_type
 
 _ROWS = 10_000
 """So many rows are looked at."""
+_SPLIT = '; for several objects on a line say concatenated="split", and declare schema=DDL'
 _DAY, _WHOLE, _NUMBER = map(re.compile, (DAY, WHOLE, NUMBER))
 _MOMENT = re.compile(f"{TIME}(?P<zone>{ZONE})?")
 _LONG = 1 << 63
@@ -199,10 +201,7 @@ def _images(message: dict[str, Any], format: str) -> list[Row]:
 
 def _csv(files: Iterable[Path], dialect: Mapping[str, str]) -> Iterator[Row]:
     for file in files:
-        table = read_csv(file, pa.schema([]), dialect)
-        if len(set(table.column_names)) < table.num_columns:
-            raise InputFormatError(f"{file}: the header names a column twice: {table.column_names}")
-        yield from table.slice(0, _ROWS).to_pylist()
+        yield from read_csv_texts(file, dialect).slice(0, _ROWS).to_pylist()
 
 
 def _objects(
@@ -212,11 +211,17 @@ def _objects(
     for message in islice(read_lines(files, None, whole), limit):
         try:
             found = json.loads(message.value or b"null")
+        except UnicodeDecodeError as error:
+            raise InputFormatError(
+                f"{message.place} is not UTF-8 ({error.reason}, byte {error.start + 1:,}); JSON is. Convert the file, "
+                "as with `iconv -f ISO-8859-1 -t UTF-8`."
+            ) from None
         except (ValueError, RecursionError) as error:
             layout = describe_layout(
                 message.value.decode(errors="replace") if message.value else ""
             )
-            raise InputFormatError(f"{message.place} is no JSON: {error}{layout}") from None
+            more = _SPLIT if str(error).startswith("Extra data") else ""
+            raise InputFormatError(f"{message.place} is no JSON: {error}{layout}{more}") from None
         if isinstance(found, dict):
             yield found
         elif isinstance(found, list):
@@ -243,6 +248,8 @@ def _type(values: Iterable[Any], where: str) -> pa.DataType:
         return pa.list_(_type(chain.from_iterable(there), f"an element of {where}"))
     if kinds == {dict}:
         names = dict.fromkeys(name for value in there for name in value)
+        if not names:
+            return pa.string()  # Objects without a field are kept as they are written.
         return pa.struct(
             [(n, _type([v.get(n) for v in there], f"field {n!r} of {where}")) for n in names]
         )

@@ -19,7 +19,7 @@ from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.inferred_values import declared_advice, first_misfit, is_exact
-from aggloom.runtime.local.csv_rows import read_csv
+from aggloom.runtime.local.csv_rows import read_csv_texts
 
 Images = Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]]
 
@@ -30,7 +30,7 @@ def check_csv(
     """Check the rows of CSV files from the number `rows` on; raises InputFormatError."""
     seen = 0
     for file in files:
-        table = read_csv(file, pa.schema([]), options)
+        table = read_csv_texts(file, options)
         start = min(max(rows - seen, 0), table.num_rows)
         seen += table.num_rows
         for field in schema:

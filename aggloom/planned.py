@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aggloom.codegen import explain
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import SpecError
+from aggloom.runtime.formats.csv_dialect import READ_OPTIONS
 from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.tables import SPARK_OPTIONS, TableSource
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.local.harness import Harness
 
 _OF_FILES = {
-    *("sep", "delimiter", "quote", "escape", "header", "nullvalue", "encoding"),
+    *READ_OPTIONS,
     *("pathglobfilter", "recursivefilelookup"),
 }
 """Options of Spark's readers, in lower case, that mean the same without Spark."""

@@ -27,10 +27,10 @@ from aggloom.inferred import (
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
 from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
-from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.table_texts import (
     convert_entry,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
-from pathlib import Path
+from io import BufferedReader, BytesIO
+from pathlib import Path, PurePath
 from typing import IO, cast
 
 import pyarrow as pa
@@ -20,18 +20,31 @@ PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 def open_bytes(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to read its unpacked bytes; raises InputFormatError where it is not packed as its name says."""
     codec = PACKED.get(file.suffix.lower())
+    if codec is None:
+        with file.open("rb") as plain:
+            yield plain
+    else:
+        with file.open("rb") as packed, _unpacked(packed, codec, str(file)) as unpacked:
+            yield unpacked
+
+
+def unpack_bytes(content: bytes, file: str) -> bytes:
+    """Return the unpacked bytes of a file that has been read; raises InputFormatError as `open_bytes` does."""
+    codec = PACKED.get(PurePath(file).suffix.lower())
+    if codec is None:
+        return content
+    with _unpacked(BytesIO(content), codec, file) as unpacked:
+        return unpacked.read()
+
+
+@contextmanager
+def _unpacked(packed: IO[bytes], codec: str, file: str) -> Iterator[IO[bytes]]:
     try:
-        if codec is None:
-            with file.open("rb") as plain:
-                yield plain
-        else:
-            with pa.input_stream(str(file), compression=codec) as unpacked:
-                yield BufferedReader(cast("IO[bytes]", unpacked))  # type: ignore[type-var]
+        with pa.input_stream(packed, compression=codec) as unpacked:
+            yield BufferedReader(cast("IO[bytes]", unpacked))  # type: ignore[type-var]
     except pa.ArrowException as error:
         raise InputFormatError(f"{file} cannot be unpacked as {codec}: {error}") from None
     except OSError as error:
-        if codec is None:
-            raise
         raise InputFormatError(f"{file} cannot be unpacked as {codec}: {error}") from None
 
 

@@ -297,8 +297,10 @@ def _map(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
 
 def _struct(fields: dict[str, Reader]) -> Reader:
     def read(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict) or fields.keys() & _twice(value):
+        if not isinstance(value, dict):
             _no(value)
+        if twice := sorted(fields.keys() & _twice(value)):
+            raise UnsaidError(f"where the field {twice[0]!r} is there twice")
         found = {n: value[n] if n in value else _in_another_case(n, value, fields) for n in fields}
         return {n: None if one is None else fields[n](one) for n, one in found.items()}
 

@@ -21,7 +21,7 @@ from aggloom.runtime.formats.places import DEEP, NAMES, files_at, is_by_name, wh
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.local.arrow_rows import arrow_rows
-from aggloom.runtime.local.csv_rows import read_csv
+from aggloom.runtime.local.csv_rows import read_csv_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.change_words import NEEDS_KEYS, OPTIONS, ChangeWords
 from aggloom.runtime.values.changelog import parse_kinds
@@ -30,6 +30,7 @@ from aggloom.runtime.values.fitting import NANOSECONDS, cut_nanoseconds
 Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
 Partitions = Mapping[Path, Mapping[str, str | None]]
 _MESSAGES = 10_000
+_CHANGES = "\0changes"
 
 
 def read_files(
@@ -160,10 +161,9 @@ def _csv(
     parts: Mapping[str, str | None],
     words: ChangeWords,
 ) -> Read:
-    try:
-        schema, _ = split_columns(list(parts), scan.schema, str(file))
-        read = read_csv(file, schema, options, words.column)
-        found = add_partitions(read, parts, scan.schema, file)
-        return *arrow_rows(found, None, scan.schema, str(file), words), []
-    except TypeMismatchError as error:
-        raise InputFormatError(str(error)) from None
+    schema, _ = split_columns(list(parts), scan.schema, str(file))
+    found = read_csv_rows(file, schema, options, words)
+    # The words are a column too, so that rows are counted where directories have all columns.
+    table = pa.table([*found.columns, found.words], names=[*schema.names, _CHANGES])
+    rows = add_partitions(table, parts, scan.schema, file)
+    return *arrow_rows(rows, found.words, scan.schema, str(file)), []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from aggloom.runtime.values.changelog import CHANGE_TYPES, spellings
+
 DDL = "name STRING, cnt INT"
 BAD = 0.12
 DAMAGED = 0.2
 """Of so many examples a message is bad, and so many of the others are damaged."""
 
+KINDS = {word: CHANGE_TYPES[kind] for kind in range(4) for word in spellings(kind)}
+"""What the words of a change column mean."""
 Row = tuple[str | None, int | None, str]
 
 

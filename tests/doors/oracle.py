@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from doors.example import Row, Verdict
+from doors.example import KINDS, Row, Verdict
 
 COLUMNS = ("name", "cnt")
 CHANGES = ("_change_type", "op")
@@ -143,7 +143,7 @@ def _values(image: dict[str, Any]) -> tuple[str | None, int | None]:
 def _word(word: Any) -> str:
     if not isinstance(word, str) or word not in ONE_WORD:
         raise _Bad(f"change type {word!r}")
-    return word
+    return KINDS[word]
 
 
 def _json_line(found: _Object, seen: set[str]) -> list[Row]:

@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from doors.example import BAD, DAMAGED, Example, Row, damaged
+from doors.example import BAD, DAMAGED, KINDS, Example, Row, damaged
 
 NAMES = [
     "?",
@@ -85,7 +85,7 @@ def _json_line(r: random.Random, bad: bool) -> tuple[str, list[Row]]:
                 json.dumps({"name": r.choice(["\ud83d", "x\udc0d"]), "cnt": 1}),
             ]
         )
-    return text, [(*row, word)]
+    return text, [(*row, KINDS[word])]
 
 
 def _debezium_line(r: random.Random, bad: bool) -> tuple[str, list[Row]]:
@@ -137,7 +137,7 @@ def _csv(r: random.Random, lines: int, bad: bool) -> tuple[str, list[Row]]:
         }
         shown |= {"op": word, "_change_type": word}
         out.append(",".join(shown.get(column.lower(), "x") for column in header))
-        rows.append((name, cnt, word if change else "insert"))
+        rows.append((name, cnt, KINDS[word] if change else "insert"))
     if bad:
         what = r.randrange(6)
         if what == 0:

@@ -102,9 +102,3 @@ def test_a_file_without_rows_has_none(tmp_path: Path, text: str) -> None:
     path = put(tmp_path / "t")
     (tmp_path / "t" / "t.csv").write_text(text, newline="")
     assert harness(path, "INT") == []
-
-
-def test_a_quote_behind_a_backslash_is_not_guessed_at(tmp_path: Path) -> None:
-    path = put(tmp_path / "t", '"a\\"b"')
-    with pytest.raises(InputFormatError, match="a quote behind a backslash; if quotes in texts"):
-        harness(path, "STRING")

@@ -1,7 +1,7 @@
-"""Parquet files read whole in the Python worker, so that no row crosses from the JVM into Python by itself.
+"""Parquet and CSV files read whole in the Python worker, so that no row crosses from the JVM into Python by itself.
 
 Spark lists the files, keeps track of which batch has which, and hands over their bytes (its `binaryFile` source), or,
-where workers have its disk, only their paths; what its own Parquet reader would do row by row, Arrow does column by
+where workers have its disk, only their paths; what its own readers would do row by row, Arrow does column by
 column where the rows are packed.
 """
 
@@ -19,6 +19,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from aggloom.errors import InputFormatError
+from aggloom.runtime.formats.csv_files import CsvReader
+from aggloom.runtime.formats.packed_files import unpack_bytes
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.node.blobs import binaries, empty_columns
@@ -34,11 +37,13 @@ METRIC = "aggloom input"
 """Begins the names of the observed metrics that count rows and files."""
 
 _TIME = "greatest_time"
+_PIECE = 1 << 16
+"""Rows of a file that are packed at once."""
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
 _INSTANT = pa.timestamp("us", "UTC")
 _BEFORE_ALL = -62_135_596_800_000_000
 """The first microsecond of the year 1: less than any event time, which NULL is not to Spark's watermark."""
-_FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 FILE_OPTIONS = {
     *("cleansource", "filenameonly", "latestfirst", "maxbytespertrigger", "maxfileage"),
     *("maxfilespertrigger", "modifiedafter", "modifiedbefore", "pathglobfilter"),
@@ -59,13 +64,14 @@ class Packable(Protocol):
 
 @dataclass(frozen=True)
 class WholeFiles:
-    """A DataFrame of Parquet files once more, as their bytes.
+    """A DataFrame of Parquet or CSV files once more, as their bytes.
 
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
     kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
     workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
     value Spark's watermark moves, `delay` behind it. by_name: files are ordered by their paths alone. words: what a
-    change column says. cut: whether times in nanoseconds are cut to microseconds.
+    change column says. cut: whether times in nanoseconds are cut to microseconds. csv: what reads CSV files; None of
+    Parquet.
     """
 
     files: DataFrame
@@ -78,6 +84,7 @@ class WholeFiles:
     by_name: bool = False
     words: ChangeWords = _USUAL
     cut: bool = False
+    csv: CsvReader | None = None
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
@@ -87,7 +94,8 @@ class WholeFiles:
         read = columns_read(pack.route.steps, pack.schema)
         wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
         about = (self.changes, self.lenient, wanted, self.time, self.by_name)
-        packed = columns.mapInArrow(PackFiles(pack, self.base, *about, self.words, self.cut), ddl)
+        packing = PackFiles(pack, self.base, *about, self.words, self.cut, self.csv)
+        packed = columns.mapInArrow(packing, ddl)
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
         if self.time is not None:
@@ -107,15 +115,16 @@ def remember(
     by_name: bool = False,
     words: ChangeWords = _USUAL,
     cut: bool = False,
+    csv: CsvReader | None = None,
 ) -> DataFrame:
-    """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
+    """Note of a DataFrame that it is nothing but the files at `path`, if they can be read here as Spark does.
 
     reader: a DataFrameReader or DataStreamReader that has been given `options`. here: whether workers have the disk
-    that the files are on.
+    that the files are on. csv: what reads CSV files; None of Parquet.
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
-        files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        told: dict[str, Any] = {"by_name": by_name, "words": words, "cut": cut}
+        files = reader.format("binaryFile").schema(FILE_DDL).load(path)
+        told: dict[str, Any] = {"by_name": by_name, "words": words, "cut": cut, "csv": csv}
         whole = WholeFiles(files, path, changes, lenient, here, **told)
         remember_packed(df, whole)
     return df
@@ -158,6 +167,7 @@ class PackFiles:
     by_name: bool = False
     words: ChangeWords = _USUAL
     cut: bool = False
+    csv: CsvReader | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
@@ -191,6 +201,9 @@ class PackFiles:
     def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""
         width = len(self.pack.schema)
+        if self.csv is not None:
+            yield from self._csv_rows(content, path, self.csv)
+            return
         file = local(path) if content is None else content
         assert file is not None
         about = (self.changes, self.lenient, self.wanted, self.words, self.cut)
@@ -200,6 +213,21 @@ class PackFiles:
                 kinds = self.pack.kinds(change, path)
             yield (piece if width else empty_columns(piece.num_rows)), kinds
 
+    def _csv_rows(
+        self, content: pa.Buffer | None, path: str, read: CsvReader
+    ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        rows = read(unpack_bytes(_bytes_of(content, path), path), path)
+        kinds = np.zeros(rows.count, np.int8)
+        if rows.changes is not None and self.pack.change_column:
+            kinds = self.pack.kinds(rows.changes, path)
+        arrays = [rows.columns[read.schema.get_field_index(n)] for n in self.pack.schema.names]
+        whole = empty_columns(rows.count)
+        if arrays:
+            cast = [array.cast(f.type) for array, f in zip(arrays, self.pack.schema, strict=True)]
+            whole = pa.RecordBatch.from_arrays(cast, schema=self.pack.schema)
+        for start in range(0, rows.count, _PIECE):
+            yield whole.slice(start, _PIECE), kinds[start : start + _PIECE]
+
     def _counted(
         self, packed: PackedRow, greatest: int, rows: int = 0, files: int = 0
     ) -> pa.RecordBatch:
@@ -208,6 +236,21 @@ class PackFiles:
         if self.time is not None:
             batch = batch.append_column(_TIME, pa.array([greatest], _INSTANT))
         return batch
+
+
+def _bytes_of(content: pa.Buffer | None, path: str) -> bytes:
+    """The bytes of a file, which are given or on this disk."""
+    if content is not None:
+        return content.to_pybytes()
+    file = local(path)
+    assert file is not None
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputFormatError(
+            f"{path}: cannot be read ({error.strerror}). Files belong to a batch once they are listed: put it back, or "
+            "start over with an empty checkpoint directory."
+        ) from error
 
 
 def _greatest(times: pa.Array) -> int:

@@ -19,6 +19,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
+from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS, READ_OPTIONS, Dialect
+from aggloom.runtime.formats.csv_files import CsvReader
+from aggloom.runtime.formats.csv_header import check_header
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.partitions import missing_advice
 from aggloom.runtime.formats.places import check_caps, check_one_batch
@@ -28,8 +31,7 @@ from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
-from aggloom.runtime.spark.read.csv_header import check_header, header_names
-from aggloom.runtime.spark.read.csv_text import DIALECT, csv_lines, value_of
+from aggloom.runtime.spark.read.csv_files import check_first_header, csv_rows
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
@@ -37,11 +39,11 @@ from aggloom.runtime.spark.read.messages import decoded, remember_keys, session_
 from aggloom.runtime.spark.read.parquet_rows import parquet_rows, with_change
 from aggloom.runtime.spark.read.paths import located, parquet_columns, split_by_directories
 from aggloom.runtime.spark.read.records import (
-    CHANGE_COLUMN,
     PARTS,
     Place,
 )
 from aggloom.runtime.spark.read.source_log import noted
+from aggloom.runtime.spark.read.text_values import value_of
 from aggloom.runtime.spark.read.whole_json import objects_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.fitting import NANOSECONDS
@@ -201,17 +203,16 @@ def read_changes(
         )
     own, parts = split_by_directories(spark, path, looked, columns)
     if format == "csv":
-        if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
-            files = _texts(configured().option("wholetext", True), path, parts)
-            first = _first_line(spark, path, looked)
-            line = None
-            if first is not None:
-                file, line = first
-                check_header(path, file, header_names(line, options), own, lenient)
-            rows = csv_lines(files, own, options, lenient, line, parts.names, words, inferred)
+        if whole_files:
+            said = {n: v for n, v in options.items() if n.lower() not in FILE_OPTIONS}
+            own_reader = _csv_reader(spark, own, said, lenient, words, inferred)
+            check_first_header(spark, path, looked, own_reader)
+            rows = ordered(csv_rows(configured(), path, own_reader, columns, parts))
             if len(parts):
-                rows = rows.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
-            return ordered(rows)
+                return rows
+            here = on_this_disk(spark, path)
+            told_csv = (lenient, here, by_name, words, False, own_reader)
+            return remember(rows, configured(), path, looked, (), *told_csv)
         return ordered(_csv(spark, configured(), path, columns, options, lenient, words, inferred))
     kind = MESSAGES[format]
     key = key if kind.takes_keys or words.lacks_before else ()
@@ -242,6 +243,26 @@ def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ..
 def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
     if given not in known:
         raise SpecError(f"read_changes: unknown {name} {given!r}; known are {', '.join(known)}")
+
+
+def _csv_reader(
+    spark: SparkSession,
+    columns: StructType,
+    options: Mapping[str, Any],
+    lenient: bool,
+    words: ChangeWords,
+    inferred: bool,
+) -> CsvReader:
+    """The reader of CSV files that every engine has; raises SpecError for an option of Spark's own."""
+    for name in options:
+        if name.lower() not in READ_OPTIONS:
+            raise SpecError(
+                f"read_changes: {name} is an option of Spark's own reader of CSV; whole_files=False takes that one, "
+                f"which needs the same header in all files. {nearest(name, sorted(CSV_OPTIONS))}"
+            )
+    missing = "null" if lenient else "error"
+    dialect = Dialect.of({**options, "missing": missing})
+    return CsvReader(to_schema(columns), dialect, session_zone(spark), words, inferred)
 
 
 def _texts(reader: Any, path: str, parts: StructType) -> DataFrame:
@@ -308,7 +329,8 @@ def _csv(
         StructField(name, known[name.lower()].dataType if name.lower() in known else StringType())
         for name in header
     ]
-    check_header(path, next(iter(headed.inputFiles()), path), header, columns, lenient)
+    first = next(iter(headed.inputFiles()), path)
+    check_header(path, first, header, columns.names, lenient)
     strict = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
     rows = strict.schema(StructType(found)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
@@ -353,16 +375,6 @@ def _check_parquet(
         # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
         return
     _check_found(columns, found, f"the Parquet files of {path}", next(iter(files), path))
-
-
-def _first_line(
-    spark: SparkSession, path: str, options: Mapping[str, Any]
-) -> tuple[str, str] | None:
-    """The path of one of the files that are there, and its first line; None if there is none yet."""
-    with telling(f"read_changes: {path}"):
-        lines = spark.read.options(**options).text(path)
-        found = lines.select("_metadata.file_path", "value").limit(1).collect()
-    return (found[0][0], found[0][1]) if found else None
 
 
 def _check_json(

@@ -1,0 +1,100 @@
+"""The form of CSV files as options say it: RFC 4180, unless they say otherwise."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aggloom.errors import SpecError, nearest
+
+CSV_OPTIONS = {
+    *("sep", "delimiter", "quote", "escape", "header", "nullValue", "encoding", "comment"),
+    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "missing"),
+}
+"""Options of CSV files, by Spark's names where it has them."""
+_NEEDLESS = {"multiline", "maxcolumns"}
+"""Options of Spark's reader, in lower case, for what is so without them: breaks in quotes, and any width."""
+READ_OPTIONS = {name.lower() for name in CSV_OPTIONS} | _NEEDLESS
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The form of CSV files.
+
+    quote, comment: one character, or "" for none. escape: what stands before a quote in a quoted value, the quote
+    itself unless told; None: the quote, and no option said so. null: a text that is NULL beside the empty one.
+    leading, trailing: whether blanks around a value are cut off. lenient: whether a column that a header lacks is NULL.
+    """
+
+    separator: str = ","
+    quote: str = '"'
+    escape: str | None = None
+    header: bool = True
+    null: str = ""
+    encoding: str = "utf-8"
+    comment: str = ""
+    leading: bool = False
+    trailing: bool = False
+    lenient: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Dialect:
+        """Read the options, in any case; raises SpecError for one that is none, or has no such value."""
+        known = {name.lower(): name for name in CSV_OPTIONS}
+        given: dict[str, str] = {}
+        for name, value in options.items():
+            lower = name.lower()
+            if lower not in READ_OPTIONS:
+                raise SpecError(f"csv has no option {name!r}. {nearest(name, sorted(CSV_OPTIONS))}")
+            if lower in known:
+                given[lower] = str(value)
+        separator = given.get("sep", given.get("delimiter", ",")).replace("\\t", "\t")
+        made = cls(
+            separator,
+            given.get("quote", '"'),
+            given.get("escape"),
+            _switch(given, "header", "true"),
+            given.get("nullvalue", ""),
+            _codec(given.get("encoding", "utf-8")),
+            given.get("comment", ""),
+            _switch(given, "ignoreleadingwhitespace"),
+            _switch(given, "ignoretrailingwhitespace"),
+            _missing(given.get("missing", "error")),
+        )
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        if not self.separator or set(self.separator) & {"\r", "\n"}:
+            raise SpecError(f"csv: sep is {self.separator!r}; it is one or more characters.")
+        if self.quote and self.quote in self.separator:
+            raise SpecError(f"csv: sep {self.separator!r} has the quote {self.quote!r} in it.")
+        for name, text in (("quote", self.quote), ("comment", self.comment)):
+            if len(text) > 1:
+                raise SpecError(f"csv: {name} is {text!r}; it is one character, or empty for none.")
+        if self.escape is not None and len(self.escape) != 1:
+            raise SpecError(f"csv: escape is {self.escape!r}; it is one character.")
+
+
+def _switch(given: Mapping[str, str], name: str, default: str = "false") -> bool:
+    text = given.get(name, default).lower()
+    if text not in ("true", "false"):
+        raise SpecError(f"csv: {name} is {text!r}; it is true or false.")
+    return text == "true"
+
+
+def _missing(text: str) -> bool:
+    if text not in ("error", "null"):
+        raise SpecError(f"csv: missing is {text!r}; it is error or null.")
+    return text == "null"
+
+
+def _codec(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise SpecError(
+            f"csv: no encoding {name!r}; name one such as UTF-8 or ISO-8859-1."
+        ) from None

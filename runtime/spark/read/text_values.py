@@ -1,0 +1,63 @@
+"""Texts as values on Spark, exactly: NULL where its cast would round them, or leave out a part."""
+
+from __future__ import annotations
+
+import math
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from aggloom.codegen import to_schema
+from aggloom.runtime.formats.inferred_values import MANY_DIGITS, declared_advice, spelling_of
+from aggloom.runtime.spark.read.records import Place
+
+_LATER = r"[0-9][T ](?!\s*$|00:00(:00(\.0+)?)?\s*(Z|UTC|[+-]00(:?00)?)?\s*$)"
+"""What is in a text of a day and another time than its beginning."""
+_ZONED = r":[0-9.]+\s*[A-Za-z+-]"
+
+
+def value_of(place: Place, value: Column, field: StructField, inferred: bool) -> Column:
+    """A text as the value of a column; inferred: one that the type would change is refused, with what to do."""
+    found = _exactly(value, field.dataType)
+    if not inferred:
+        return place.holds(value, found, field.name, field.dataType)
+    (kind,) = to_schema(StructType([field])).types
+    pattern = spelling_of(kind)
+    if pattern is not None:
+        bare = F.btrim(value, F.lit(" \t"))
+        is_kept = bare.rlike(f"^(?:{pattern})$")
+        if isinstance(field.dataType, FloatType | DoubleType):
+            wide = DecimalType(38, 18)
+            same = value.try_cast(wide) == found.try_cast(wide)
+            is_kept &= ~value.rlike(MANY_DIGITS) | F.coalesce(same, F.lit(False))
+        found = F.when(is_kept, found)
+    advice = (
+        f", which the first rows suggest. {declared_advice(field.name, kind).removesuffix('.')}"
+    )
+    return place.holds(value, found, field.name, field.dataType, advice)
+
+
+def _exactly(value: Column, kind: DataType) -> Column:
+    """A text as a value of a type, as Spark casts it; NULL also where Spark would round it, or leave out a part."""
+    found = value.try_cast(kind)
+    if isinstance(kind, DecimalType):
+        whole = kind.precision - kind.scale
+        return F.when(found == value.try_cast(DecimalType(38, 38 - whole)), found)
+    if isinstance(kind, FloatType | DoubleType):
+        infinite = F.abs(found) == F.lit(math.inf).cast(kind)
+        return F.when(~(infinite & value.rlike("[0-9]")), found)
+    if isinstance(kind, DateType):
+        return F.when(~value.rlike(_LATER), found)
+    if isinstance(kind, TimestampNTZType):
+        return F.when(~value.rlike(_ZONED), found)
+    return found
