@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.scope import named, path
+from aggloom.codegen.sql.scope import named, path, unknown_column
 from aggloom.errors import AmbiguousColumnError, UnknownColumnError, UnknownTableError, nearest
 
 
@@ -123,9 +123,8 @@ class Relations:
 
     def unknown(self, column: exp.Column) -> UnknownColumnError:
         """The error of a column that no table has."""
-        written = ".".join(part.name for part in column.parts)
-        message = f"there is no column {written!r}. {nearest(column.name, sorted(self._names()))}"
-        return UnknownColumnError(located(message, self.sql, column))
+        tables = {name for each in self._everywhere() for name in each.names}
+        return unknown_column(self.sql, column, sorted(self._names()), tables)
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""

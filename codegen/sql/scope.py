@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -223,9 +223,7 @@ class Scope:
 
     def unknown(self, column: exp.Column) -> UnknownColumnError:
         """The error of a column that the input does not have."""
-        written = ".".join(part.name for part in column.parts)
-        message = f"there is no column {written!r}. {nearest(column.name, self.schema.names)}"
-        return UnknownColumnError(located(message, self.sql, column))
+        return unknown_column(self.sql, column, self.schema.names, self.tables)
 
     def refuse_aggregates(self, node: exp.Expression, where: str, fix: str) -> None:
         """Raise if there is an aggregate in the expression."""
@@ -239,6 +237,30 @@ class Scope:
             yield
         except SpecError as error:
             raise type(error)(located(str(error), self.sql, node)) from None
+
+
+def unknown_column(
+    sql: str, column: exp.Column, names: Sequence[str], tables: Iterable[str]
+) -> UnknownColumnError:
+    """The error of a column that no table of FROM has; `names` are those that they have.
+
+    One that is qualified with a table of another FROM gets no column as a hint: it would be another table's.
+    """
+    written = ".".join(part.name for part in column.parts)
+    known = {name.casefold() for name in (*tables, *names)}
+    if (
+        not column.table
+        or column.parts[0].name.casefold() in known
+        or column.table.casefold() in known
+    ):
+        message = f"there is no column {written!r}. {nearest(column.name, names)}"
+        return UnknownColumnError(located(message, sql, column))
+    message = (
+        f"there is no column {written!r}, for {column.table!r} is no table in the FROM of this query. "
+        f"{nearest(column.table, sorted(tables))} A sub-query in FROM or WITH does not see the tables around it: let "
+        f"it select what is to be compared, and write the condition outside of it."
+    )
+    return UnknownColumnError(located(message, sql, column))
 
 
 def path(node: exp.Expression) -> list[str]:
