@@ -82,6 +82,8 @@ class Shell:
             changes = harness.changes()
             if dropped := harness.counts.describe_dropped(any(t.is_by_time for t in job.tables)):
                 click.echo(dropped, err=True)
+            if notices := harness.counts.describe_notices():
+                click.echo(notices, err=True)
             if self.changes or not (harness.plan.tells_before or harness.plan.key):
                 show_rows(changes.columns, changes, self.form)
                 return

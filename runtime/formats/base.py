@@ -154,7 +154,8 @@ class Format(ABC):
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
     needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
-    separator: what is between key and value of a message in a file, unless it is told.
+    separator: what is between key and value of a message in a file, unless it is told. sends_notices: whether there are
+    messages that have no row by their kind, such as heartbeats.
     """
 
     name: ClassVar[str]
@@ -164,6 +165,7 @@ class Format(ABC):
     takes_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = True
     separator: ClassVar[str | None] = None
+    sends_notices: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -25,6 +25,7 @@ class CapturedJson(Format):
     """
 
     texts: ClassVar[bool] = False
+    sends_notices: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -27,6 +27,7 @@ class DebeziumAvro(Format):
         "images",
     )
     in_lines: ClassVar[bool] = False
+    sends_notices: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable, values_of
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.inferred_values import is_checked
+from aggloom.runtime.formats.lines import NOTHING
 from aggloom.runtime.formats.registry import format_of
 
 POLICIES: Final = ("error", "drop", "side")
@@ -41,12 +42,16 @@ _LONG = re.compile(rb"[0-9]{16}")
 
 @dataclass(frozen=True)
 class Decoded:
-    """What is in some messages: columns, the words of changes, how many rows each message has, what is refused."""
+    """What is in some messages: columns, the words of changes, how many rows each message has, what is refused.
+
+    notices: which messages have no row by their kind, such as heartbeats, or since they are of other tables.
+    """
 
     columns: list[pa.Array]
     words: pa.Array
     lengths: np.ndarray[Any, np.dtype[np.int64]]
     refused: list[tuple[Message, str]]
+    notices: np.ndarray[Any, np.dtype[np.bool_]]
 
     def side_table(self) -> pa.Table:
         """The messages that are refused, with the reasons."""
@@ -54,6 +59,14 @@ class Decoded:
         columns = list(zip(*rows, strict=True)) or [()] * len(SIDE)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SIDE, strict=True)]
         return pa.table(arrays, schema=SIDE)
+
+
+class _Refused(NamedTuple):
+    """A message that is refused, its place among those that are read with it, and the reason."""
+
+    place: int
+    message: Message
+    why: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,11 @@ class Decoder:
         return with_absent(self.schema) if self._format.settings.partial else self.schema
 
     @property
+    def sends_notices(self) -> bool:
+        """Whether there are messages that have no row by their kind."""
+        return self._format.sends_notices
+
+    @property
     def upserts(self) -> bool:
         """Whether its changes lack the rows that they replace."""
         return bool(self.keys)
@@ -92,14 +110,30 @@ class Decoder:
     def decode(self, messages: Iterable[Message]) -> Decoded:
         """The changes of messages, in their order; raises InputFormatError for one that cannot be read, by default."""
         listed = messages if isinstance(messages, Messages) else list(messages)
-        parts, lengths, refused = [], [], list[tuple[Message, str]]()
+        parts, lengths, notices, refused = [], [], [], list[_Refused]()
         for some, block in self._blocks(listed):
-            made = self._part(some, block, refused)
+            odd: list[_Refused] = []
+            made = self._part(some, block, odd)
             parts.append(made)
             lengths.append(np.bincount(made.owners, minlength=len(some)))
+            notices.append(self._notices(some, lengths[-1], odd))
+            refused += odd
         columns = [pa.concat_arrays(own) for own in zip(*(p.columns for p in parts), strict=True)]
         words = pa.concat_arrays([part.words for part in parts])
-        return Decoded(columns, words, np.concatenate(lengths), refused)
+        why = [(each.message, each.why) for each in refused]
+        return Decoded(columns, words, np.concatenate(lengths), why, np.concatenate(notices))
+
+    def _notices(
+        self, messages: Sequence[Message], lengths: np.ndarray[Any, Any], refused: list[_Refused]
+    ) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which messages have no row, and are neither refused nor tombstones, which end the deletion before them."""
+        found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(messages), np.bool_)
+        if self.sends_notices:
+            values = values_of(messages)
+            bare = np.flatnonzero(lengths == 0).tolist()
+            found[[at for at in bare if (values[at] or b"").strip() not in NOTHING]] = True
+            found[[each.place for each in refused]] = False
+        return found
 
     def _blocks(
         self, listed: Sequence[Message]
@@ -131,7 +165,7 @@ class Decoder:
         return any(text is not None and _LONG.search(text) for text in texts)
 
     def _part(
-        self, messages: Sequence[Message], block: Block | None, refused: list[tuple[Message, str]]
+        self, messages: Sequence[Message], block: Block | None, refused: list[_Refused]
     ) -> Block:
         """What messages say: those of which a block does not know are read one by one."""
         if block is not None and len(self.columns) > len(self.schema):
@@ -145,7 +179,7 @@ class Decoder:
         words: list[str] = []
         rows: list[list[Any]] = []
         for place in left:
-            for word, row in self._changes(messages[place], refused):
+            for word, row in self._changes(place, messages[place], refused):
                 owners.append(place)
                 words.append(word)
                 # A whole row says nothing of what it leaves out.
@@ -156,7 +190,7 @@ class Decoder:
         return alone if block is None else _together(block, alone)
 
     def _changes(
-        self, message: Message, refused: list[tuple[Message, str]]
+        self, place: int, message: Message, refused: list[_Refused]
     ) -> Sequence[tuple[str, list[Any]]]:
         """The changes in one message, by the rules; none of one that is refused."""
         try:
@@ -166,7 +200,7 @@ class Decoder:
         except Unreadable as error:
             if self.unreadable == "error":
                 raise InputFormatError(told(message, str(error))) from None
-            refused.append((message, str(error)))
+            refused.append(_Refused(place, message, str(error)))
             return ()
         return found
 

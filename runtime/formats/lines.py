@@ -9,20 +9,20 @@ from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.packed_files import open_bytes
 from aggloom.runtime.formats.whole_json import cut_values
 
-_NOTHING = (b"", b"null")
+NOTHING = (b"", b"null")
 
 
 def cut(line: bytes, separator: bytes | None, place: str) -> Message | None:
     """A line as a message; None if there is nothing on it. A line without the separator is a value without a key."""
     if separator is None:
-        return None if line.strip(b" \t\r\n") in _NOTHING else Message(line, None, place)
+        return None if line.strip(b" \t\r\n") in NOTHING else Message(line, None, place)
     if not line.strip():
         return None
     key, found, value = line.partition(separator)
     if not found:
         return Message(line, None, place)
-    nothing = value.strip(b" \t\r\n") in _NOTHING
-    return Message(None if nothing else value, None if key.strip() in _NOTHING else key, place)
+    nothing = value.strip(b" \t\r\n") in NOTHING
+    return Message(None if nothing else value, None if key.strip() in NOTHING else key, place)
 
 
 def read_lines(

@@ -91,6 +91,7 @@ class FedPlan:
         self._says_rows = plan.says_rows
         self._owes_row = self._owes_row or self._says_rows
         self.unreadable: list[tuple[Message, str]] = []
+        self.notices = 0
         self._new: list[Change] = []
         self._all: list[Change] = []
         self._is_restored = False
@@ -149,13 +150,13 @@ class FedPlan:
         """
         name = self._table(table)
         for option in options.keys() & (format_options or {}).keys():
-            raise SpecError(
-                f"read: option {option!r} is there twice; leave it out of format_options."
-            )
+            raise SpecError(f"read: {option!r} is there twice; leave it out of format_options.")
         options = {**options, **(format_options or {})}
         total = 0
-        for batch, codes, refused in read_files(path, format, self.plan.scans[name], options):
+        scan = self.plan.scans[name]
+        for batch, codes, refused, notices in read_files(path, format, scan, options):
             self.unreadable += refused
+            self.notices += notices
             self.process(batch, codes, name)
             total += len(codes)
         return total
@@ -302,13 +303,13 @@ class FedPlan:
     def counts(self) -> Counts:
         """What the query has counted since it was made, as `al.progress` tells it of one on Spark; str is one line."""
         rows = sum(len(told[1]) for what, told in self.history if what == "rows")
-        changes = sum(len(told) for what, told in self.history if what == "changes")
         return counts_of(
             self.pipeline.operators,
             batches=self._bundles,
             rows=rows,
-            changes=changes,
+            changes=sum(len(told) for what, told in self.history if what == "changes"),
             refused=len(self.unreadable),
+            notices=self.notices,
             watermark=time_of(self._watermarks.current),
         )
 

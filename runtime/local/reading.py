@@ -27,7 +27,8 @@ from aggloom.runtime.values.change_words import NEEDS_KEYS, OPTIONS, ChangeWords
 from aggloom.runtime.values.changelog import parse_kinds
 from aggloom.runtime.values.fitting import NANOSECONDS, cut_nanoseconds
 
-Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
+Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]], int]
+"""Rows, their kinds, messages that are refused, and how many messages are no rows."""
 Partitions = Mapping[Path, Mapping[str, str | None]]
 _MESSAGES = 10_000
 _CHANGES = "\0changes"
@@ -36,7 +37,7 @@ _CHANGES = "\0changes"
 def read_files(
     path: str | Path, format: str, scan: Scan, options: Mapping[str, Any]
 ) -> Iterator[Read]:
-    """The changes of files as batches with their kinds, and the messages that were passed over; raises SpecError."""
+    """The changes of files as batches with their kinds, and messages that are refused or no rows; raises SpecError."""
     check_in_lines(format, "a harness")
     if format not in FORMATS:
         raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
@@ -104,7 +105,8 @@ def _messages(
             if ABSENT in scan.schema.names and ABSENT not in table.column_names:
                 table = table.append_column(ABSENT, pa.nulls(table.num_rows, pa.string()))
             batch = _one_batch(table.select(scan.schema.names), scan.schema)
-            yield batch, parse_kinds(found.words, str(path)), found.refused
+            notices = int(found.notices.sum())
+            yield batch, parse_kinds(found.words, str(path)), found.refused, notices
 
 
 def _told_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa.Schema:
@@ -147,7 +149,7 @@ def _parquet(
             columns = [cut_nanoseconds(column) for column in read.columns]
             read = pa.Table.from_arrays(columns, names=read.column_names)
         table = add_partitions(read, parts, scan.schema, file)
-        return *arrow_rows(table, None, scan.schema, where, words), []
+        return *arrow_rows(table, None, scan.schema, where, words), [], 0
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:
@@ -166,4 +168,4 @@ def _csv(
     # The words are a column too, so that rows are counted where directories have all columns.
     table = pa.table([*found.columns, found.words], names=[*schema.names, _CHANGES])
     rows = add_partitions(table, parts, scan.schema, file)
-    return *arrow_rows(rows, found.words, scan.schema, str(file)), []
+    return *arrow_rows(rows, found.words, scan.schema, str(file)), [], 0

@@ -17,6 +17,7 @@ _COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
 LEVELS = ("keys", "windows", "state_bytes")
 """What an operator holds after a bundle."""
 _ORPHAN = "an orphan retracts, or completes, a row that was not read before it"
+_NOTICES = "heartbeats, transactions, changes of schemas, watermarks, or messages of tables that are not asked for"
 _ORDER_HINT = (
     "files are read in the order of their times of modification, which git, cp and unzip change. Read them by name,"
     " with order=name ('files.order' = 'name' in CREATE TABLE), or restore the times, as with touch -d"
@@ -48,14 +49,16 @@ class OperatorCounts:
 class Counts:
     """What a query has counted since it started; how much it holds is as of its last bundle.
 
-    rows: as the sources have them, such as lines; refused: of those, what a source was told to pass over. changes:
-    rows of the result's changelog. complete: whether every bucket has said what it holds, or has never been written.
+    rows: as the sources have them, such as lines; refused: of those, what a source was told to pass over; notices:
+    messages that have no row, such as heartbeats. changes: rows of the result's changelog. complete: whether every
+    bucket has said what it holds, or has never been written.
     """
 
     batches: int = 0
     rows: int = 0
     changes: int = 0
     refused: int = 0
+    notices: int = 0
     watermark: dt.datetime | None = None
     operators: tuple[OperatorCounts, ...] = ()
     complete: bool = True
@@ -101,6 +104,7 @@ class Counts:
         """One line; what is usually zero is left out while it is."""
         parts = [_many(self.rows, "row") + " in", _many(self.changes, "change") + " out"]
         parts += self._name_dropped()
+        parts += [f"messages that are no rows: {self.notices:,}"] if self.notices else []
         parts += [_many(self.expired, "expired key")] if self.expired else []
         parts += [_many(n, w) for w, n in (("key", self.keys), ("window", self.windows)) if n]
         # Operators say what they hold with the batches that they run.
@@ -123,6 +127,10 @@ class Counts:
             return ""
         hint = self.describe_orphans(by_time)
         return f"dropped: {', '.join(parts)}{f' ({hint})' if hint else ''}"
+
+    def describe_notices(self) -> str:
+        """Return a line about messages that have no row, empty if there are none."""
+        return f"messages that are no rows: {self.notices:,} ({_NOTICES})" if self.notices else ""
 
     def describe_orphans(self, by_time: bool) -> str:
         """Return the cause of orphans, and with files by time of modification the remedy; empty without orphans."""

@@ -22,6 +22,7 @@ _COUNTED = {
     "rows": "Rows that were read.",
     "changes": "Changes of the result.",
     "refused": "Rows that a source was told to pass over.",
+    "notices": "Messages that have no row, such as heartbeats.",
     "orphans": "Retractions of what was not there, dropped.",
     "late": "Rows that came too late for their windows.",
     "expired": "Keys forgotten after their time to live.",

@@ -103,6 +103,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
         facts += [("rows read", count(total.get("rows"))), ("changes", count(total.get("changes")))]
         dropped = {
             "refused rows": "refused",
+            "messages that are no rows": "notices",
             "orphans dropped": "orphans",
             "late rows": "late",
             "expired keys": "expired",

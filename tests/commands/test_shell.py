@@ -252,6 +252,14 @@ def test_dropped_rows_are_reported(there: Path, lines: str, options: str, droppe
     assert ("times of modification" in result.stderr) == ("orphan" in dropped)
 
 
+def test_messages_that_are_no_rows_are_reported(there: Path) -> None:
+    (there / "t.json").write_text('{"ts_ms": 1}\n{"op": "c", "after": {"n": 2}}\n')
+    table = "t=t.json,format=debezium-json,schema=n INT"
+    result = ask("SELECT COUNT(*) AS c FROM t;", "--table", table)
+    assert result.stdout == "c\n1\n"
+    assert "messages that are no rows: 1 (heartbeats, " in result.stderr
+
+
 @pytest.mark.parametrize("name", ["maxFilesPerTrigger", "max_files_per_trigger"])
 @pytest.mark.parametrize("value", ["0", "-1", "two"])
 def test_a_number_of_files_a_batch_is_checked(there: Path, name: str, value: str) -> None:

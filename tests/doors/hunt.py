@@ -83,7 +83,7 @@ def _followed(why: str) -> str:
 def _rows(table: TableSource) -> Iterator[tuple[str, dict[str, Any]]]:
     schema = _schema(table)
     words = ["+I", "-U", "+U", "-D"]
-    for batch, kinds, _ in read_files(table.path, table.format, Scan("t", schema), table.options):
+    for batch, kinds, *_ in read_files(table.path, table.format, Scan("t", schema), table.options):
         for kind, row in zip(kinds.tolist(), batch.to_pylist(), strict=True):
             yield words[kind], row
 

@@ -130,7 +130,7 @@ def _by_harness(path: Path, variant: Variant, rows: list[Row], refused: dict[int
         options = {**dict(variant.options), "unreadable": policy}
         got: list[Row] = []
         passed: list[int] = []
-        for batch, kinds, odd in read_files(path, variant.format, scan, options):
+        for batch, kinds, odd, _ in read_files(path, variant.format, scan, options):
             columns = [column.to_pylist() for column in batch.columns]
             got += zip(*columns, [CHANGE_TYPES[kind] for kind in kinds], strict=True)
             passed += [_line(message.place) for message, _ in odd]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import aggloom as al
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.base import Message, Messages
 from aggloom.runtime.formats.decoder import decoder
 
 
@@ -39,6 +42,27 @@ NO_ROWS = [
 def test_messages_without_rows_are_skipped(format: str, body: Any) -> None:
     found = decode(format, body)
     assert not len(found.words) and not found.refused
+    assert found.notices.tolist() == [True]
+
+
+def test_only_messages_without_rows_are_counted() -> None:
+    made = decoder("debezium-json", "id BIGINT", unreadable="drop", table="t|None")
+    row, other = {"op": "c", "after": {"id": 1}}, {"op": "c", "source": {"table": "x"}, "after": {}}
+    bodies = [*[row] * 300, HEARTBEAT, other, {"op": "x"}, *[row] * 300]
+    values = [*(json.dumps(body).encode() for body in bodies), None, b" null"]
+    found = made.decode(Messages(values, [None] * len(values), str))
+    assert np.flatnonzero(found.notices).tolist() == [300, 301]
+    assert len(found.words) == 600 and len(found.refused) == 1
+
+
+def test_a_harness_counts_messages_without_rows(tmp_path: Path) -> None:
+    bodies = [{"op": "c", "after": {"id": 1}}, HEARTBEAT, HEARTBEAT]
+    (tmp_path / "a.json").write_text("\n".join(map(json.dumps, bodies)))
+    query = "SELECT COUNT(*) AS n FROM t"
+    with al.Harness.from_sql(query, {"t": "id BIGINT"}, backend="python") as harness:
+        assert harness.read(tmp_path, "debezium-json") == 1
+        assert harness.counts.notices == harness.counts.to_dict()["notices"] == 2
+        assert "messages that are no rows: 2" in str(harness.counts)
 
 
 @pytest.mark.parametrize("body", [{}, {"status": "BEGIN"}, {"ts_ms": 1, "id": 1}, {"ddl": "x"}])

@@ -73,7 +73,7 @@ def progress(batch: int, ran: bool = True, told: tuple[str, ...] = ()) -> dict[s
         'aggloom operators 0 #1: [4, "GROUP BY k"]': Row(told=list(told)),
         "aggloom result #1": Row(changes=2),
         "aggloom input 0 0 #1": Row(rows=3, files=1),
-        "aggloom refused t": Row(rows=5),
+        "aggloom passed over #1": Row(refused=5, notices=2),
         "another": Row(changes=9),
     }
     return {
@@ -93,6 +93,7 @@ def test_a_batch_is_added_up_once_and_a_bucket_holds_what_it_said_last() -> None
     assert totals.add(progress(8, told=("1,3,2,1,0,0,9,0,60",)))
     counts = totals.counts
     assert (counts.batches, counts.rows, counts.changes, counts.refused) == (2, 6, 4, 10)
+    assert counts.notices == 4 and "messages that are no rows: 4" in str(counts)
     assert (counts.orphans, counts.late, counts.keys, counts.state_bytes) == (2, 0, 11, 160)
     assert not counts.complete
     assert "of state (in the 2 of 4 buckets that this run came to)" in str(counts)

@@ -14,6 +14,8 @@ from aggloom.errors import InputFormatError, SpecError
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import functions as F  # noqa: N812
+
 import aggloom as al
 from aggloom.runtime.spark import explained
 from aggloom.runtime.spark.read.file_order import file_order
@@ -92,6 +94,20 @@ def test_a_brokers_messages(spark: Any) -> None:
             al.read_messages(messages, "jsonl", DDL, **options)
 
 
+def test_packed_messages_that_are_no_rows_are_counted(spark: Any, tmp_path: Path) -> None:
+    texts = [
+        F.lit(json.dumps(each)) for each in (debezium("c", None, A), {"ts_ms": 1}, {"ts_ms": 2})
+    ]
+    rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+    values = rates.select(F.get(F.array(*texts), (F.col("value") % 3).cast("int")).alias("value"))
+    messages = al.read_messages(values, "debezium-json", DDL)
+    out = al.sql("SELECT COUNT(*) AS n FROM t", t=messages, buckets=1, backend="python")
+    query = al.write_changes(out, "table", tmp_path / "checkpoint")
+    al.await_end(query)
+    counts = al.progress(query)
+    assert counts.notices == 2 * counts.rows > 0
+
+
 def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(spark: Any, tmp_path: Path) -> None:
     path = put(tmp_path / "in", "b", canal("INSERT", [A]), "{", canal("QUERY"), time=0)
     put(tmp_path / "in", "a", "[]", canal("UPDATE", [B], [{"cnt": 1}]), time=1)
@@ -112,7 +128,7 @@ def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(spark: Any, tmp_
 
     counts = run("drop")
     assert (counts.refused, counts.rows, counts.orphans) == (2, 5, 0)
-    assert "2 refused rows" in str(counts)
+    assert "2 refused rows" in str(counts) and counts.notices == 1
     assert run("side", side=side).refused == 2
     found = pq.read_table(side).to_pylist()
     assert sorted(each["value"] for each in found) == [b"[]", b"{"]

@@ -17,15 +17,15 @@ from aggloom.runtime.formats.side import SideTable
 from aggloom.runtime.spark.node.blobs import empty_columns
 from aggloom.runtime.spark.node.moment import part_name
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
-from aggloom.runtime.spark.plan.counting import REFUSED, number
+from aggloom.runtime.spark.plan.counting import PASSED_OVER, number
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.values.changelog import Kinds
 
-_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT"
+_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT, notices BIGINT"
 A_MESSAGE = "a message"
 """The place of one of which nothing tells it."""
-_COUNTS = ("rows", "files", "refused")
+_COUNTS = ("rows", "files", "refused", "notices")
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class PackedMessages:
     side: SideTable | None
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
-        """The messages' rows, packed; how many there are, and how many are refused, are observed metrics."""
+        """The messages' rows, packed; how many there are, and how many are refused or no rows, are observed metrics."""
         stage = PackMessages(pack, self.decoder, self.side)
         packed = self.messages.mapInArrow(stage, _COUNTED_DDL)
         # Spark has counted the messages; what is in them counts instead.
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
-        if self.decoder.unreadable != "error":
-            packed = packed.observe(f"{REFUSED} #{number()}", F.sum("refused").alias("refused"))
+        passed_over = (F.sum(name).alias(name) for name in ("refused", "notices"))
+        packed = packed.observe(f"{PASSED_OVER} #{number()}", *passed_over)
         return packed.where(f"seq <> {NO_ROWS}").drop(*_COUNTS)
 
 
@@ -64,18 +64,18 @@ class PackMessages:
         packer = Packer(self.pack.route, context.partitionId() if context else 0)
         counts = np.zeros(len(_COUNTS), np.int64)
         for batch in batches:
-            rows, kinds, refused = self.rows(batch)
+            rows, kinds, refused, notices = self.rows(batch)
             for packed in packer.add(rows, kinds):
                 yield _counted(packed, counts)
-            counts += (len(kinds), batch.num_rows, refused)
+            counts += (len(kinds), batch.num_rows, refused, notices)
         for packed in packer.finish():
             yield _counted(packed, counts)
         # A task all of whose messages are passed over has no packed row beside which it could say so.
         if counts.any():
             yield _counted((0, 0, 0, NO_ROWS, b""), counts)
 
-    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int]:
-        """The rows of some messages, their kinds, and how many messages are refused."""
+    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int, int]:
+        """The rows of some messages, their kinds, and how many messages are refused, and how many are no rows."""
         values, keys = (batch.column(place).to_pylist() for place in range(2))
         found = self.decoder.decode(Messages(values, keys, lambda at: place_of(batch, at)))
         if found.refused and self.side is not None:
@@ -90,7 +90,8 @@ class PackMessages:
         kinds: Any = np.zeros(total, np.int8)
         if self.pack.change_column:
             kinds = self.pack.kinds(found.words)
-        return rows if columns else empty_columns(total), kinds, len(found.refused)
+        notices = int(found.notices.sum())
+        return rows if columns else empty_columns(total), kinds, len(found.refused), notices
 
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:

@@ -24,8 +24,8 @@ from aggloom.runtime.spark.node.leaving import COUNTS, counted
 from aggloom.runtime.spark.plan.expressions import quote
 from aggloom.runtime.spark.read.files import METRIC
 
-REFUSED = "aggloom refused"
-"""Begins the names of the observed metrics in which sources count what they were told to pass over."""
+PASSED_OVER = "aggloom passed over"
+"""Begins the names of the observed metrics in which sources count messages that are refused, or have no row."""
 
 _WIDTH = len(FLOWS) + len(LEVELS)
 _OPERATORS, _RESULT = "aggloom operators", "aggloom result"
@@ -76,7 +76,7 @@ class Totals:
     """Adds up the batches of one run of a query."""
 
     def __init__(self) -> None:
-        self.rows = self.changes = self.refused = self.new_changes = 0
+        self.rows = self.changes = self.refused = self.notices = self.new_changes = 0
         self._seen: set[int] = set()
         self._watermark: dt.datetime | None = None
         self._fragments: dict[str, _Fragment] = {}
@@ -92,8 +92,9 @@ class Totals:
         for name, row in _observed(progress).items():
             if name.startswith(_RESULT):
                 self.changes += row["changes"] or 0
-            elif name.startswith(REFUSED):
-                self.refused += sum(count or 0 for count in row.values())
+            elif name.startswith(PASSED_OVER):
+                self.refused += row["refused"] or 0
+                self.notices += row["notices"] or 0
             elif name.startswith(_OPERATORS):
                 self._fragments.setdefault(name, _Fragment(name)).add(row["told"])
         self.new_changes = self.changes - before
@@ -121,6 +122,7 @@ class Totals:
             rows=self.rows,
             changes=self.changes,
             refused=self.refused,
+            notices=self.notices,
             watermark=self._watermark,
             operators=operators,
             complete=0 in self._seen or all(o.buckets[0] == o.buckets[1] for o in operators),

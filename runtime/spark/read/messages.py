@@ -32,7 +32,7 @@ from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.node.moment import part_name
 from aggloom.runtime.spark.node.packed_messages import A_MESSAGE, PackedMessages
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
-from aggloom.runtime.spark.plan.counting import REFUSED, number
+from aggloom.runtime.spark.plan.counting import PASSED_OVER, number
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.read.file_order import file_order, mark_by_name
 from aggloom.runtime.spark.read.files import remember_packed
@@ -41,6 +41,7 @@ from aggloom.runtime.spark.sessions.cluster import check_shared
 
 _UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
 _READ = "_aggloom_read"
+_PASSED_OVER = ("refused", "notices")
 _PLACES = ("topic", "partition", "offset")
 
 
@@ -108,11 +109,10 @@ def decoded(
     table = side_table(side, made, made.unreadable)
     if table is not None:
         check_shared(df.sparkSession, "side table", table.directory)
-    counted = made.unreadable != "error"
+    counted = made.unreadable != "error" or made.sends_notices
     rows = _row_type(made.columns)
-    returned = StructType(
-        [StructField("rows", ArrayType(rows)), StructField("refused", IntegerType())]
-    )
+    numbers = [StructField(name, IntegerType()) for name in _PASSED_OVER]
+    returned = StructType([StructField("rows", ArrayType(rows)), *numbers])
     reading = Reading(made, table, separator)
 
     def read(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
@@ -122,8 +122,8 @@ def decoded(
     kept = [PARTS] if parts else []
     one = df.select(found.alias(_READ), *kept)
     if counted:
-        refused = F.sum(f"{_READ}.refused").alias("refused")
-        one = one.observe(f"{REFUSED} #{number()}", refused)
+        counts = [F.sum(f"{_READ}.{name}").alias(name) for name in _PASSED_OVER]
+        one = one.observe(f"{PASSED_OVER} #{number()}", *counts)
     one = one.select(F.explode(f"{_READ}.rows").alias("row"), *kept)
     fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(made.columns.names)}
     fields |= dict(zip(parts, part_columns(parts), strict=True))
@@ -163,7 +163,7 @@ class Reading:
     separator: str | None
 
     def __call__(self, value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
-        """The rows of each message, and whether it is refused."""
+        """The rows of each message, and whether it is refused, or has none by its kind."""
         messages = list(self._messages(value, key, place))
         present = [message for message in messages if message is not None]
         found = self.decoder.decode(present)
@@ -198,7 +198,8 @@ class Reading:
         rows = pa.StructArray.from_arrays([*columns, found.words], names=names)
         lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows)
         refused = {id(message) for message, _ in found.refused}
-        counts = [int(id(m) in refused) for m in messages]
-        return pa.StructArray.from_arrays(
-            [lists, pa.array(counts, pa.int32())], names=["rows", "refused"]
-        )
+        odd = [id(m) in refused for m in messages]
+        flags = iter(found.notices.tolist())
+        none = [m is not None and next(flags) for m in messages]
+        counts = (pa.array(each, pa.bool_()).cast(pa.int32()) for each in (odd, none))
+        return pa.StructArray.from_arrays([lists, *counts], names=["rows", *_PASSED_OVER])

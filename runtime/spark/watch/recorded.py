@@ -24,7 +24,7 @@ KEPT = 500
 """So many batches are kept at least, and twice as many at most."""
 
 _LONGEST = 4 << 20
-_FLOWS = ("rows", "changes", "refused", "orphans", "late", "expired")
+_FLOWS = ("rows", "changes", "refused", "notices", "orphans", "late", "expired")
 _LAG = {
     "files": ("numFilesOutstanding",),
     "bytes": ("numBytesOutstanding", "estimatedTotalBytesBehindLatest"),
