@@ -47,9 +47,18 @@ class Case:
         """What the operator is made from."""
         changing = self.updates or self.one
         keys = (("n",), ("p",)) if self.unique else (("n",), ("m",))
-        known = keys if changing or self.unique else (None, None)
+        left_key, right_key = keys if changing or self.unique else (None, None)
         output = ("n",) if changing and self.unique and self.kind == "left" else None
-        return JoinSpec(_LEFT, _RIGHT, self.kind, (False,), _COLUMNS, None, *known, output)  # type: ignore[arg-type]
+        return JoinSpec(
+            left=_LEFT,
+            right=_RIGHT,
+            how=self.kind,  # type: ignore[arg-type]
+            null_safe=(False,),
+            columns=_COLUMNS,
+            left_key=left_key,
+            right_key=right_key,
+            output_key=output,
+        )
 
     def bundles(self, rows: int, size: int) -> Iterator[tuple[Bundle, Bundle]]:
         """The changes of both sides."""

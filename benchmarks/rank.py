@@ -61,11 +61,11 @@ def loom(case: Case, rows: int, size: int) -> tuple[Run, int]:
     """The operator over all bundles: what it took, and how many rows are seen in the end."""
     operator = RankOperator(
         RankSpec(
-            _COLUMNS,
-            1,
-            "ROW_NUMBER",
-            (SortColumn(2, True, False),),
-            "retract" if case.gone else "append",
+            schema=_COLUMNS,
+            keys=1,
+            function="ROW_NUMBER",
+            sort=(SortColumn(2, True, False),),
+            strategy="retract" if case.gone else "append",
             end=case.end,
             number="place" if case.numbered else None,
         )

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("same", derandomize=True)
-settings.register_profile("other", derandomize=False)
+# A busy machine draws slowly, which is no fault of a test.
+QUIET = [HealthCheck.too_slow]
+settings.register_profile("same", derandomize=True, suppress_health_check=QUIET)
+settings.register_profile("other", derandomize=False, suppress_health_check=QUIET)
 settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "support"), str(HERE), str(HERE.parent)]

@@ -152,7 +152,7 @@ class Description:
             ) from error
 
     @cached_property
-    def settings_of(self) -> OperatorSpec:
+    def settings_of(self) -> OperatorSpec[Any]:
         """What the operator is made from; raises StateMismatchError if it cannot be made again."""
         with reading_description(self.operator):
             return operator_from(self.kind, self.settings, self.agg_spec)

@@ -9,22 +9,24 @@ from __future__ import annotations
 import json
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec
-from aggloom.codegen.planner import PlanOptions
+from aggloom.codegen.planner import PlanOptions, Stateful
 from aggloom.errors import AggloomError, StateCorruptError
+from aggloom.runtime.operators.settings import OperatorSettings
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.audit import reading_snapshot
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
+NodeT = TypeVar("NodeT", bound=Stateful)
 TimeMode = Literal["None", "ProcessingTime", "EventTime"]
 Partials = Sequence[bytes | memoryview]
 _SIZES = struct.Struct("<4sI")
@@ -240,13 +242,8 @@ class OneInput(Operator):
         return self.process(bundle.batch, bundle.kinds, clock, bundle.partials)
 
 
-class OperatorSpec(ABC):
-    """What an operator is made from: a frozen dataclass, and JSON both ways, but for what its handler is made from.
-
-    kind: by what a checkpoint knows the operator again; see `registry`.
-    """
-
-    kind: ClassVar[str]
+class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
+    """The settings of an operator and its factory: a frozen, keyword-only dataclass. NodeT: its node in a plan."""
 
     @property
     def handler_spec(self) -> AggSpec | None:
@@ -255,21 +252,12 @@ class OperatorSpec(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> OperatorSpec:
-        """The spec of a node of a plan, whose expressions are evaluated in a time zone."""
+    def of(cls, node: NodeT, options: PlanOptions, zone: str = "UTC") -> Self:
+        """Return the spec of a node of a plan, whose expressions are evaluated in a time zone."""
 
     @abstractmethod
     def make(self, handler_class: Any, bucket: int = 0, directory: Path | None = None) -> Operator:
         """The operator of a bucket, over the mapped files of `directory` if given."""
-
-    @abstractmethod
-    def to_data(self) -> dict[str, Any]:
-        """The settings as JSON can hold them."""
-
-    @classmethod
-    @abstractmethod
-    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> OperatorSpec:
-        """The spec of what `to_data` gave; raises SpecError."""
 
     @property
     @abstractmethod
@@ -280,10 +268,6 @@ class OperatorSpec(ABC):
     def inputs(self) -> tuple[pa.Schema, ...]:
         """The columns of the rows of each of its inputs."""
         return (self.rows,)
-
-    @abstractmethod
-    def resettled(self, data: Mapping[str, Any]) -> OperatorSpec:
-        """The same with those settings of `to_data` that do not change what the state means."""
 
     @property
     def ttl_ms(self) -> int:

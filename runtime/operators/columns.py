@@ -11,10 +11,10 @@ from aggloom.codegen import parse_type, type_name
 
 
 def columns_data(columns: Iterable[pa.Field]) -> list[list[str]]:
-    """Names and types."""
+    """Return names and types of columns as JSON can hold them."""
     return [[field.name, type_name(field.type)] for field in columns]
 
 
 def columns_from(data: Any) -> pa.Schema:
-    """The columns of what `columns_data` gave; raises SpecError, TypeError or ValueError."""
+    """Return the columns of what `columns_data` gave; raises SpecError, TypeError or ValueError."""
     return pa.schema([(name, parse_type(text)) for name, text in data])

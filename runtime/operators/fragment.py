@@ -71,7 +71,7 @@ class Part:
     milliseconds the watermark is held back for it.
     """
 
-    spec: OperatorSpec
+    spec: OperatorSpec[Any]
     name: str
     keys: tuple[str, ...]
     spread: tuple[str, ...]
@@ -94,12 +94,12 @@ class FragmentSpec:
     inputs: tuple[pa.Schema, ...]
 
     @property
-    def root(self) -> OperatorSpec:
+    def root(self) -> OperatorSpec[Any]:
         """The spec of the operator whose changes leave."""
         return self.parts[-1].spec
 
     @property
-    def specs(self) -> list[OperatorSpec]:
+    def specs(self) -> list[OperatorSpec[Any]]:
         """The specs of the operators."""
         return [part.spec for part in self.parts]
 

@@ -8,21 +8,22 @@ of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import MODES, ORPHAN_POLICIES, AggSpec, Mode, OrphanPolicy
-from aggloom.codegen.planner import PlanOptions
-from aggloom.errors import AggloomError, DataError, SpecError
+from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, PlanOptions
+from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.handlers.handler import Noted
 from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values import columns
 from aggloom.runtime.values.changelog import is_retraction, transitions
@@ -292,48 +293,48 @@ class GroupAggOperator(OneInput):
             self.state.forget(expired)
 
 
-@dataclass(frozen=True)
-class GroupAggSpec(OperatorSpec):
+@dataclass(frozen=True, kw_only=True)
+class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
     """What a group aggregate is made from, besides its handler; see GroupAggOperator."""
 
     kind: ClassVar[str] = "group aggregate"
     spec: AggSpec
-    mode: Mode = "mini_batch"
-    update_before: bool = True
-    on_orphan_retraction: OrphanPolicy = "drop"
-    complete: bool = False
-    state_ttl_ms: int = 0
+    mode: Changing[Mode] = "mini_batch"
+    update_before: Changing[bool] = True
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
+    complete: Changing[bool] = False
+    state_ttl_ms: Changing[int] = 0
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> GroupAggSpec:
+    def of(
+        cls,
+        node: GroupAggregate | IncrementalAggregate,
+        options: PlanOptions,
+        zone: str = "UTC",
+    ) -> Self:
         ttl = options.state_ttl if node.state_ttl is None else node.state_ttl
         return cls(
-            node.handlers[0],
-            "mini_batch" if options.mini_batch_enabled else "per_record",
-            getattr(node, "update_before", True),
+            spec=node.handlers[0],
+            mode="mini_batch" if options.mini_batch_enabled else "per_record",
+            update_before=getattr(node, "update_before", True),
             # What merges has been found to hold no orphans, or to keep them.
-            "keep" if node.merges else options.on_orphan_retraction,
-            node.input.is_complete,
-            ttl,
+            on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
+            complete=node.input.is_complete,
+            state_ttl_ms=ttl,
         )
 
     def make(
         self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> GroupAggOperator:
-        return GroupAggOperator(handler_class, directory=directory, **self.to_data())
-
-    def to_data(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "spec"}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> GroupAggSpec:
-        try:
-            return cls(spec, **data)
-        except TypeError as error:
-            raise SpecError(f"group aggregate: settings that cannot be read: {error}.") from None
-
-    def resettled(self, data: Mapping[str, Any]) -> GroupAggSpec:
-        return self.from_data(data, self.spec)
+        return GroupAggOperator(
+            handler_class,
+            mode=self.mode,
+            update_before=self.update_before,
+            on_orphan_retraction=self.on_orphan_retraction,
+            complete=self.complete,
+            state_ttl_ms=self.state_ttl_ms,
+            directory=directory,
+        )
 
     @property
     def handler_spec(self) -> AggSpec:

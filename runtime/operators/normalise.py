@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import ABSENT, AggSpec
-from aggloom.codegen.planner import PlanOptions
-from aggloom.errors import SpecError
+from aggloom.codegen import ABSENT
+from aggloom.codegen.planner import Normalise, PlanOptions
 from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
 from aggloom.runtime.operators.base import Held, OperatorSpec, Partials, TimeMode
-from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
@@ -159,8 +158,8 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
         return changes
 
 
-@dataclass(frozen=True)
-class NormaliseSpec(OperatorSpec):
+@dataclass(frozen=True, kw_only=True)
+class NormaliseSpec(OperatorSpec[Normalise]):
     """What a Normalise is made from; see NormaliseOperator."""
 
     kind: ClassVar[str] = "normalise"
@@ -168,20 +167,20 @@ class NormaliseSpec(OperatorSpec):
     keys: int
     filtered: bool = False
     partial: bool = False
-    update_before: bool = True
-    per_record: bool = False
-    state_ttl_ms: int = 0
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    state_ttl_ms: Changing[int] = 0
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> NormaliseSpec:
+    def of(cls, node: Normalise, options: PlanOptions, zone: str = "UTC") -> Self:
         return cls(
-            node.schema,
-            len(node.key),
-            node.passes is not None,
-            node.absent is not None,
-            node.update_before,
-            not options.mini_batch_enabled,
-            options.state_ttl,
+            schema=node.schema,
+            keys=len(node.key),
+            filtered=node.passes is not None,
+            partial=node.absent is not None,
+            update_before=node.update_before,
+            per_record=not options.mini_batch_enabled,
+            state_ttl_ms=options.state_ttl,
         )
 
     def make(
@@ -192,30 +191,11 @@ class NormaliseSpec(OperatorSpec):
             self.keys,
             filtered=self.filtered,
             partial=self.partial,
+            update_before=self.update_before,
+            per_record=self.per_record,
+            state_ttl_ms=self.state_ttl_ms,
             directory=directory,
-            **self._changing(),
         )
-
-    def to_data(self) -> dict[str, Any]:
-        return {
-            "columns": columns_data(self.schema),
-            "keys": self.keys,
-            "filtered": self.filtered,
-            # Said only where it is so: what others wrote down reads as before.
-            **({"partial": True} if self.partial else {}),
-            **self._changing(),
-        }
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> NormaliseSpec:
-        given = dict(data)
-        try:
-            return cls(columns_from(given.pop("columns")), **given)
-        except (KeyError, TypeError, ValueError) as error:
-            raise SpecError(f"normalise: settings that cannot be read: {error!r}.") from None
-
-    def resettled(self, data: Mapping[str, Any]) -> NormaliseSpec:
-        return replace(self, **{name: data[name] for name in self._changing()})
 
     @property
     def rows(self) -> pa.Schema:
@@ -230,8 +210,3 @@ class NormaliseSpec(OperatorSpec):
     @property
     def time_mode(self) -> TimeMode:
         return "ProcessingTime" if self.state_ttl_ms else "None"
-
-    def _changing(self) -> dict[str, Any]:
-        """The settings that may change under a state."""
-        names = ("update_before", "per_record", "state_ttl_ms")
-        return {name: getattr(self, name) for name in names}

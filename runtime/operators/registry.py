@@ -36,7 +36,7 @@ from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
-_OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
+OPERATORS: dict[type[Stateful], type[OperatorSpec[Any]]] = {
     GroupAggregate: GroupAggSpec,
     IncrementalAggregate: GroupAggSpec,
     WindowAggregate: WindowSettings,
@@ -50,15 +50,15 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Over: OverSpec,
     AsOfJoin: AsOfSpec,
 }
-_KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
+_KINDS = {spec.kind: spec for spec in OPERATORS.values()}
 
 
-def operator_of(node: Stateful, options: PlanOptions, zone: str = "UTC") -> OperatorSpec:
+def operator_of(node: Stateful, options: PlanOptions, zone: str = "UTC") -> OperatorSpec[Any]:
     """The spec of a node's operator, whose expressions are evaluated in a time zone."""
-    return _OPERATORS[type(node)].of(node, options, zone)
+    return OPERATORS[type(node)].of(node, options, zone)
 
 
-def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> OperatorSpec:
+def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> OperatorSpec[Any]:
     """The spec of an operator of this kind, from what its `to_data` gave; raises SpecError."""
     if kind not in _KINDS:
         raise SpecError(f"there is no operator {kind!r}. {nearest(kind, _KINDS)}")

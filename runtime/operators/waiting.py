@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import NodeT, OperatorSpec, TimeMode
 
 
-class WaitingSpec(OperatorSpec):
+class WaitingSpec(OperatorSpec[NodeT]):
     """waits: whether it waits for the watermark; chained: for rows that come from below by the same watermark."""
 
     waits: bool

@@ -371,14 +371,20 @@ def test_a_checkpoint_holds_the_settings() -> None:
     columns = pa.schema([("k", pa.int32()), ("t", pa.int64())])
     others = pa.schema([("r.k", pa.int32()), ("r.t", pa.int64()), ("v", pa.string())])
     spec = AsOfSpec(
-        *(columns, others, "left", (False,), ("t", "r.t"), "<", ("t", "v")),
+        left=columns,
+        right=others,
+        how="left",
+        null_safe=(False,),
+        times=("t", "r.t"),
+        matches="<",
+        columns=("t", "v"),
         known=(None, ("r.k", "v")),
         output_key=("t",),
     )
-    again = AsOfSpec.from_data(spec.to_data(), None)  # type: ignore[arg-type]
+    again = AsOfSpec.from_data(spec.to_data())
     assert again == spec and isinstance(spec.make(None), NearestOperator)
-    with pytest.raises(SpecError, match="as_of"):
-        AsOfSpec.from_data({"left": []}, None)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="as of"):
+        AsOfSpec.from_data({"left": []})
 
 
 def test_many_keys_come_and_go_and_memory_with_them() -> None:

@@ -165,15 +165,15 @@ def drawn(rng: random.Random, per_record: bool = False) -> tuple[JoinSpec, Table
         both = one if meets_one else (*one, *other)
         output = both if set(both) <= set(columns) else None
     spec = JoinSpec(
-        LEFT,
-        RIGHT,
-        kind,
-        tuple(rng.random() < 0.3 for _ in range(pairs)),
-        tuple(columns),
-        rng.choice(list(CONDITIONS)),
-        one,
-        other,
-        output,
+        left=LEFT,
+        right=RIGHT,
+        how=kind,  # type: ignore[arg-type]
+        null_safe=tuple(rng.random() < 0.3 for _ in range(pairs)),
+        columns=tuple(columns),
+        condition=rng.choice(list(CONDITIONS)),
+        left_key=one,
+        right_key=other,
+        output_key=output,
         update_before=output is None or rng.random() < 0.6,
         per_record=per_record,
     )
@@ -234,7 +234,14 @@ def joining(kind: str, **settings: Any) -> JoinSpec:
     """A join on the first column, the right's rows known by it and the left's by `i`."""
     columns = tuple(LEFT.names) if kind in ("semi", "anti") else (*LEFT.names, *RIGHT.names)
     chosen = {"left_key": ("i",), "right_key": ("c",), **settings}
-    return JoinSpec(LEFT, RIGHT, kind, (False,), columns, **chosen)  # type: ignore[arg-type]
+    return JoinSpec(
+        left=LEFT,
+        right=RIGHT,
+        how=kind,  # type: ignore[arg-type]
+        null_safe=(False,),
+        columns=columns,
+        **chosen,
+    )
 
 
 def run(
@@ -280,7 +287,16 @@ def test_a_row_that_changes_a_hundred_times_in_a_bundle_is_told_once() -> None:
 
 
 def test_a_column_that_is_not_read_changes_nothing() -> None:
-    spec = JoinSpec(LEFT, RIGHT, "left", (False,), ("a", "i", "d"), None, ("i",), ("c",), ("i",))
+    spec = JoinSpec(
+        left=LEFT,
+        right=RIGHT,
+        how="left",
+        null_safe=(False,),
+        columns=("a", "i", "d"),
+        left_key=("i",),
+        right_key=("c",),
+        output_key=("i",),
+    )
     operator = spec.make(None)
     run(operator, [("+I", ONE)], [("+I", AIR)])
     assert run(operator, [("+U", (1, "y", 7, 9))], [("+U", (1, "air", 3, 8.0))]) == []
@@ -343,7 +359,12 @@ def test_wide_rows_of_every_kind_and_a_table_with_itself() -> None:
         for key, row in enumerate(rows)
     ]
     spec = JoinSpec(
-        *schemas, "full", (False,), tuple(schemas[0].names + schemas[1].names), "l9 <= r18"
+        left=schemas[0],
+        right=schemas[1],
+        how="full",
+        null_safe=(False,),
+        columns=tuple(schemas[0].names + schemas[1].names),
+        condition="l9 <= r18",
     )
     operator = spec.make(None)
     both = [given(schema, [("+I", row) for row in rows]) for schema in schemas]
@@ -397,7 +418,7 @@ def test_each_side_forgets_by_itself() -> None:
 def test_a_time_to_live_that_is_new_begins_now() -> None:
     operator = joining("left").make(None)
     run(operator, [("+I", ONE)], [("+I", AIR)])
-    spec = operator.spec.resettled(joining("left", ttls=(10, 10)).to_data())
+    spec = operator.spec.with_changing(joining("left", ttls=(10, 10)).to_data())
     later = spec.make(None)
     later.restore(operator.snapshot())
     assert run(later, [], [], 50) == [] and later.keys == 1

@@ -211,7 +211,7 @@ def test_settings_travel_and_the_state_with_them() -> None:
     spec = MultiJoinSpec.of(node, plan.options)
     assert MultiJoinSpec.from_data(spec.to_data(), AggSpec(spec.rows, ("k",), ())) == spec
     other = replace(spec, update_before=False, match_limit=3)
-    assert spec.resettled(other.to_data()) == other
+    assert spec.with_changing(other.to_data()) == other
     with pytest.raises(SpecError, match="multi join: settings that cannot be read"):
         MultiJoinSpec.from_data({"tables": []}, AggSpec(spec.rows, ("k",), ()))
     assert spec.needs_order and spec.time_mode == "None" and len(spec.inputs) == 4

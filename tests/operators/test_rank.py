@@ -140,7 +140,7 @@ def fold(table: Counter[Row], changes: list[Row]) -> None:
 
 def spec_of(**given: Any) -> RankSpec:
     first, end = given.pop("asked", (1, 2))
-    return RankSpec(SCHEMA, 1, first=first, end=end, **given)
+    return RankSpec(schema=SCHEMA, keys=1, first=first, end=end, **given)
 
 
 @examples(max_examples=150, deadline=None)
@@ -386,12 +386,17 @@ def test_keys_are_forgotten_and_their_room_is_given_back() -> None:
 
 def test_the_settings_as_data() -> None:
     spec = spec_of(function="RANK", sort=(SortColumn(2, True),), strategy="update", unique=(0, 1))
-    assert RankSpec.from_data(spec.to_data(), None) == spec  # type: ignore[arg-type]
+    assert RankSpec.from_data(spec.to_data()) == spec
 
 
 def test_the_end_is_what_the_first_row_of_a_key_says() -> None:
     spec = RankSpec(
-        SCHEMA, 1, "ROW_NUMBER", (SortColumn(2),), "append", end_column=1, per_record=False
+        schema=SCHEMA,
+        keys=1,
+        function="ROW_NUMBER",
+        sort=(SortColumn(2),),
+        strategy="append",
+        end_column=1,
     )
     operator, table = RankOperator(spec), Counter[Row]()
     rows = [("a", 2, 3.0, "x"), ("a", 1, 1.0, "x"), ("b", 0, 1.0, "x"), ("a", 0, 2.0, "x")]

@@ -8,11 +8,12 @@ from functools import cached_property
 import pyarrow as pa
 
 from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
+from aggloom.runtime.operators.settings import Changing
 
 Known = tuple[str, ...] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AsOfSettings:
     """Which row of the right each row of the left finds, and how that is told.
 
@@ -32,16 +33,16 @@ class AsOfSettings:
     columns: tuple[str, ...]
     condition: str | None = None
     known: tuple[Known, Known] = (None, None)
-    output_key: tuple[str, ...] | None = None
+    output_key: Changing[tuple[str, ...] | None] = None
     waits: bool = False
     zone: str = "UTC"
     clock_zone: str = "UTC"
-    update_before: bool = True
-    per_record: bool = False
-    state_ttl_ms: int = 0
-    on_orphan_retraction: OrphanPolicy = "drop"
-    chained: bool = False
-    late_rows: bool = False
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    state_ttl_ms: Changing[int] = 0
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
+    chained: Changing[bool] = False
+    late_rows: Changing[bool] = False
 
     @property
     def keys(self) -> int:

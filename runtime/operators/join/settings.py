@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
+from aggloom.runtime.operators.settings import Changing
 
 Held = Literal["row", "rows", "bag"]
 """What there is of a key: one row, rows by a unique key, or equal rows with a count."""
@@ -86,7 +87,7 @@ class JoinedSettings(Protocol):
         """The columns of the key in which a NULL makes a row of this input nobody's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JoinSettings:
     """Which rows a Join pairs, and how it tells.
 
@@ -103,12 +104,12 @@ class JoinSettings:
     condition: str | None = None
     left_key: tuple[str, ...] | None = None
     right_key: tuple[str, ...] | None = None
-    output_key: tuple[str, ...] | None = None
-    update_before: bool = True
-    per_record: bool = False
-    ttls: tuple[int, int] = (0, 0)
-    on_orphan_retraction: OrphanPolicy = "drop"
-    match_limit: int = MATCH_LIMIT
+    output_key: Changing[tuple[str, ...] | None] = None
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    ttls: Changing[tuple[int, int]] = (0, 0)
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
+    match_limit: Changing[int] = MATCH_LIMIT
     zone: str = "UTC"
 
     @property

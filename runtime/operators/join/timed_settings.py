@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aggloom.runtime.operators.join.settings import JoinSettings, SideSettings
+from aggloom.runtime.operators.settings import Changing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TimedSettings(JoinSettings):
     """Which rows a TimedJoin pairs, and when it forgets them.
 
@@ -21,7 +22,7 @@ class TimedSettings(JoinSettings):
     times: tuple[str, str] = ("", "")
     bounds: tuple[int, int] | None = None
     once: bool = True
-    chained: bool = False
+    chained: Changing[bool] = False
     time_zone: str = "UTC"
 
     @property

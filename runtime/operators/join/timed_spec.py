@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from aggloom.codegen.planner import PlanOptions
+from aggloom.codegen.planner import Join, PlanOptions, TimedJoin
 from aggloom.runtime.operators.base import TimeMode
 from aggloom.runtime.operators.join.interval import IntervalJoinOperator
 from aggloom.runtime.operators.join.spec import JoinSpec
@@ -15,19 +15,16 @@ from aggloom.runtime.operators.join.timed_settings import TimedSettings
 from aggloom.runtime.operators.join.windowed import WindowJoinOperator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TimedJoinSpec(TimedSettings, JoinSpec):
     """What a TimedJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "timed_join"
-    fixed: ClassVar[tuple[str, ...]] = (*JoinSpec.fixed, "times", "bounds", "once", "time_zone")
-    changing: ClassVar[tuple[str, ...]] = (*JoinSpec.changing, "chained")
-    lists: ClassVar[tuple[str, ...]] = (*JoinSpec.lists, "times", "bounds")
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> TimedJoinSpec:
+    def of(cls, node: Join, options: PlanOptions, zone: str = "UTC") -> Self:
+        assert isinstance(node, TimedJoin)
         plain = super().of(node, options, zone)
-        assert isinstance(plain, cls)
         left, right = (ttl or 0 for ttl in node.ttls)
         return replace(
             plain,

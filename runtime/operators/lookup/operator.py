@@ -17,6 +17,7 @@ from aggloom.runtime.operators.lookup.kernels import follow
 from aggloom.runtime.operators.lookup.messages import Side, told
 from aggloom.runtime.operators.lookup.state import LookupState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.steps import Rows, joined, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.room import require_memory
@@ -31,7 +32,7 @@ from aggloom.runtime.values.changelog import (
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LookupSettings:
     """What a MaterialisedLookup is made from.
 
@@ -44,11 +45,11 @@ class LookupSettings:
     keys: int
     result: pa.Schema
     replaces: bool
-    output_key: tuple[str, ...] | None = None
-    update_before: bool = True
-    per_record: bool = False
-    state_ttl_ms: int = 0
-    on_orphan_retraction: OrphanPolicy = "drop"
+    output_key: Changing[tuple[str, ...] | None] = None
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    state_ttl_ms: Changing[int] = 0
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
 
     @property
     def key(self) -> pa.Schema:

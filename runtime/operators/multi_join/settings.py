@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy, columns_of
 from aggloom.runtime.operators.join.settings import MATCH_LIMIT, Held, SideSettings
+from aggloom.runtime.operators.settings import Changing
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Step:
         return sum(1 << n for n, safe in enumerate(self.null_safe) if not safe)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MultiJoinSettings:
     """Which rows of a chain of inputs belong together, and how that is told.
 
@@ -44,12 +45,12 @@ class MultiJoinSettings:
     steps: tuple[Step, ...]
     columns: tuple[str, ...]
     known: tuple[tuple[str, ...] | None, ...]
-    output_key: tuple[str, ...] | None = None
-    update_before: bool = True
-    per_record: bool = False
-    ttls: tuple[int, ...] = ()
-    on_orphan_retraction: OrphanPolicy = "drop"
-    match_limit: int = MATCH_LIMIT
+    output_key: Changing[tuple[str, ...] | None] = None
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    ttls: Changing[tuple[int, ...]] = ()
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
+    match_limit: Changing[int] = MATCH_LIMIT
     zone: str = "UTC"
 
     @property

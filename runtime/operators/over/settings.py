@@ -9,6 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, Frame, OrphanPolicy
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.state.sort_key import SortColumn
 
 
@@ -26,7 +27,7 @@ class Call:
     ignores_nulls: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OverSettings:
     """What an Over computes, and how it tells it; columns by number.
 
@@ -45,12 +46,12 @@ class OverSettings:
     identity: tuple[int, ...] = ()
     by: Literal["", "row", "processing"] = ""
     zone: str = "UTC"
-    update_before: bool = True
-    per_record: bool = False
-    state_ttl_ms: int = 0
-    on_orphan_retraction: OrphanPolicy = "drop"
-    chained: bool = False
-    late_rows: bool = False
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    state_ttl_ms: Changing[int] = 0
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
+    chained: Changing[bool] = False
+    late_rows: Changing[bool] = False
 
     @cached_property
     def result(self) -> pa.Schema:

@@ -8,10 +8,11 @@ from typing import Literal
 import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.state.sort_key import SortColumn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankSettings:
     """Which rows a Rank shows, and how; columns by number.
 
@@ -32,11 +33,11 @@ class RankSettings:
     end_column: int | None = None
     unique: tuple[int, ...] = ()
     identity: tuple[int, ...] = ()
-    number: str | None = None
-    update_before: bool = True
-    per_record: bool = False
-    state_ttl_ms: int = 0
-    on_orphan_retraction: OrphanPolicy = "drop"
+    number: Changing[str | None] = None
+    update_before: Changing[bool] = True
+    per_record: Changing[bool] = False
+    state_ttl_ms: Changing[int] = 0
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
     window: int | None = None
     zone: str = "UTC"
     chained: bool = True

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
-from aggloom.codegen.windows import Aligned, Session, Windowing, windowing_data, windowing_of
-from aggloom.errors import SpecError
+from aggloom.codegen.windows import Aligned, Session, Windowing
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
-from aggloom.runtime.operators.columns import columns_data, columns_from
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.operators.windows.general import GeneralWindowOperator
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
 from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 
-_SETTINGS = ("on_orphan_retraction", "update_before", "chained", "per_record")
-"""What may change under a state."""
 
-
-@dataclass(frozen=True)
-class WindowSettings(OperatorSpec):
+@dataclass(frozen=True, kw_only=True)
+class WindowSettings(OperatorSpec[WindowAggregate]):
     """What a worker needs, besides the handler, to make the operator of a WindowAggregate."""
 
     kind: ClassVar[str] = "window aggregate"
@@ -34,53 +29,24 @@ class WindowSettings(OperatorSpec):
     windowing: Windowing
     bounds: Bounds
     row_schema: pa.Schema
-    on_orphan_retraction: str
-    update_before: bool
-    chained: bool
-    per_record: bool
+    on_orphan_retraction: Changing[str]
+    update_before: Changing[bool]
+    chained: Changing[bool]
+    per_record: Changing[bool]
 
     @classmethod
-    def of(cls, node: WindowAggregate, options: PlanOptions, zone: str = "UTC") -> WindowSettings:
-        """The settings of a node of a plan."""
+    def of(cls, node: WindowAggregate, options: PlanOptions, zone: str = "UTC") -> Self:
         return cls(
-            node.spec,
-            node.windowing,
-            node.bounds,
-            node.spec.handler_schema if node.merges else node.input.schema,
+            spec=node.spec,
+            windowing=node.windowing,
+            bounds=node.bounds,
+            row_schema=node.spec.handler_schema if node.merges else node.input.schema,
             # What merges has been found to hold no orphans, or to keep them.
-            "keep" if node.merges else options.on_orphan_retraction,
-            node.update_before,
-            node.chained,
-            not options.mini_batch_enabled,
+            on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
+            update_before=node.update_before,
+            chained=node.chained,
+            per_record=not options.mini_batch_enabled,
         )
-
-    def to_data(self) -> dict[str, Any]:
-        """The settings as JSON can hold them."""
-        bounds = self.bounds
-        return {
-            "on_orphan_retraction": self.on_orphan_retraction,
-            "update_before": self.update_before,
-            "chained": self.chained,
-            "per_record": self.per_record,
-            "windowing": windowing_data(self.windowing),
-            "bounds": [*bounds.names, type_name(bounds.type), type_name(bounds.time_type)],
-            "rows": columns_data(self.row_schema),
-        }
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> WindowSettings:
-        """The settings of what `to_data` gave; raises SpecError, also where a trigger or evictor is a user's own."""
-        given = dict(data)
-        try:
-            windowing = windowing_of(given.pop("windowing"))
-            start, end, time, kind, time_kind = given.pop("bounds")
-            bounds = Bounds(start, end, time, parse_type(kind), parse_type(time_kind))
-            rows = columns_from(given.pop("rows"))
-            return cls(spec, windowing, bounds, rows, **given)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, SpecError):
-                raise
-            raise SpecError(f"windows: settings that cannot be read: {error!r}.") from None
 
     def make(
         self, handler_class: Any, bucket: int = 0, directory: Path | None = None
@@ -107,9 +73,6 @@ class WindowSettings(OperatorSpec):
         return SlicingWindowOperator(
             handler_class, self.windowing, self.bounds, bucket=bucket, **options
         )
-
-    def resettled(self, data: Mapping[str, Any]) -> WindowSettings:
-        return replace(self, **{name: data[name] for name in _SETTINGS})
 
     @property
     def handler_spec(self) -> AggSpec:

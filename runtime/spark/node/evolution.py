@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
 from aggloom.errors import AggloomError, StateCorruptError, StateMismatchError
@@ -99,7 +100,7 @@ class _Step:
     def __init__(
         self,
         handler: HandlerText | None,
-        spec: OperatorSpec,
+        spec: OperatorSpec[Any],
         old: Description,
         new: Description,
         where: str,
@@ -129,9 +130,9 @@ class _Step:
         source.refuse_untrusted()
         return HandlerText(source.text, source.digest)
 
-    def spec(self) -> OperatorSpec:
+    def spec(self) -> OperatorSpec[Any]:
         """The operator's spec with the settings that wrote the state."""
-        return self._spec.resettled(self._old["settings"])
+        return self._spec.with_changing(self._old["settings"])
 
     def tell(self) -> None:
         """Say once, in the log of a worker, what has become of the state."""
@@ -149,7 +150,7 @@ class _Step:
 
 def _pairs(
     factory: FragmentFactory, old: Description, new: Description, where: str
-) -> Iterator[tuple[HandlerText | None, OperatorSpec, Description, Description]]:
+) -> Iterator[tuple[HandlerText | None, OperatorSpec[Any], Description, Description]]:
     """Each operator's handler, spec, and descriptions; raises StateMismatchError if they do not correspond."""
     check_fragments(old, new, where)
     return zip(factory.handlers, factory.fragment.specs, old["parts"], new["parts"], strict=True)

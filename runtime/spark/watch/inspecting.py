@@ -277,7 +277,7 @@ class Opened:
         self._handlers = self._description.handlers(self._whole, *stored.log)
 
     @property
-    def spec(self) -> OperatorSpec:
+    def spec(self) -> OperatorSpec[Any]:
         """The operator's spec."""
         return self._description.fragment.specs[self._part]
 

@@ -1,0 +1,79 @@
+"""Settings of operators: what JSON holds of them, what may change under a state, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from aggloom.codegen import AggSpec
+from aggloom.errors import SpecError
+from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
+from aggloom.runtime.operators.normalise import NormaliseSpec
+from aggloom.runtime.operators.rank.spec import RankSpec
+from aggloom.runtime.operators.registry import OPERATORS, operator_from
+from aggloom.runtime.operators.settings import changing_fields
+from aggloom.runtime.state.sort_key import SortColumn
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.decimal128(12, 2)), ("t", pa.timestamp("us"))])
+NORMALISE = NormaliseSpec(schema=SCHEMA, keys=1)
+RANK = RankSpec(
+    schema=SCHEMA,
+    keys=1,
+    function="RANK",
+    sort=(SortColumn(2, descending=True),),
+    strategy="retract",
+    end=3,
+    identity=(0, 1),
+)
+DEDUPLICATE = DeduplicateSpec(schema=SCHEMA, keys=1, keep="last", order="t", waits=True)
+
+
+@pytest.mark.parametrize("spec", [NORMALISE, RANK, DEDUPLICATE], ids=lambda spec: spec.kind)
+def test_json_holds_all_settings(spec: Any) -> None:
+    data = json.loads(json.dumps(spec.to_data()))
+    assert set(data) == {field.name for field in fields(spec)}
+    assert operator_from(spec.kind, data, AggSpec(SCHEMA, ("k",), ())) == spec
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"keys": "1"}, "'1' is no int"),
+        ({"keys": True}, "True is no int"),
+        ({"function": "NTILE"}, "'NTILE' is none of 'ROW_NUMBER', 'RANK', 'DENSE_RANK'"),
+        ({"sort": 7}, "7 is no list"),
+        ({"sort": [{"column": 1, "falling": True}]}, "falling"),
+        ({"sort": [{}]}, "column"),
+        ({"colour": "red"}, "colour"),
+        ({"schema": [["k"]]}, "not enough values"),
+        ({"state_ttl_ms": None}, "None is no int"),
+    ],
+    ids=str,
+)
+def test_settings_of_another_kind_are_refused(change: dict[str, Any], error: str) -> None:
+    data = {**RANK.to_data(), **change}
+    with pytest.raises(SpecError, match=f"^rank: settings that cannot be read: .*{error}"):
+        RankSpec.from_data(data)
+
+
+def test_a_setting_that_is_missing_has_its_default_or_is_named() -> None:
+    data = RANK.to_data()
+    del data["state_ttl_ms"]
+    assert RankSpec.from_data(data) == RANK
+    del data["strategy"]
+    with pytest.raises(SpecError, match="strategy"):
+        RankSpec.from_data(data)
+
+
+def test_only_changing_settings_change_under_a_state() -> None:
+    other = replace(RANK, update_before=False, state_ttl_ms=5, function="ROW_NUMBER", end=9)
+    assert RANK.with_changing(other.to_data()) == replace(RANK, update_before=False, state_ttl_ms=5)
+
+
+def test_each_operator_says_what_may_change() -> None:
+    for spec in OPERATORS.values():
+        assert {"update_before", "on_orphan_retraction"} & set(changing_fields(spec)), spec
