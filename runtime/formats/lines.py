@@ -10,6 +10,7 @@ from aggloom.runtime.formats.packed_files import open_bytes
 from aggloom.runtime.formats.whole_json import cut_values
 
 NOTHING = (b"", b"null")
+_MARK = b"\xef\xbb\xbf"
 
 
 def cut(line: bytes, separator: bytes | None, place: str) -> Message | None:
@@ -23,6 +24,12 @@ def cut(line: bytes, separator: bytes | None, place: str) -> Message | None:
         return Message(line, None, place)
     nothing = value.strip(b" \t\r\n") in NOTHING
     return Message(None if nothing else value, None if key.strip() in NOTHING else key, place)
+
+
+def cut_lines(text: bytes) -> list[bytes]:
+    """The lines of a file that has been read, as `read_lines` reads them from one."""
+    lines = text.removeprefix(_MARK).split(b"\n")
+    return [line.rstrip(b"\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
 def read_lines(
@@ -41,7 +48,7 @@ def read_lines(
             continue
         with open_bytes(path) as file:
             for number, line in enumerate(file, 1):
-                bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                bare = line.removeprefix(_MARK) if number == 1 else line
                 message = cut(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
                 if message is not None:
                     yield message

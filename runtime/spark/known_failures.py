@@ -63,6 +63,12 @@ OF_QUERIES: Known = (
         f"the checkpoint's state cannot be loaded ({{1}}). {RESTORE}",
     ),
     (
+        re.compile(r"native zStandard library not available"),
+        InputFormatError,
+        "a .zst file has come since the query was started, and this Spark cannot unpack one. Nothing is lost; "
+        "start the query again from the same checkpoint, and such files are unpacked by aggloom.",
+    ),
+    (
         re.compile(TOO_SLOW),
         WorkerStartError,
         "a Python process of Spark's did not start within ten seconds, Spark's limit: the machine is busy. "

@@ -39,6 +39,12 @@ FORMS: dict[str, tuple[str, bytes, str, dict[str, Any]]] = {
         "",
         {"a": 1},
     ),
+    "zstd array": (
+        "f.json.zst",
+        bytes(pa.compress(b'[{"k": "a", "v": 1},\n{"k": "b", "v": 2}]', "zstd", asbytes=True)),
+        ",multiLine=true",
+        {"a": 1, "b": 2},
+    ),
     "zstd": ("f.csv.zst", bytes(pa.compress(b"k,v\na,1\n", "zstd", asbytes=True)), "", {"a": 1}),
     "bars": ("f.csv", b'k||v\n"a||b"||1\nc|d||2\n', ",sep=||", {"a||b": 1, "c|d": 2}),
     "no header": ("f.csv", b"a,1\na,2\n", ",header=false", {"a": 3}),
@@ -69,7 +75,7 @@ def test_files_in_a_harness(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("form", sorted(FORMS.keys() - {"zstd lines"}))
+@pytest.mark.parametrize("form", FORMS)
 def test_files_on_spark(spark: Any, tmp_path: Path, form: str) -> None:
     name, content, more, rows = FORMS[form]
     (tmp_path / name).write_bytes(content)

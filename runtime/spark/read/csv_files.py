@@ -33,7 +33,7 @@ def csv_rows(
     reader: a DataFrameReader or DataStreamReader with options. columns: all columns in order; parts: those that
     directories give.
     """
-    files = _contents(reader, path, parts)
+    files = contents_of(reader, path, parts)
     # Spark counts a file that it reads at once as one row.
     metric = f"{METRIC} csv {uuid4().hex}"
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
@@ -65,7 +65,7 @@ def check_first_header(
             read.check_header(whole, file)
 
 
-def _contents(reader: Any, path: str, parts: StructType) -> DataFrame:
+def contents_of(reader: Any, path: str, parts: StructType) -> DataFrame:
     """The bytes of files, the file of each, and what its directories give in PARTS."""
     schema = StructType([*StructType.fromDDL(FILE_DDL), *parts])
     found: DataFrame = reader.schema(schema).format("binaryFile").load(path)

@@ -32,6 +32,12 @@ from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 from aggloom.runtime.spark.read.csv_files import check_first_header, csv_rows
+from aggloom.runtime.spark.read.cut_files import (
+    has_unknown_packing,
+    objects_of,
+    packed_lines,
+    packed_objects,
+)
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
@@ -44,7 +50,6 @@ from aggloom.runtime.spark.read.records import (
 )
 from aggloom.runtime.spark.read.source_log import noted
 from aggloom.runtime.spark.read.text_values import value_of
-from aggloom.runtime.spark.read.whole_json import objects_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.fitting import NANOSECONDS
 from aggloom.runtime.values.markers import MARKER_HINT
@@ -219,12 +224,18 @@ def read_changes(
     own_words: dict[str, Any] = {**told_words, "zone": session_zone(spark)}
     own_words["inferred"] = inferred or None
     made = decoder(format, to_schema(own), key, unreadable, path, **told, **more, **own_words)
+    packed = has_unknown_packing(spark, path, looked)
     if format == "jsonl" and not lenient and not whole:
-        _check_json(spark, path, looked, own)
+        plain = spark.read.options(**looked)
+        _check_json(packed_lines(plain, path, parts) if packed else plain.text(path), path, own)
     separator = key_separator if key_separator is not None else kind.separator
-    lines = _texts(configured().option("wholetext", whole), path, parts)
+    if packed:
+        lines = (packed_objects if whole else packed_lines)(configured(), path, parts)
+    else:
+        lines = _texts(configured().option("wholetext", whole), path, parts)
+        lines = objects_of(lines) if whole else lines
     if whole:
-        lines, separator = objects_of(lines), None
+        separator = None
     nothing = F.lit(None).cast("binary")
     file, names = F.col("file"), (parts.names, columns.names)
     return decoded(lines, made, F.col("value"), nothing, file, side, separator, *names, by_name)
@@ -377,13 +388,12 @@ def _check_parquet(
     _check_found(columns, found, f"the Parquet files of {path}", next(iter(files), path))
 
 
-def _check_json(
-    spark: SparkSession, path: str, options: Mapping[str, Any], columns: StructType
-) -> None:
+def _check_json(lines: DataFrame, path: str, columns: StructType) -> None:
     """Refuse a column that none of the first lines has: writers leave out NULLs, but not all over."""
     with telling(f"read_changes: {path}"):
-        lines = spark.read.options(**options).text(path).limit(_PEEKED)
-        keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
+        lines = lines.limit(_PEEKED)
+        text = F.col("value").cast("string")
+        keys = [row[0] for row in lines.select(F.json_object_keys(text)).collect()]
     found = list(dict.fromkeys(key for each in keys if each for key in each))
     if any(name.lower() in map(str.lower, found) for name in columns.names):
         where = f"the first {len(keys):,} lines of {path}"
