@@ -130,7 +130,8 @@ class Plain:
     def finished(self) -> exp.Expression:
         """The plain query with the columns that were added."""
         for name, node in self.hidden.items():
-            alias = exp.alias_(node, exp.to_identifier(name, quoted=True))
+            # `exp.alias_` would make it the sub-query's own name, as in FROM.
+            alias = exp.Alias(this=node, alias=exp.to_identifier(name, quoted=True))
             self.tree.append("expressions", alias)
         return self.tree
 
