@@ -210,7 +210,7 @@ class Session(Assigner):
         if self.gap is not None:
             object.__setattr__(self, "gap", _positive("gap", self.gap))
         if self.time_zone is not None:
-            check_zone(self.time_zone)
+            object.__setattr__(self, "time_zone", check_zone(self.time_zone))
 
     def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
         lengths = np.int64(self.gap) if gaps is None else gaps
@@ -292,7 +292,7 @@ def _settle(assigner: Any, *lengths: str) -> None:
     offset = milliseconds("offset", assigner.offset)
     object.__setattr__(assigner, "offset", offset)
     if assigner.time_zone is not None:
-        check_zone(assigner.time_zone)
+        object.__setattr__(assigner, "time_zone", check_zone(assigner.time_zone))
 
 
 def _positive(name: str, value: Any) -> int:

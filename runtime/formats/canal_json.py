@@ -24,6 +24,9 @@ _OF_SCHEMAS = ("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "GTID",
 _WATERMARK = "TIDB_WATERMARK"
 """What TiCDC sends to say how far its messages are."""
 
+_IN_OLD = "`data` is missing: its rows are in `old`, as Flink CDC before 3.3 writes deletions; Canal has them in `data`"
+_NO_OLD = "`old` is missing, which has what the update changed, its key too; send it (MySQL: binlog_row_image=FULL)"
+
 
 class CanalJson(CapturedJson):
     """Messages of Canal."""
@@ -48,9 +51,13 @@ class CanalJson(CapturedJson):
             )
         data = found.get("data")
         if not isinstance(data, list) or not data:
-            raise Unreadable("`data` is missing")
+            raise Unreadable(
+                _IN_OLD if kind == "DELETE" and found.get("old") else "`data` is missing"
+            )
         if kind == "UPDATE":
             old = found.get("old")
+            if old is None:
+                raise Unreadable(_NO_OLD)
             if not isinstance(old, list) or len(old) != len(data):
                 raise Unreadable("`old` has not as many rows as `data`")
             pairs = zip(data, old, strict=True)

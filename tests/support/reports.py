@@ -55,13 +55,44 @@ def gone(table: str, *values: Any) -> list[Row]:
     return [(name, "-D", *row) for name, _, *row in rows(table, *values)]
 
 
+def valued(
+    name: str, source: str, call: str, kind: str, cases: Sequence[tuple[Any, Any]], **more: Any
+) -> Report:
+    """An expression over a column `x`, as pairs of value and result; of each value two rows stay and one is deleted."""
+    values = list(enumerate(value for value, _ in cases))
+    return Report(
+        name,
+        source,
+        f"SELECT k, {call} AS r, COUNT(*) AS n FROM t GROUP BY k, {call}",
+        {"t": f"k INT, x {kind}"},
+        rows("t", *values, *values, *values) + gone("t", *values),
+        expected=[(at, result, 2) for at, (_, result) in enumerate(cases)],
+        **more,
+    )
+
+
+def refusal(name: str, source: str, call: str, kind: str, value: Any, part: str) -> Report:
+    """An expression over a column `x` that is refused, or whose value is."""
+    return Report(
+        name,
+        source,
+        f"SELECT {call} AS r FROM t",
+        {"t": f"x {kind}"},
+        rows("t", (value,)),
+        refused=part,
+    )
+
+
 def named(reports: Iterable[Report]) -> pytest.MarkDecorator:
     """Parametrise a test by reports."""
     listed = list(reports)
     return pytest.mark.parametrize("report", listed, ids=[report.name for report in listed])
 
 
-def check(report: Report) -> None:
+MODES: Sequence[Mapping[str, Any]] = ({}, {"mode": "per_record"}, {"bundle_size": 1, "buckets": 3})
+
+
+def check(report: Report, modes: Sequence[Mapping[str, Any]] = MODES) -> None:
     """Hold a report's query to its expected rows: in one bundle, record by record, and in a bundle a change."""
     if report.refused is not None:
         with pytest.raises(AggloomError) as caught:
@@ -70,7 +101,7 @@ def check(report: Report) -> None:
         return
     expected = duckdb_rows(report) if report.expected is None else list(map(tuple, report.expected))
     wanted = _bag(expected)
-    for options in ({}, {"mode": "per_record"}, {"bundle_size": 1, "buckets": 3}):
+    for options in modes:
         got = _bag(final_rows(report, **options))
         assert got == wanted, f"{options}: got {got}, wanted {wanted}"
 

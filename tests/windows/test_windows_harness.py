@@ -197,6 +197,25 @@ def test_days_have_as_many_hours_as_the_clocks_say(zone: str, day: Any, hours: i
     assert first + dt.timedelta(hours=hours) in found
 
 
+@pytest.mark.parametrize(
+    ("written", "zone"),
+    [
+        ("GMT+08:00", "+08:00"),
+        ("UTC+8", "+08:00"),
+        ("UT-0330", "-03:30"),
+        ("+8", "+08:00"),
+        ("Z", "UTC"),
+        ("Etc/GMT-8", "Etc/GMT-8"),
+    ],
+)
+def test_a_distance_from_utc_is_written_as_in_java(written: str, zone: str) -> None:
+    window = al.Tumble("1 day", on="ts", time_zone=written)
+    assert window.zone == zone
+    assert window == al.Tumble("1 day", on="ts", time_zone=zone)
+    with pytest.raises(al.errors.OptionError, match=r"no time zone .GMT\+19"):
+        al.Tumble("1 day", on="ts", time_zone="GMT+19")
+
+
 def test_the_stagger_of_processing_time() -> None:
     spec = al.AggSpec("v INT", (), (al.AggCall("COUNT", alias="n"),), "append")
     starts = {}
