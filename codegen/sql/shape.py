@@ -155,6 +155,8 @@ def check_source(sql: str, table: exp.Expression) -> None:
     alias = table.args.get("alias")
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
     named = named and (alias is None or isinstance(alias.this, exp.Identifier | None))
+    if isinstance(table, exp.Unnest):
+        raise refusal(sql, table, "UNNEST is", "explode the array before the query")
     if not named:
         raise refusal(sql, table, "this source is", "read FROM a plain table name")
     for key, value in table.args.items():

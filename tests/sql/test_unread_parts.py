@@ -219,6 +219,10 @@ def test_an_argument_of_a_table_is_refused(
             "LATERAL VIEW is not supported here; explode before the query",
         ),
         (
+            "SELECT t.i, e FROM t CROSS JOIN UNNEST(a) AS q(e)",
+            "UNNEST is not supported here; explode the array before the query",
+        ),
+        (
             "SELECT i FROM u WHERE i IN (SELECT i FROM t LATERAL VIEW EXPLODE(a) q AS e)",
             "LATERAL VIEW",
         ),
