@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggloom.codegen import explain
+import pyarrow as pa
+
+from aggloom.codegen import explain, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import SpecError
 from aggloom.runtime.formats.csv_dialect import READ_OPTIONS
@@ -38,15 +40,20 @@ def tables_told(job: Job) -> dict[str, Any]:
     }
 
 
+def columns_told(job: Job) -> dict[str, pa.Schema]:
+    """The columns of a job's tables as they are read: `schema=` says how values are stored, and cuts nothing off."""
+    return {table.name: to_schema(table.columns(), job.dialect) for table in job.tables}
+
+
 def plan_of_job(job: Job) -> Plan:
     """The plan that `aggloom run` runs."""
-    schemas = {table.name: table.columns() for table in job.tables}
+    schemas = columns_told(job)
     return plan_query(job.sql, schemas, options=PlanOptions.of(job.options), **tables_told(job))
 
 
 def explained(job: Job) -> str:
     """What the query of a job becomes."""
-    schemas = {table.name: table.columns() for table in job.tables}
+    schemas = columns_told(job)
     return explain(job.sql, tables=schemas, options=job.options, **tables_told(job))
 
 

@@ -21,6 +21,7 @@ from aggloom.codegen.scalar.calc import (
     lower_condition,
     prepare,
 )
+from aggloom.codegen.scalar.cutting import cut_column
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.quick import quickened
@@ -43,6 +44,7 @@ from aggloom.codegen.spec.choices import (
     OrphanPolicy,
     TableChanges,
 )
+from aggloom.codegen.spec.declared_digits import Digits, step_of_digits
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.lookup_table import (
@@ -87,6 +89,7 @@ __all__ = [
     "CreatedTable",
     "Database",
     "Dialect",
+    "Digits",
     "Example",
     "Field",
     "Files",
@@ -110,6 +113,7 @@ __all__ = [
     "calculate",
     "carried",
     "columns_of",
+    "cut_column",
     "cut_statements",
     "describe_call",
     "explain",
@@ -139,6 +143,7 @@ __all__ = [
     "register",
     "same_call",
     "shown_query",
+    "step_of_digits",
     "tables_read",
     "templates",
     "to_schema",

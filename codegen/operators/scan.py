@@ -9,6 +9,7 @@ import pyarrow as pa
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.words import shown, shown_names
 from aggloom.codegen.spec.choices import TableChanges
+from aggloom.codegen.spec.declared_digits import Digits
 
 ONE_ROW = "(one row)"
 """The name of the table for what reads none: whoever runs the plan gives its row, once."""
@@ -19,7 +20,8 @@ class Scan(Node):
     """A table of the query: rows that are only added (append), changes, or what becomes of keys (upsert).
 
     key: the columns by which its rows are told apart, if it says so. time: the column of its watermark, if it has one.
-    An upsert does not say which row it replaces, and a deletion may say no more than the key.
+    An upsert does not say which row it replaces, and a deletion may say no more than the key. digits: columns of times
+    that are declared with fewer digits after the second than values may have: whoever reads rows cuts these off.
     """
 
     table: str
@@ -27,6 +29,7 @@ class Scan(Node):
     changes: TableChanges = "retract"
     key: Key = ()
     time: str | None = None
+    digits: Digits = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -75,7 +78,8 @@ class Scan(Node):
 
     @property
     def lineage(self) -> str:
-        return f"scan {self.table} {self.changes}"
+        cut = "".join(f" {name}:{digits}" for name, digits in self.digits)
+        return f"scan {self.table} {self.changes}{cut}"
 
     @property
     def title(self) -> Title:

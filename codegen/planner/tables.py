@@ -12,6 +12,7 @@ from aggloom.codegen.planner.scripts.script import Script
 from aggloom.codegen.spec.absent_columns import ABSENT, WHOLE_IMAGES
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.declared_digits import Digits, declared_digits
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
@@ -35,8 +36,12 @@ def table_nodes(
     keys: Keys | None,
     dialect: str,
     watermarks: Times | None = None,
+    created: Mapping[str, str] | None = None,
 ) -> dict[str, Node]:
-    """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given."""
+    """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given.
+
+    created: the columns of those that the script creates, as DDL, whose digits are those of whatever is given.
+    """
     if not isinstance(keys or {}, Mapping):
         raise OptionError(f"keys is {keys!r}; name the table: keys={{'t': ['id']}}.")
     named = (
@@ -53,7 +58,7 @@ def table_nodes(
     return {
         name: _table(
             *(name, schema, _changes(name, input_changes), (keys or {}).get(name)),
-            *(times.get(name), dialect),
+            *(times.get(name), dialect, _digits(schema, (created or {}).get(name), dialect)),
         )
         for name, schema in tables.items()
     }
@@ -90,7 +95,9 @@ def created_nodes(
     own: dict[str, str | Sequence[str]] = {n: s.key for n, s in streams.items() if s.key}
     times = {name: each.watermark for name, each in streams.items() if each.watermark}
     merged = own | dict(keys or {}) if isinstance(keys or {}, Mapping) else keys
-    nodes = table_nodes(schemas, changes, merged, dialect, {**times, **(watermarks or {})})
+    created = {name: each.columns for name, each in streams.items()}
+    timed = {**times, **(watermarks or {})}
+    nodes = table_nodes(schemas, changes, merged, dialect, timed, created)
     return {streams[n].stored if n in streams else n: node for n, node in nodes.items()}
 
 
@@ -101,6 +108,7 @@ def _table(
     given: str | Sequence[str] | None,
     time: str | None,
     dialect: str,
+    digits: Digits,
 ) -> Node:
     declared: tuple[str, ...] = ()
     if isinstance(schema, str):
@@ -120,7 +128,8 @@ def _table(
         )
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")
-    scan = Scan(name, columns, changes, key, on)
+    cut = tuple((each, n) for each, n in digits if each in columns.names)
+    scan = Scan(name, columns, changes, key, on, cut)
     _check_absent(scan)
     if changes != "upsert":
         return scan
@@ -130,6 +139,12 @@ def _table(
             "PRIMARY KEY (..) NOT ENFORCED."
         )
     return normalised(scan, key, ABSENT if ABSENT in columns.names else None)
+
+
+def _digits(schema: SchemaLike, created: str | None, dialect: str) -> Digits:
+    """The digits of a table's columns: as CREATE TABLE says, unless the schema that is given says them as text."""
+    says = isinstance(schema, str | Mapping)
+    return declared_digits(schema if says or created is None else created, dialect)
 
 
 def _check_absent(scan: Scan) -> None:

@@ -14,11 +14,9 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.lowered import Lowered, call
 from aggloom.codegen.scalar.lowering import Lowering
+from aggloom.codegen.spec.declared_digits import DIGITS, step_of_digits
 
-DIGITS: Final = 6
-"""How many digits after the second a time has."""
 _INTERVAL: Final = "MAKE_DT_INTERVAL"
-_UNITS: Final = ((1_000_000, "second"), (1_000, "millisecond"), (1, "microsecond"))
 
 
 def cut_time(time: exp.Expression, digits: int) -> exp.Expression:
@@ -30,6 +28,15 @@ def cut_time(time: exp.Expression, digits: int) -> exp.Expression:
     zeros = [exp.Literal.number(0) for _ in range(3)]
     interval = exp.Anonymous(this=_INTERVAL, expressions=[*zeros, rest])
     return exp.paren(exp.Sub(this=time.copy(), expression=interval), copy=False)
+
+
+def cut_column(name: str, dtype: pa.DataType, digits: int) -> str:
+    """Return a column of times with so many digits after the second, as Spark SQL."""
+    column = exp.column(name, quoted=True)
+    if pa.types.is_time(dtype):
+        return f"CAST(CAST({column.sql('spark')} AS TIME({digits})) AS TIME({DIGITS}))"
+    cut: str = cut_time(column, digits).sql("spark")
+    return cut
 
 
 def is_interval(node: exp.Expression) -> bool:
@@ -50,9 +57,8 @@ def floored(value: Lowered, digits: int) -> Lowered:
     """A time with so many digits after its second."""
     if digits >= DIGITS:
         return value
-    size = 10 ** (DIGITS - digits)
-    length, unit = next(each for each in _UNITS if size % each[0] == 0)
-    text = f'pc.floor_temporal({{0}}, multiple={size // length}, unit="{unit}")'
+    multiple, unit = step_of_digits(digits)
+    text = f'pc.floor_temporal({{0}}, multiple={multiple}, unit="{unit}")'
     return call(text, value.type, value)
 
 

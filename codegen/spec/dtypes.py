@@ -8,6 +8,7 @@ Flink's ROW is a STRUCT, its MULTISET a map of values to counts.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -96,7 +97,7 @@ def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
         raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")
     if first is not None and pa.types.is_timestamp(resolved) and int(first) < _LEAST_PRECISION:
         raise SpecError(
-            f"{text.strip()!r} would cut values off, and columns keep what the source sends; declare "
+            f"{text.strip()!r} would cut values off to less than milliseconds; declare "
             f"{word.upper()}(6) and write CAST(column AS {' '.join(text.split())}) in the query."
         )
     return resolved
@@ -163,6 +164,17 @@ def parse_schema(text: str, dialect: str = "spark") -> pa.Schema:
             f"schema: {text[:60]!r} has half a character (a lone surrogate), which is no text; correct the name."
         )
     fields: dict[str, pa.Field] = {}
+    for name, kind in declarations(text):
+        if not kind.strip():
+            raise SpecError(f"schema: column {name!r} has no type; write it as `{name} BIGINT`.")
+        if name in fields:
+            raise DuplicateNameError(f"schema: column {name!r} is declared twice; rename one.")
+        fields[name] = _field(name, kind, dialect)
+    return pa.schema(list(fields.values()))
+
+
+def declarations(text: str) -> Iterator[tuple[str, str]]:
+    """Give the name and the text of the type of each column of DDL text; raises SpecError where a name is missing."""
     position = 0
     while text[position:].strip():
         match = _FIELD_NAME.match(text, position)
@@ -173,13 +185,17 @@ def parse_schema(text: str, dialect: str = "spark") -> pa.Schema:
         quoted, bare = match.groups()
         name = bare if quoted is None else quoted.replace("``", "`")
         end = _end_of_type(text, match.end())
-        if not text[match.end() : end].strip():
-            raise SpecError(f"schema: column {name!r} has no type; write it as `{name} BIGINT`.")
-        if name in fields:
-            raise DuplicateNameError(f"schema: column {name!r} is declared twice; rename one.")
-        fields[name] = _field(name, text[match.end() : end], dialect)
+        yield name, text[match.end() : end]
         position = end + 1
-    return pa.schema(list(fields.values()))
+
+
+def digits_of(text: str) -> int | None:
+    """Return how many digits after the second a type says, as TIMESTAMP(3) does; None for a type that says none."""
+    match = _TYPE.fullmatch(_NOT_NULL.sub("", text))
+    if match is None or match[2] is None:
+        return None
+    name = " ".join(f"{match[1]} {match[4] or ''}".upper().split())
+    return int(match[2]) if name.startswith("TIME") else None
 
 
 def schema_ddl(schema: pa.Schema) -> str:

@@ -27,7 +27,7 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.runtime.formats.base import Message
-from aggloom.runtime.local.harness_rows import read_rows
+from aggloom.runtime.local.harness_rows import scanned_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.reading import read_files
@@ -127,7 +127,7 @@ class FedPlan:
         table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
         """
         name = self._table(table)
-        batch, codes = read_rows(rows, kinds, self.plan.scans[name].schema)
+        batch, codes = scanned_rows(rows, kinds, self.plan.scans[name])
         self._watermarks.rows(name, self._clock.processing)
         self.history.append(("rows", (name, batch, codes)))
         self._buffer_rows(name, batch, codes)

@@ -6,11 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggloom.codegen.planner import Scan
 from aggloom.errors import DataError
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.arrow_rows import arrow_rows
+from aggloom.runtime.operators.cut_times import cut_times
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import parse_kinds
+
+
+def scanned_rows(rows: Any, kinds: Array | None, scan: Scan) -> tuple[pa.RecordBatch, Array]:
+    """Return `read_rows` of a table, its times with the digits that are declared."""
+    batch, codes = read_rows(rows, kinds, scan.schema)
+    return cut_times(batch, scan.digits), codes
 
 
 def read_rows(rows: Any, kinds: Array | None, schema: pa.Schema) -> tuple[pa.RecordBatch, Array]:

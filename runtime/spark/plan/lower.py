@@ -266,9 +266,10 @@ class Lowering:
         return whole
 
     def _from_rows(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+        if isinstance(node, Scan):
+            route, node = replace(route, digits=node.digits), replace(node, digits=())
         files = self._files(node)
-        if files is not None:
-            assert isinstance(node, Scan)
+        if files is not None and isinstance(node, Scan):
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
             packed = files.packed(pack, f"{self._reads} #{self._number}")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from aggloom.codegen import columns_of, quickened
+from aggloom.codegen import columns_of, cut_column, quickened
 from aggloom.codegen.planner import Calc, Lookup, LookupJoin, Node, Scan
 from aggloom.runtime.operators.stateless import bare
 from aggloom.runtime.spark.plan.expressions import check_columns, quote, spark_schema
@@ -66,7 +66,7 @@ class Rows:
 def scanned(table: Table, node: Scan) -> Rows:
     """A table of the query as the columns that a scan reads."""
     check_columns(table.df, node.schema)
-    columns = [F.col(quote(name)) for name in node.schema.names]
+    columns = [_column(name, node) for name in node.schema.names]
     files: tuple[str, ...] = ()
     change = table.change_column
     if change is not None:
@@ -80,6 +80,14 @@ def scanned(table: Table, node: Scan) -> Rows:
     append_only = node.changes == "append"
     kind = None if change is None else KIND
     return Rows(table.df.select(*columns), kind, files, change, append_only, table.moving)
+
+
+def _column(name: str, node: Scan) -> Column:
+    """A column of a table, with the digits after the second that are declared."""
+    digits = dict(node.digits).get(name)
+    if digits is None:
+        return F.col(quote(name))
+    return F.expr(cut_column(name, node.schema.field(name).type, digits)).alias(name)
 
 
 def passing(df: DataFrame, condition: str) -> DataFrame:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import load_text
+from aggloom.codegen import Digits, load_text
+from aggloom.runtime.operators.cut_times import cut_times
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import Step, run_steps
 from aggloom.runtime.operators.steps import Rows, no_rows, split
@@ -76,7 +77,7 @@ class Route:
     aggregates them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket
     is called whenever there are rows for any. always: whether bucket 0 is called though there are none. carries: the
     number of a batch in which every bucket is called in any case. node: the stateful node that it leads to, if Spark
-    is not to take the exchanges of two nodes for one.
+    is not to take the exchanges of two nodes for one. digits: those of the times in the rows of a table, before steps.
     """
 
     schema: pa.Schema
@@ -91,6 +92,7 @@ class Route:
     carries: int | None = None
     blob_bytes: int = BLOB_BYTES
     node: int = 0
+    digits: Digits = ()
 
     @property
     def carries_now(self) -> bool:
@@ -118,6 +120,7 @@ class Packer:
 
     def add(self, batch: pa.RecordBatch, kinds: Kinds, order: bytes = b"") -> Iterator[PackedRow]:
         """Take rows; `order` is by what the receiver sorts them before their place here."""
+        batch = cut_times(batch, self._route.digits)
         batch, kinds = run_steps(self._route.steps, (_fitted(batch, self._route), kinds))
         if not batch.num_rows:
             return

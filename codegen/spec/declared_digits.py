@@ -1,0 +1,43 @@
+"""Columns of times that are declared with fewer digits after the second than times have, as Flink's TIMESTAMP(3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from aggloom.codegen.spec.dtypes import declarations, digits_of
+from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.codegen.spec.schemas import SchemaLike
+
+Digits = tuple[tuple[str, int], ...]
+"""Columns of times, and how many digits after the second they have: fewer than six."""
+DIGITS: Final = 6
+"""How many digits after the second a time has."""
+_UNITS: Final = ((1_000_000, "second"), (1_000, "millisecond"), (1, "microsecond"))
+
+
+def declared_digits(schema: SchemaLike, dialect: str) -> Digits:
+    """Return the columns that a declaration in dialect flink cuts off; Spark's types have no digits.
+
+    A schema of Arrow or Spark says no digits. What is inside arrays, maps and rows is not looked at.
+    """
+    if dialect != "flink":
+        return ()
+    found = ((name, digits_of(kind)) for name, kind in _declared(schema))
+    return tuple((name, digits) for name, digits in found if digits is not None and digits < DIGITS)
+
+
+def step_of_digits(digits: int) -> tuple[int, str]:
+    """Return from one time of so many digits to the next: how many of Arrow's units, and which."""
+    size = 10 ** (DIGITS - digits)
+    length, unit = next(each for each in _UNITS if size % each[0] == 0)
+    return size // length, unit
+
+
+def _declared(schema: SchemaLike) -> Iterator[tuple[str, str]]:
+    """The names and types that are declared as text."""
+    given: Any = schema
+    if isinstance(given, str):
+        yield from declarations(without_primary_key(given)[0])
+    elif isinstance(given, Mapping):
+        yield from ((name, kind) for name, kind in given.items() if isinstance(kind, str))
