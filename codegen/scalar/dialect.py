@@ -51,6 +51,14 @@ def _instant(given: list[Any]) -> exp.Expression:
     return exp.Anonymous(this=name, expressions=given[:1])
 
 
+def _extraction(given: list[Any]) -> exp.Expression:
+    """REGEXP_EXTRACT with its group only where one is written: the default is 1 in Spark, and 0 in Flink."""
+    node = _of_class("REGEXP_EXTRACT")(given)
+    if isinstance(node, exp.RegexpExtract) and len(given) == 2:
+        node.set("group", None)
+    return node
+
+
 _OF_A_CLASS: Final = (
     "abs add_months array boolean ceiling char_length character_length coalesce concat concat_ws contains "
     "date date_add date_diff date_format date_from_unix_date date_sub date_trunc datediff day dayofmonth dayofweek "
@@ -186,6 +194,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
                 for name in map(str.upper, _OF_A_CLASS.split())
                 if name in Spark.Parser.FUNCTIONS
             },
+            "REGEXP_EXTRACT": _extraction,
             "TO_DATE": _to_date,
             "TO_TIMESTAMP_LTZ": _instant,
             "TRUNC": _truncation("TRUNC", 1),

@@ -38,7 +38,8 @@ def _alike(node: exp.Expression) -> str:
 
 
 def _extract(low: Lowering, node: exp.RegexpExtract) -> Lowered:
-    pattern, wanted = _alike(node), whole_number(node.args.get("group"), node)
+    pattern, group = _alike(node), node.args.get("group")
+    wanted = 1 if group is None else whole_number(group, node)
     groups = 0
 
     def marked(match: re.Match[str]) -> str:

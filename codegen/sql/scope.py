@@ -148,6 +148,9 @@ class Scope:
             # CAST(... AS TIMESTAMP) and TO_TIMESTAMP(...): Flink's is a wall clock.
             if flink and isinstance(part, exp.DataType) and part.this in _TIMESTAMPS:
                 return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
+            if flink and isinstance(part, exp.RegexpExtract) and part.args.get("group") is None:
+                # Without a group Flink gives the whole match, Spark the first group.
+                part.set("group", exp.Literal.number(0))
             if not isinstance(part, exp.Column | exp.Dot) or isinstance(part.this, exp.Star):
                 return part
             name = None

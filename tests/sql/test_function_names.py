@@ -124,6 +124,27 @@ def test_what_nobody_knows_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("call", "spark", "flink"),
+    [
+        ("REGEXP_EXTRACT(s, 'a(b)')", "b", "ab"),
+        ("REGEXP_EXTRACT(s, 'a(b)', 1)", "b", "b"),
+        ("UPPER(REGEXP_EXTRACT(s, '(x)a(b)', 0))", "XAB", "XAB"),
+        ("CONCAT(REGEXP_EXTRACT(s, 'a(b)'), '!')", "b!", "ab!"),
+    ],
+)
+def test_the_group_that_is_not_written_is_of_the_dialect(call: str, spark: str, flink: str) -> None:
+    dialects: Any = {"spark": spark, "flink": flink}
+    for dialect, expected in dialects.items():
+        for query in (f"SELECT {call} AS x FROM t", f"SELECT MAX({call}) AS x FROM t"):
+            with al.Harness.from_sql(
+                query, {"t": "s STRING"}, dialect=dialect, backend="python"
+            ) as harness:
+                harness.process([("+I", "xabc")])
+                harness.flush()
+                assert list(harness.table()) == [(expected,)], (dialect, query)
+
+
+@pytest.mark.parametrize(
     ("written", "plain"),
     [
         (

@@ -60,3 +60,26 @@ def test_a_number_of_many_digits_is_multiplied_as_by_spark(spark: Any) -> None:
         harness.process([("+I", 1)])
         harness.flush()
         assert harness.table() == [(expected,)]
+
+
+def test_fields_that_are_no_words_keep_their_names(spark: Any) -> None:
+    query = (
+        "SELECT ARRAYS_ZIP(ARRAY(1, 2), ARRAY('x', 'y')) AS z, "
+        "NAMED_STRUCT('a b', i, 'x`y:int', ARRAY(NAMED_STRUCT('0', i))) AS s FROM t"
+    )
+    df = spark.createDataFrame([(1,)], "i INT")
+    rows = al.sql(query, t=df, buckets=1, backend="python")
+    plain = spark.sql(query.replace("FROM t", "FROM {t}"), t=df)
+    assert [tuple(row)[:2] for row in rows.collect()] == [tuple(row) for row in plain.collect()]
+    assert [each.name for each in rows.schema["z"].dataType.elementType] == ["0", "1"]
+    assert [each.name for each in rows.schema["s"].dataType] == ["a b", "x`y:int"]
+
+
+def test_a_pattern_without_a_group_is_of_the_dialect(spark: Any) -> None:
+    df = spark.createDataFrame([("xabc",)], "s STRING")
+    query = "SELECT REGEXP_EXTRACT(s, 'a(b.)') AS x FROM t"
+    found = {
+        dialect: al.sql(query, t=df, buckets=1, dialect=dialect).collect()[0].x
+        for dialect in ("spark", "flink")
+    }
+    assert found == {"spark": "bc", "flink": "abc"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type, quickened
 from aggloom.codegen.planner import Calc
@@ -35,6 +35,18 @@ _UTC: dict[str, str] = {} if SPARK < (4, 2) else {"timezone": "UTC"}
 def is_ansi(spark: SparkSession) -> bool:
     """Whether expressions have the meaning of ANSI mode in a session; lowered ones always have."""
     return bool(spark.conf.get("spark.sql.ansi.enabled") == "true")
+
+
+def type_text(kind: DataType) -> str:
+    """A type as Spark's SQL reads it: the names of fields in backticks, as simpleString does not write them."""
+    if isinstance(kind, StructType):
+        fields = (f"{quote(f.name)}:{type_text(f.dataType)}" for f in kind.fields)
+        return f"struct<{','.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{type_text(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+    return kind.simpleString()
 
 
 def quote(name: str) -> str:
@@ -137,7 +149,7 @@ def analyser(spark: SparkSession) -> Analyser:
         with refusals(f"expression {sql}"):
             asked = empty.selectExpr(f"{sql} AS value", "*")
         try:
-            kind = asked.schema.fields[0].dataType.simpleString()
+            kind = type_text(asked.schema.fields[0].dataType)
         except PySparkValueError as error:
             text = f"expression {sql}: Python has no such type ({error}); CAST it, as in CAST(.. AS TIMESTAMP)."
             raise UnsupportedExpressionError(text) from None
@@ -177,7 +189,7 @@ def asking(spark: SparkSession) -> Iterator[None]:
 def projected(node: Calc) -> list[str]:
     """The columns of a Calc as Spark SQL, in the types that the plan says they have."""
     return [
-        f"CAST(({quickened(sql)}) AS {spark_type(field.type).simpleString()}) AS {quote(field.name)}"
+        f"CAST(({quickened(sql)}) AS {type_text(spark_type(field.type))}) AS {quote(field.name)}"
         for (_, sql), field in zip(node.select, node.schema, strict=True)
     ]
 
