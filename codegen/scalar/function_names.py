@@ -29,6 +29,7 @@ _FIXES: Final = {
     "json_length": "write JSON_ARRAY_LENGTH(s)",
     "json_unquote": "write GET_JSON_OBJECT(s, '$')",
     "map_union": "write MAP_CONCAT(a, b)",
+    "row": "write STRUCT(a, b), or COUNT(DISTINCT a, b)",
     "week": "write WEEKOFYEAR(d)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",
     "from_base64": "write UNBASE64(s)",

@@ -30,6 +30,14 @@ def listed_keys(group: exp.Group) -> list[exp.Expression]:
     return list(group.expressions) if group.args.get("grouping_sets") else []
 
 
+def plain_keys(group: exp.Group) -> Keys:
+    """The keys of a GROUP BY without sets: (a, b) is both, and () none, so that all rows are one group."""
+    parts = (
+        node.expressions if isinstance(node, exp.Tuple) else (node,) for node in group.expressions
+    )
+    return tuple(key for part in parts for key in part)
+
+
 def count_sets(group: exp.Group) -> int:
     """How many sets a GROUP BY stands for, told without making them."""
     if alone := group.args.get("grouping_sets"):

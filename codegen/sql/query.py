@@ -28,6 +28,7 @@ from aggloom.codegen.sql.grouping_sets import (
     grouping_value,
     has_sets,
     listed_keys,
+    plain_keys,
     sets_of,
 )
 from aggloom.codegen.sql.scope import Scope, bare, named, text_of
@@ -73,6 +74,9 @@ class Block(Scope):
         self._find_keys(projections)
         self._project(projections)
         having = self._having()
+        if not self.keys and not self.calls and (self.tree.args.get("group") or having is not None):
+            # GROUP BY () and HAVING make one group of all rows, whether or not anything is computed of them.
+            self._hidden(Call(this="COUNT", expressions=[exp.Star()]))
         if not self.keys and not self.calls:
             raise UnsupportedSqlError(
                 "the query has no aggregate and no GROUP BY, so there is nothing to maintain; "
@@ -131,7 +135,7 @@ class Block(Scope):
         elif group is not None:
             if group.args.get("totals"):
                 raise refusal(self.sql, group, "WITH TOTALS is", "write WITH ROLLUP")
-            chosen = [tuple(group.expressions)]
+            chosen = [plain_keys(group)]
             if sets:
                 self._check_sets(group)
                 chosen = sets_of(group)

@@ -14,7 +14,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, refusal
-from aggloom.codegen.sql.grouping_sets import has_sets
+from aggloom.codegen.sql.grouping_sets import has_sets, plain_keys
 from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
 from aggloom.codegen.sql.relations import Relation
 from aggloom.codegen.sql.scope import bare, named, text_of
@@ -135,7 +135,7 @@ def grouped(clause: Clause, select: exp.Select) -> Grouped:
         raise refusal(sql, group, "a sub-query beside grouping sets is", fix)
     shown = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
     items = [_unnamed(item) for item in select.expressions]
-    written = group.expressions if group is not None else ()
+    written = plain_keys(group) if group is not None else ()
     nodes = [_key(each, items, shown, clause.tree.columns) for each in written]
     correlated, ties = clause.correlated, list[tuple[exp.Expression, exp.Expression, bool]]()
     inner, on = set(clause.tree.columns), list[exp.Expression]()
