@@ -142,6 +142,12 @@ class DatabaseSink:
         try:
             with closing(self._connection()) as connection, STOP.cancelling(connection):
                 self._connected = True
+                if dialect.name != "sqlite" and getattr(connection, "autocommit", False) is True:
+                    # SQLite's transactions are opened by a statement of ours, which holds there too.
+                    raise SpecError(
+                        f"{self._where}: connect gives a connection with autocommit on, by which a batch could be "
+                        "written in part. Leave autocommit off: each batch is committed once it is whole"
+                    )
                 try:
                     with closing(connection.cursor()) as cursor:
                         begun = getattr(connection, "in_transaction", False)

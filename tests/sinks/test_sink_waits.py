@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from sinks.test_sinks import KEY, A, B, batch, content, into
 
-from aggloom.errors import SinkError, SinkTimeoutError
+from aggloom.errors import SinkError, SinkTimeoutError, SpecError
 from aggloom.runtime.sinks.database import DatabaseSink
 from aggloom.runtime.sinks.database_options import database_options
 from aggloom.runtime.sinks.stopping import STOP
@@ -196,3 +196,21 @@ def test_a_server_that_is_away_for_seconds(postgres: Any, moment: str) -> None:
     with closing(postgres.connect()) as connection:
         found = connection.execute(f"SELECT COUNT(*) FROM away_{moment}").fetchone()
     assert found == (501,)
+
+
+def test_a_connection_that_commits_each_statement_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Committing:
+        autocommit = True
+
+        def close(self) -> None:
+            pass
+
+    driver: Any = ModuleType("committing_driver")
+    driver.__dict__.update(paramstyle="format", Error=sqlite3.Error)
+    monkeypatch.setitem(sys.modules, "committing_driver", driver)
+    given = {"table": "t", "driver": "committing_driver", "dialect": "postgresql"}
+    sink = DatabaseSink(database_options(given | {"connect": Committing}), KEY, True)
+    with pytest.raises(SpecError, match=r"autocommit on.* Leave autocommit off"):
+        sink.write(*batch(("+I", *A)), 0, "id")
