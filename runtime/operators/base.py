@@ -10,6 +10,7 @@ import json
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
@@ -179,6 +180,13 @@ class Operator(ABC):
             raise AggloomError(
                 "the operator failed in an earlier bundle; restore it from a snapshot"
             )
+
+    @contextmanager
+    def changing_state(self) -> Iterator[None]:
+        """Surround a change of the state; after an error inside, which may leave half of it, no bundle is taken."""
+        self._failed = True
+        yield
+        self._failed = False
 
     def take_over(self, old: Any) -> None:  # noqa: B027
         """Take over what an operator remembered besides its states, which have been carried over already."""

@@ -104,12 +104,11 @@ class GroupAggOperator(OneInput):
         slots = self.state.lookup(batch)
         if self.on_orphan_retraction == "error":
             refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
-        self._failed = True
-        if self.mode == "per_record":
-            result = self._apply_rows(batch, slots, retracts, clock, shown)
-        else:
-            result = self._apply(batch, slots, retracts, clock, partials, shown)
-        self._failed = False
+        with self.changing_state():
+            if self.mode == "per_record":
+                result = self._apply_rows(batch, slots, retracts, clock, shown)
+            else:
+                result = self._apply(batch, slots, retracts, clock, partials, shown)
         return result
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:

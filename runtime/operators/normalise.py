@@ -13,13 +13,14 @@ import pyarrow as pa
 from aggloom.codegen import ABSENT
 from aggloom.codegen.planner import Normalise, PlanOptions
 from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
-from aggloom.runtime.operators.base import Held, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.base import Held, OperatorSpec, TimeMode
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.settings import Changing
-from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.step import KeyedStep
+from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values.changelog import (
@@ -27,7 +28,7 @@ from aggloom.runtime.values.changelog import (
     Kinds,
     is_retraction,
 )
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
 
 
 @kernel
@@ -47,7 +48,7 @@ def _follow(
         last[g] = r
 
 
-class NormaliseOperator(RowsByKey[DeduplicateState]):
+class NormaliseOperator(RowsByKey[DeduplicateState], KeyedStep):
     """One bucket's operator over upserts; their first `keys` columns are the key.
 
     +I and +U set the row of a key, -U and -D take it away, of which only the key is read. filtered: after the columns
@@ -75,7 +76,7 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
     ) -> None:
         self.schema, self.update_before, self._filtered = schema, update_before, filtered
         self._partial = partial
-        self._per_record, self._ttl = per_record, state_ttl_ms
+        self._per_record, self.state_ttl_ms = per_record, state_ttl_ms
         self.state = DeduplicateState(schema, keys, True, (), directory)
         self.counters = {"rows": 0, "expired": 0, "orphans_dropped": 0, "emitted": 0}
 
@@ -83,16 +84,7 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
     def name(self) -> str:
         return f"upserts by {', '.join(field.name for field in self.state.fields)}"
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take upserts, and return the rows that come and go."""
-        self.refuse_after_failure()
-        if self._ttl:
-            self.expire(clock.processing, self._ttl)
-        if not batch.num_rows:
-            return no_rows(self.schema)
-        self._failed = True
+    def apply(self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock) -> Rows:
         adds = ~is_retraction(kinds)
         if self._filtered:
             passes = batch.column(len(self.schema)).fill_null(False)
@@ -100,24 +92,20 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
         absent = None
         if self._partial:
             absent = absent_columns(batch.column(len(self.schema)), self.schema.names)
-        batch = batch.select(range(len(self.schema)))
-        changes = self._took(fitted(batch, self.schema), adds, absent, clock.processing)
-        self._failed = False
-        self.counters["rows"] += batch.num_rows
-        self.counters["emitted"] += len(changes[1])
-        return changes
+        batch = fitted(batch.select(range(len(self.schema))), self.schema)
+        return self._set_rows(batch, adds, absent, clock.processing)
 
     def contents(self) -> Rows:
         rows = self.state.gather(self.state.with_rows())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        return held_of(self.state, key, bool(self._ttl))
+        return held_of(self.state, key, bool(self.state_ttl_ms))
 
-    def _took(
+    def _set_rows(
         self, batch: pa.RecordBatch, adds: Array, absent: AbsentColumns | None, now: int
     ) -> Rows:
-        """The messages of a bundle, and its rows put in their places."""
+        """Set and delete the rows of keys, and return the changes; adds: bool[n], whether a row sets its key's."""
         state, n = self.state, batch.num_rows
         slots, groups = state.grouped(state.lookup(batch))
         stored = state.row[slots] != NONE
@@ -138,7 +126,7 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
             # A key's last row says what became of it; what it had before the bundle is what it had before that row.
             before[last], acting = had, np.sort(last)
         rows = state.rows.encode(batch)
-        if not self._ttl:
+        if not self.state_ttl_ms:
             # A row that goes is not compared: there is nothing that it could be the same as.
             came = np.where(adds, before, -1)
             acting = unlike(state.rows, rows, acting, came, old)

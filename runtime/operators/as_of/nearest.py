@@ -68,18 +68,19 @@ class NearestOperator(AsOfOperator):
         self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
         if not any(given.batch.num_rows for given in inputs):
             return no_rows(self.schema)
-        self._failed = True
-        left, right = (self._taken(which, given) for which, given in enumerate(inputs))
-        touched = np.unique(np.concatenate([left.slots, right.slots]))
-        self.state.table.stamps("written")[touched] = clock.processing
-        if self.spec.per_record:
-            changes = joined([self._one_by_one(0, left), self._one_by_one(1, right)], self.schema)
-        else:
-            changes = self._output.messages(*self._bundle(left, right))
-            self._free()
-        self.state.leave(touched)
-        self.state.tidy()
-        self._failed = False
+        with self.changing_state():
+            left, right = (self._taken(which, given) for which, given in enumerate(inputs))
+            touched = np.unique(np.concatenate([left.slots, right.slots]))
+            self.state.table.stamps("written")[touched] = clock.processing
+            if self.spec.per_record:
+                changes = joined(
+                    [self._one_by_one(0, left), self._one_by_one(1, right)], self.schema
+                )
+            else:
+                changes = self._output.messages(*self._bundle(left, right))
+                self._free()
+            self.state.leave(touched)
+            self.state.tidy()
         self.counters["emitted"] += len(changes[1])
         return changes
 

@@ -52,19 +52,18 @@ class TemporalOperator(AsOfOperator):
         refuse_retractions(inputs[0].kinds, self.name)
         left, right = (self._matchable(which, given) for which, given in enumerate(inputs))
         due, since = self._due(left[0]), self._since(*right)
-        self._failed = True
-        used = self.state.used()
-        self._expire(clock.processing, used[self.state.left.rows.sizes(used)[0] == 0])
-        self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
-        if not self.spec.chained:
-            self._advance(clock)
-        self._take_versions(*right, since, clock.processing)
-        self._take_rows(*left, due, clock.processing)
-        if self.spec.chained:
-            self._advance(clock)
-        changes = self._certain()
-        self.state.tidy()
-        self._failed = False
+        with self.changing_state():
+            used = self.state.used()
+            self._expire(clock.processing, used[self.state.left.rows.sizes(used)[0] == 0])
+            self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
+            if not self.spec.chained:
+                self._advance(clock)
+            self._take_versions(*right, since, clock.processing)
+            self._take_rows(*left, due, clock.processing)
+            if self.spec.chained:
+                self._advance(clock)
+            changes = self._certain()
+            self.state.tidy()
         self.counters["emitted"] += len(changes[1])
         return changes
 

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
@@ -25,10 +26,10 @@ from aggloom.runtime.values.changelog import (
     Kinds,
     is_retraction,
 )
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
 
 
-class DeduplicateOperator(RowsByKey[DeduplicateState]):
+class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
     """One bucket's operator over rows that are only added; their first `keys` columns are the key.
 
     keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is
@@ -58,7 +59,7 @@ class DeduplicateOperator(RowsByKey[DeduplicateState]):
     ) -> None:
         self.schema, self.keep, self.order, self.update_before = schema, keep, order, update_before
         self._insert = INSERT if sends_insert or update_before else UPDATE_AFTER
-        self._folds, self._ttl = not per_record and (order is None or compact), state_ttl_ms
+        self._folds, self.state_ttl_ms = not per_record and (order is None or compact), state_ttl_ms
         self._stateless = keep == "last" and order is None and self._insert == UPDATE_AFTER
         holds = (keep == "last" or order is not None) and not self._stateless
         times = () if order is None else ("time",)
@@ -69,27 +70,12 @@ class DeduplicateOperator(RowsByKey[DeduplicateState]):
     def name(self) -> str:
         return named(self.keep, self.state)
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows, and return those that come and go.
-
-        Raises DataError for a row that takes one back.
-        """
-        self.refuse_after_failure()
+    def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         refuse_retractions(kinds, self.name)
-        batch = fitted(batch, self.schema)
-        times = order_numbers(batch, self.order) if self.order is not None else None
-        if self._ttl:
-            self.expire(clock.processing, self._ttl)
-        if not batch.num_rows:
-            return no_rows(self.schema)
-        self._failed = True
-        changes = self._passed(batch) if self._stateless else self._took(batch, times, clock)
-        self._failed = False
-        self.counters["rows"] += batch.num_rows
-        self.counters["emitted"] += len(changes[1])
-        return changes
+        return fitted(batch, self.schema), kinds
+
+    def apply(self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock) -> Rows:
+        return self._pass_on(batch) if self._stateless else self._choose_rows(batch, clock)
 
     def contents(self) -> Rows:
         """The rows that are kept, each an insertion; first rows by arrival are not."""
@@ -99,11 +85,12 @@ class DeduplicateOperator(RowsByKey[DeduplicateState]):
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        return held_of(self.state, key, bool(self._ttl))
+        return held_of(self.state, key, bool(self.state_ttl_ms))
 
-    def _took(self, batch: pa.RecordBatch, times: Array | None, clock: Clock) -> Rows:
-        """The messages of a bundle."""
+    def _choose_rows(self, batch: pa.RecordBatch, clock: Clock) -> Rows:
+        """Choose between the rows of a bundle and those of its keys, and return the changes of the choice."""
         state, n = self.state, batch.num_rows
+        times = order_numbers(batch, self.order) if self.order is not None else None
         slots = state.lookup(batch)
         time = None if times is None else state.time("time")
         found = choose(*state.grouped(slots), times, self.keep, state.row, time)
@@ -138,7 +125,7 @@ class DeduplicateOperator(RowsByKey[DeduplicateState]):
         was = before.copy()
         kept = was >= n
         was[kept] = n + place[was[kept] - n]
-        if not self._ttl:
+        if not self.state_ttl_ms:
             acting = unlike(state.rows, rows, acting, was, old)
         changes = messages(
             batch,
@@ -153,7 +140,7 @@ class DeduplicateOperator(RowsByKey[DeduplicateState]):
         state.row[found.slots[fresh]] = state.rows.insert(rows, found.winners[fresh]) + 1
         return changes
 
-    def _passed(self, batch: pa.RecordBatch) -> Rows:
+    def _pass_on(self, batch: pa.RecordBatch) -> Rows:
         """Rows as they come, of a bundle each key's last; nothing is remembered."""
         acting = np.arange(batch.num_rows)
         if self._folds:

@@ -85,16 +85,15 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
         batch = fitted(batch, self.schema)
         due = milliseconds_of(batch, self._end or self.order or "", self._zone)
         times = None if self.order is None else event_numbers(batch, self.order)
-        self._failed = True
-        if self._ttl:
-            self._expire(clock.processing)
-        if not self._chained:
-            self._advance(clock)
-        self._take(batch, kinds, due, times)
-        if self._chained:
-            self._advance(clock)
-        changes = self._certain(clock.processing)
-        self._failed = False
+        with self.changing_state():
+            if self._ttl:
+                self._expire(clock.processing)
+            if not self._chained:
+                self._advance(clock)
+            self._take(batch, kinds, due, times)
+            if self._chained:
+                self._advance(clock)
+            changes = self._certain(clock.processing)
         self.counters["rows"] += batch.num_rows
         self.counters["emitted"] += len(changes[1])
         return changes

@@ -56,9 +56,8 @@ class Joining(HoldsRows[JoinState]):
         self.counters["rows"] += rows
         if not rows:
             return no_rows(self.schema)
-        self._failed = True
-        changes = self._took(inputs, clock.processing)
-        self._failed = False
+        with self.changing_state():
+            changes = self._took(inputs, clock.processing)
         self.counters["emitted"] += len(changes[1])
         return changes
 

@@ -65,17 +65,16 @@ class TimedJoinOperator(JoinOperator):
         Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
         """
         self.refuse_after_failure()
-        self._failed = True
-        parts = [self._forgotten(clock.processing)]
-        if not self.spec.chained:
-            parts.append(self._advanced(clock))
-        rows = sum(given.batch.num_rows for given in inputs)
-        if rows:
-            parts.append(self._came(self._in_time(inputs), clock))
-        if self.spec.chained:
-            parts.append(self._advanced(clock))
-        changes = joined([part for part in parts if len(part[1])], self.schema)
-        self._failed = False
+        with self.changing_state():
+            parts = [self._forgotten(clock.processing)]
+            if not self.spec.chained:
+                parts.append(self._advanced(clock))
+            rows = sum(given.batch.num_rows for given in inputs)
+            if rows:
+                parts.append(self._came(self._in_time(inputs), clock))
+            if self.spec.chained:
+                parts.append(self._advanced(clock))
+            changes = joined([part for part in parts if len(part[1])], self.schema)
         self.counters["rows"] += rows
         self.counters["emitted"] += len(changes[1])
         return changes

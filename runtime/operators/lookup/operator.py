@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy
 from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.lookup.kernels import follow
 from aggloom.runtime.operators.lookup.messages import Side, told
 from aggloom.runtime.operators.lookup.state import LookupState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.settings import Changing
-from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.operators.step import KeyedStep
+from aggloom.runtime.operators.steps import Rows, joined
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import (
@@ -29,7 +30,7 @@ from aggloom.runtime.values.changelog import (
     Kinds,
     is_retraction,
 )
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ class _Came(NamedTuple):
     nothing: Array
 
 
-class LookupOperator(RowsByKey[LookupState]):
+class LookupOperator(RowsByKey[LookupState], KeyedStep):
     """One bucket's operator; see LookupSettings. It never asks: its rows bring their answers along."""
 
     handler_class = None
@@ -74,7 +75,7 @@ class LookupOperator(RowsByKey[LookupState]):
 
     def __init__(self, settings: LookupSettings, directory: Path | None = None) -> None:
         self.settings, self.schema = settings, settings.result
-        self.update_before = settings.update_before
+        self.update_before, self.state_ttl_ms = settings.update_before, settings.state_ttl_ms
         self.state = LookupState(settings.key, settings.result, directory)
         self.counters = {"rows": 0, "expired": 0, "orphans_dropped": 0, "emitted": 0}
 
@@ -82,31 +83,15 @@ class LookupOperator(RowsByKey[LookupState]):
     def name(self) -> str:
         return self.settings.name
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows with their answers, and return how the joined rows change.
-
-        Raises OrphanRetractionError (policy error).
-        """
-        self.refuse_after_failure()
-        if self.settings.state_ttl_ms:
-            self.expire(clock.processing, self.settings.state_ttl_ms)
-        self.counters["rows"] += batch.num_rows
-        if not batch.num_rows:
-            return no_rows(self.schema)
-        self._failed = True
-        if self.settings.per_record:
-            each = [
-                self._bundle(batch.slice(n, 1), kinds[n : n + 1], clock.processing)
-                for n in range(batch.num_rows)
-            ]
-            changes = joined(each, self.schema)
-        else:
-            changes = self._bundle(batch, kinds, clock.processing)
-        self._failed = False
-        self.counters["emitted"] += len(changes[1])
-        return changes
+    def apply(self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock) -> Rows:
+        """Apply rows with their answers; raises OrphanRetractionError (policy error)."""
+        if not self.settings.per_record:
+            return self._bundle(batch, kinds, clock.processing)
+        each = [
+            self._bundle(batch.slice(n, 1), kinds[n : n + 1], clock.processing)
+            for n in range(batch.num_rows)
+        ]
+        return joined(each, self.schema)
 
     def contents(self) -> Rows:
         """The joined rows, each an insertion."""

@@ -81,19 +81,18 @@ class OverOnceOperator(SortedByKey[OverState]):
         self.refuse_after_failure()
         refuse_retractions(kinds, self.name)
         due = self._due(batch, clock)
-        self._failed = True
-        if self.spec.state_ttl_ms:
-            self._expire(clock.processing)
-        if not self.spec.chained:
-            self._advance(clock)
-        if batch.num_rows:
-            self._take(self._stamped(batch, clock), kinds, due, clock.processing)
-        if self.spec.chained:
-            self._advance(clock)
-        changes = self._certain()
-        self._clean()
-        self.state.tidy()
-        self._failed = False
+        with self.changing_state():
+            if self.spec.state_ttl_ms:
+                self._expire(clock.processing)
+            if not self.spec.chained:
+                self._advance(clock)
+            if batch.num_rows:
+                self._take(self._stamped(batch, clock), kinds, due, clock.processing)
+            if self.spec.chained:
+                self._advance(clock)
+            changes = self._certain()
+            self._clean()
+            self.state.tidy()
         self.counters["rows"] += batch.num_rows
         self.counters["emitted"] += len(changes[1])
         return changes

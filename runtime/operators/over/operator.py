@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.grouping import grouped
 from aggloom.runtime.operators.over.bounds import Standing
 from aggloom.runtime.operators.over.computing import Computing
@@ -23,12 +23,13 @@ from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.operators.row_changes import Changes, bring
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
-from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.step import KeyedStep
+from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_store import Encoded, same_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
 
 
 class _Keys(NamedTuple):
@@ -50,7 +51,7 @@ class _Keys(NamedTuple):
         return self.after[0][places], self.after[1][places]
 
 
-class OverOperator(SortedByKey[OverState]):
+class OverOperator(SortedByKey[OverState], KeyedStep):
     """One bucket's operator; its first columns are the key. See OverSettings for its settings.
 
     Per record every row acts at once, as in Flink; else a bundle brings the net difference. Rows with the same sort key
@@ -63,6 +64,7 @@ class OverOperator(SortedByKey[OverState]):
         self, spec: OverSettings, handler_class: Any = None, directory: Path | None = None
     ) -> None:
         self.spec, self.schema, self.update_before = spec, spec.result, spec.update_before
+        self.state_ttl_ms = spec.state_ttl_ms
         self.handler_class = handler_class
         handler = None if handler_class is None else handler_class()
         self._computing = Computing(spec, handler)
@@ -79,20 +81,11 @@ class OverOperator(SortedByKey[OverState]):
     def name(self) -> str:
         return f"OVER by {', '.join(field.name for field in self.state.fields) or '()'}"
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows that come and go, and return how the rows with their values change.
+    def apply(self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock) -> Rows:
+        """Bring rows into the order of their keys, and compute what they change.
 
         Raises OrphanRetractionError (policy error), ArithmeticOverflowError, DataError.
         """
-        self.refuse_after_failure()
-        if self.spec.state_ttl_ms:
-            self.expire(clock.processing, self.spec.state_ttl_ms)
-        self.counters["rows"] += batch.num_rows
-        if not batch.num_rows:
-            return no_rows(self.schema)
-        self._failed = True
         slots = self.state.lookup(batch)
         if self.spec.per_record:
 
@@ -107,8 +100,6 @@ class OverOperator(SortedByKey[OverState]):
         if is_retraction(kinds).any() or self.state.owed is not None:
             self._leave(np.unique(slots))
         self.state.tidy()
-        self._failed = False
-        self.counters["emitted"] += len(changes[1])
         return changes
 
     def contents(self) -> Rows:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError
-from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.grouping import as_came, grouped
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
 from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range
@@ -20,18 +20,19 @@ from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
 from aggloom.runtime.operators.row_changes import Changes, bring
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
+from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
 
 _FAR = 1 << 40
 """A number that no row has."""
 _CHUNK = 1 << 18
 
 
-class RankOperator(SortedByKey[RankState]):
+class RankOperator(SortedByKey[RankState], KeyedStep):
     """One bucket's operator; its first columns are the key. See RankSettings for its settings.
 
     Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
@@ -43,7 +44,7 @@ class RankOperator(SortedByKey[RankState]):
 
     def __init__(self, spec: RankSettings, directory: Path | None = None) -> None:
         self.spec, self.schema = spec, spec.result
-        self.update_before = spec.update_before
+        self.update_before, self.state_ttl_ms = spec.update_before, spec.state_ttl_ms
         self._function = FUNCTIONS[spec.function]
         owes = spec.strategy == "retract" and spec.on_orphan_retraction == "keep"
         # With ties there may be more.
@@ -65,21 +66,10 @@ class RankOperator(SortedByKey[RankState]):
         keys = ", ".join(field.name for field in self.state.fields)
         return f"{self.spec.function} by {keys or '()'}"
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows that come and go, and return how the rows that are seen change.
-
-        Raises OrphanRetractionError (policy error), DataError for a row that goes where none may.
-        """
-        self.refuse_after_failure()
-        batch, kinds = self._expected(batch, kinds)
-        if self.spec.state_ttl_ms:
-            self.expire(clock.processing, self.spec.state_ttl_ms)
-        self.counters["rows"] += batch.num_rows
-        if not batch.num_rows or self.spec.is_empty:
+    def apply(self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock) -> Rows:
+        """Bring rows into the order of their keys; raises OrphanRetractionError (policy error)."""
+        if self.spec.is_empty:
             return no_rows(self.schema)
-        self._failed = True
         slots = self.state.lookup(batch)
         self._learn_ends(batch, slots, clock.processing)
         retracts = is_retraction(kinds)
@@ -91,8 +81,6 @@ class RankOperator(SortedByKey[RankState]):
         if retracts.any() or self.state.owed is not None:
             self._leave(np.unique(slots))
         self.state.pool.sweep()
-        self._failed = False
-        self.counters["emitted"] += len(changes[1])
         return changes
 
     def contents(self) -> Rows:
@@ -115,8 +103,8 @@ class RankOperator(SortedByKey[RankState]):
         for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
             yield Held(None, None, records=records, written=written, results=row)
 
-    def _expected(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
-        """The rows that count, which the strategy takes."""
+    def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
+        """Return the rows that the strategy takes; raises DataError for a row that goes where none may."""
         if self.spec.strategy == "update":
             # The new half of an update says all.
             news = (kinds != UPDATE_BEFORE) & ~find_replaced(batch, kinds, self.spec.unique)

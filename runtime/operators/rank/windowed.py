@@ -48,17 +48,16 @@ class WindowRankOperator(RankOperator):
         Raises DataError for a row that takes one back.
         """
         self.refuse_after_failure()
-        batch, kinds = self._expected(batch, kinds)
+        batch, kinds = self.check(batch, kinds)
         self.counters["rows"] += batch.num_rows
-        self._failed = True
-        if not self.spec.chained:
+        with self.changing_state():
+            if not self.spec.chained:
+                self.clock[0] = max(int(self.clock[0]), clock.watermark)
+            if batch.num_rows and not self.spec.is_empty:
+                self._take(batch)
             self.clock[0] = max(int(self.clock[0]), clock.watermark)
-        if batch.num_rows and not self.spec.is_empty:
-            self._take(batch)
-        self.clock[0] = max(int(self.clock[0]), clock.watermark)
-        changes = self._fire()
-        self.state.pool.sweep()
-        self._failed = False
+            changes = self._fire()
+            self.state.pool.sweep()
         self.counters["emitted"] += len(changes[1])
         return changes
 

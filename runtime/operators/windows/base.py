@@ -87,18 +87,17 @@ class WindowOperator(OneInput):
         operator refuses further work: restore a snapshot.
         """
         self.refuse_after_failure()
-        self._failed = True
-        parts = [] if self._chained else [self._move(clock)]
-        if batch.num_rows or partials:
-            self.counters["rows"] += batch.num_rows
-            if self._per_record:
-                rows = range(batch.num_rows)
-                parts += [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in rows]
-            else:
-                parts.append(self._take(batch, kinds, partials))
-        if self._chained:
-            parts.append(self._move(clock))
-        self._failed = False
+        with self.changing_state():
+            parts = [] if self._chained else [self._move(clock)]
+            if batch.num_rows or partials:
+                self.counters["rows"] += batch.num_rows
+                if self._per_record:
+                    rows = range(batch.num_rows)
+                    parts += [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in rows]
+                else:
+                    parts.append(self._take(batch, kinds, partials))
+            if self._chained:
+                parts.append(self._move(clock))
         changes = joined(parts, self.schema)
         self.counters["emitted"] += len(changes[1])
         return changes
