@@ -157,6 +157,11 @@ def sample(directory: Path) -> None:
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option("--continuous", is_flag=True, help="Wait for more files instead of stopping.")
 @click.option(
+    "--keep-open",
+    is_flag=True,
+    help="Leave windows open at the end of the files, for files that a later run adds.",
+)
+@click.option(
     "--json", is_flag=True, help="Say what was counted, and the folded table, as JSON at the end."
 )
 @debug_option

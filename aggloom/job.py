@@ -32,6 +32,7 @@ class Job:
 
     checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
     columns by which a sink tells rows apart, where that is declared; into: the table of a script that it is.
+    keep_open: whether windows whose time is not over stay open at the end of the input, for files that are added later.
     json: whether what the run has counted, and the table of sink `table`, come as JSON.
     """
 
@@ -43,10 +44,17 @@ class Job:
     dialect: Dialect = "spark"
     backend: Backend = "numba"
     continuous: bool = False
+    keep_open: bool = False
     json: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     into: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether no row is expected after those that are there; topics of Kafka have no end."""
+        goes_on = self.continuous or any(table.kafka for table in self.tables)
+        return not goes_on and not self.keep_open
 
 
 def read_job(path: Path, **overrides: Any) -> Job:
@@ -179,7 +187,7 @@ _CHOICES = {
 _SHOWN = ("console", "table")
 """Sinks that show what they are given."""
 _OPTION = re.compile(r",(?=\w+=)")
-_KINDS = {"sql": str, "continuous": bool, "json": bool}
+_KINDS = {"sql": str, "continuous": bool, "keep_open": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}
 
 

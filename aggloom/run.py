@@ -38,6 +38,11 @@ _HADOOP = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR"}
 _PAUSE_SECONDS = 0.1
 _FEW_BYTES = 8 << 20
 _NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
+_LATE = (
+    "rows dropped: an earlier run with this checkpoint closed all windows at the end of its input, and interval joins "
+    "have forgotten their rows. Where files are added between runs, begin with an empty checkpoint and --keep-open "
+    "(`keep_open: true` in a job file)"
+)
 _REST = "--json gives all, and with --checkpoint al.read_table"
 
 
@@ -95,29 +100,33 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
         interrupts.take()
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.spark.closing import has_ended
         from aggloom.runtime.spark.failures import while_java_lives
         from aggloom.runtime.spark.plan.expressions import asking
         from aggloom.runtime.spark.write.sinks import read_table
 
         _say("starting the query; its first batch compiles what is new")
-        queries: list[Any] = []
+        ended = [has_ended(checkpoint) for _, checkpoint in jobs]
+        runs: list[_Run] = []
         with while_java_lives(spark):
             try:
                 for job, checkpoint in jobs:
                     interrupts.check()
-                    queries.append(_started(spark, job, checkpoint))
-                counted = _watched(queries, interrupts)
+                    runs.append(_Run(spark, job, checkpoint))
+                _watch(runs, interrupts)
+                if not interrupts.asked.is_set():
+                    _watch([each for each in runs if each.closes()], interrupts)
             finally:
-                for query in queries:
-                    query.stop()
-    for (job, checkpoint), counts in zip(jobs, counted, strict=True):
-        table = None
+                for each in runs:
+                    each.query.stop()
+    for (job, checkpoint), each, late in zip(jobs, runs, ended, strict=True):
+        counts, table = each.printer.counts, None
         if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
             with asking(spark):
                 table = in_order(read_table(checkpoint), plan_of_job(job).key)
             if not job.json:
                 show_table(table, _REST)
-        _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
+        _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "", late)
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
 
@@ -138,25 +147,51 @@ def _has_few_rows(job: Job) -> bool:
     return sum(file.stat().st_size for file in files) <= _FEW_BYTES
 
 
-def _started(spark: Any, job: Job, checkpoint: Path) -> Any:
-    """The query of a job."""
-    from aggloom.runtime.spark.api.query import sql
-    from aggloom.runtime.spark.plan.expressions import asking
-    from aggloom.runtime.spark.write.sinks import write_changes
+class _Run:
+    """A job under way: its changelog, the query that writes it, and what prints and counts the batches."""
 
-    out = sql(
-        job.sql,
-        tables={table.name: table.frame(spark) for table in job.tables},
-        backend=job.backend,
-        options=job.options,
-        **tables_told(job),
-    )
-    with asking(spark):
-        plan = plan_of_job(job)
-    latency = plan.options.mini_batch_allow_latency or 1000
-    trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
-    key = list(job.key) or None
-    return write_changes(out, job.sink, checkpoint, trigger=trigger, key_columns=key)
+    def __init__(self, spark: Any, job: Job, checkpoint: Path) -> None:
+        from aggloom.runtime.spark.api.query import sql
+        from aggloom.runtime.spark.plan.expressions import asking
+        from aggloom.runtime.spark.watch.progress import ProgressPrinter
+
+        self._spark, self._job, self._checkpoint = spark, job, checkpoint
+        self._changes = sql(
+            job.sql,
+            tables={table.name: table.frame(spark) for table in job.tables},
+            backend=job.backend,
+            options=job.options,
+            **tables_told(job),
+        )
+        with asking(spark):
+            plan = plan_of_job(job)
+        self._waits = plan.awaits_watermark
+        latency = plan.options.mini_batch_allow_latency or 1000
+        trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
+        self.query = self._written(trigger)
+        self.printer = ProgressPrinter(self.query, alone=True)
+
+    def closes(self) -> bool:
+        """Run the last batch, which closes what waits for the watermark; False where it is not to be, or has been."""
+        from aggloom.runtime.spark.closing import plan_last_batch
+        from aggloom.runtime.spark.watch.following import settle
+
+        if not (self._waits and self._job.ends):
+            return False
+        settle(self.query)
+        if not plan_last_batch(self._spark, self.query):
+            return False
+        # Files that have come meanwhile are left to the next run.
+        self.query = self._written({"once": True})
+        self.printer.follow(self.query)
+        return True
+
+    def _written(self, trigger: dict[str, Any] | None) -> Any:
+        """The query that writes the changes into the job's sink."""
+        from aggloom.runtime.spark.write.sinks import write_changes
+
+        place, key = self._checkpoint, list(self._job.key) or None
+        return write_changes(self._changes, self._job.sink, place, trigger=trigger, key_columns=key)
 
 
 def _say(what: str) -> None:
@@ -165,17 +200,15 @@ def _say(what: str) -> None:
         click.echo(what, err=True)
 
 
-def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
-    """Wait until all queries end, one fails, or Ctrl-C stops them; what each has counted, also told of what fails."""
+def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
+    """Wait until the queries of all runs end, one fails, or Ctrl-C stops them; tell what has counted what fails."""
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.watch.progress import ProgressPrinter
 
-    printers = [ProgressPrinter(query) for query in queries]
     try:
         with ExitStack() as printing:
-            for printer in printers:
-                printing.enter_context(printer)
-            running = list(queries)
+            for each in runs:
+                printing.enter_context(each.printer)
+            running = [each.query for each in runs]
             while running and not interrupts.asked.wait(_PAUSE_SECONDS):
                 for query in [each for each in running if not each.isActive]:
                     await_end(query)
@@ -185,22 +218,26 @@ def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
             for query in running:
                 query.stop()
     except AggloomError:
-        for printer in printers:
-            if printer.counts.batches:
-                click.echo(f"before it failed, {printer.counts}", err=True)
+        for each in runs:
+            if each.printer.counts.batches:
+                click.echo(f"before it failed, {each.printer.counts}", err=True)
         raise
-    return [printer.counts for printer in printers]
 
 
-def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str) -> None:
-    """What the run has counted: a line on standard error, or, if asked for, JSON on standard output."""
+def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str, ended: bool = False) -> None:
+    """What the run has counted: a line on standard error, or, if asked for, JSON on standard output.
+
+    ended: whether an earlier run has closed what waits for the watermark.
+    """
     begin = f"{name}: " if name else ""
     files = [table for table in job.tables if table.kafka is None and table.lake is None]
     if files:
         hint = counts.describe_orphans(any(table.is_by_time for table in files))
         if hint:
             click.echo(f"{begin}{hint}", err=True)
-    windows = counts.describe_open(len(files) == len(job.tables))
+    if ended and counts.rows:
+        click.echo(f"{begin}{counts.late:,} late {_LATE}", err=True)
+    windows = counts.describe_open(job.keep_open)
     if windows and not job.continuous:
         click.echo(f"{begin}{windows}", err=True)
     if not job.json:

@@ -138,10 +138,10 @@ class Counts:
             return ""
         return f"{_ORPHAN}; {_ORDER_HINT}" if by_time else _ORPHAN
 
-    def describe_open(self, in_files: bool) -> str:
+    def describe_open(self, kept: bool) -> str:
         """Return a line about windows that are still open, and what closes them; empty if there are none.
 
-        in_files: whether all tables are in files, which the shell reads as well.
+        kept: whether the run was asked to leave them open.
         """
         if not self.windows:
             return ""
@@ -151,10 +151,10 @@ class Counts:
         if self.watermark is not None:
             until = f", at watermark {self.watermark.isoformat(' ')}"
             close = "Later rows close a window once they move the watermark past its end"
-        shell = "; `aggloom sql` closes all windows at the end of its files" if in_files else ""
+        end = "; a run without --keep-open closes all at the end of its files" if kept else ""
         return (
             f"still open: {count}{until}; what came since their last result is not in the output. {close}: run again,"
-            f" with --checkpoint to go on from here{shell}"
+            f" with --checkpoint to go on from here{end}"
         )
 
     def _name_dropped(self) -> list[str]:

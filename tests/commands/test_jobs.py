@@ -116,6 +116,7 @@ def test_what_is_said_twice_or_of_another_type(tmp_path: Path) -> None:
         ("sink: jsnol:out", "unknown sink 'jsnol:.*out'. Did you mean 'jsonl'"),
         ("sink: jsonl", "write jsonl:PATH"),
         ("continuous: maybe", "continuous is 'maybe'; it must be true or false"),
+        ("keep_open: maybe", "keep_open is 'maybe'; it must be true or false"),
         ("checkpoint: other", "'checkpoint' is there twice"),
         ("snk: table", "no entry 'snk'. Did you mean 'sink'?"),
     ):
@@ -211,12 +212,14 @@ def test_a_run_says_what_it_counted_and_its_failures_in_a_line(spark: Any, tmp_p
     assert al.read_table(tmp_path / "state").to_pylist() == [{"k": "a", "s": 1}]
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("windows", [0, 2])
 def test_a_run_that_ends_says_which_windows_are_open(
-    capsys: pytest.CaptureFixture[str], windows: int, continuous: bool
+    capsys: pytest.CaptureFixture[str], windows: int, continuous: bool, kept: bool
 ) -> None:
-    job = Job("SELECT 1", (TableSource("t", "in", "csv", "k STRING"),), continuous=continuous)
+    table = TableSource("t", "in", "csv", "k STRING")
+    job = Job("SELECT 1", (table,), continuous=continuous, keep_open=kept)
     at = dt.datetime(2026, 1, 1, 2, tzinfo=dt.UTC)
     counts = Counts(1, 3, watermark=at, operators=(OperatorCounts("w", windows=windows),))
     _tell(counts, job, None, "")
@@ -225,7 +228,8 @@ def test_a_run_that_ends_says_which_windows_are_open(
     assert len(hints) == (windows > 0 and not continuous)
     for hint in hints:
         assert hint.startswith("still open: 2 windows")
-        assert "at watermark 2026-01-01 02:00:00" in hint and "`aggloom sql`" in hint
+        assert "at watermark 2026-01-01 02:00:00" in hint
+        assert ("a run without --keep-open closes all" in hint) == kept
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from aggloom.runtime.spark.node.framing import Owner
 from aggloom.runtime.spark.node.kept_memory import keep_memory
 from aggloom.runtime.spark.node.leaving import AsBlobs, Way, leaving
 from aggloom.runtime.spark.node.list_state import BlobList
+from aggloom.runtime.spark.node.moment import LAST_WATERMARK
 from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.spark.node.residency import (
     Residence,
@@ -40,7 +41,7 @@ from aggloom.runtime.spark.node.residency import (
     residence,
 )
 from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head, gather
-from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock
 
 _QUERY_ID = "sql.streaming.queryId"
 _TIMER_STEPS = 16
@@ -173,11 +174,10 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             return NO_TIME if self._query else Clock(time.time_ns() // 1_000_000)
         now = timer_values.getCurrentProcessingTimeInMs()
         watermark = timer_values.getCurrentWatermarkInMs()
-        event_time = self._options.time_mode == "EventTime" and watermark > 0
-        return Clock(
-            now if now > 0 else time.time_ns() // 1_000_000,
-            watermark - 1 if event_time else BEFORE_ALL,
-        )
+        now = now if now > 0 else time.time_ns() // 1_000_000
+        if self._options.time_mode != "EventTime" or watermark <= 0:
+            return Clock(now)
+        return Clock(now, AFTER_ALL if watermark >= LAST_WATERMARK else watermark - 1)
 
     def _set_timer(self, fragment: Fragment) -> None:
         """One timer a bucket: when the next of the operators' own is due."""

@@ -1,10 +1,12 @@
-"""The batch that a task works for."""
+"""The batch that a task works for, and the watermark of a last one."""
 
 from __future__ import annotations
 
 from aggloom.runtime.lookup.batch import working_for
 from aggloom.runtime.spark.node.kept_memory import keep_memory
 
+LAST_WATERMARK = (2**63 - 1) // 1000
+"""Spark's watermark, in milliseconds, of a batch after which no row is expected: its last in microseconds."""
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _PARTS: dict[tuple[str, int], int] = {}

@@ -73,9 +73,13 @@ def progress(query: StreamingQuery) -> Counts:
 
 
 class Totals:
-    """Adds up the batches of one run of a query."""
+    """Adds up the batches of one run of a query.
 
-    def __init__(self) -> None:
+    alone: it is one query and no union of several, whose operators go by their places where it is started once more.
+    """
+
+    def __init__(self, alone: bool = False) -> None:
+        self._alone = alone
         self.rows = self.changes = self.refused = self.notices = self.new_changes = 0
         self._seen: set[int] = set()
         self._watermark: dt.datetime | None = None
@@ -96,11 +100,13 @@ class Totals:
                 self.refused += row["refused"] or 0
                 self.notices += row["notices"] or 0
             elif name.startswith(_OPERATORS):
-                self._fragments.setdefault(name, _Fragment(name)).add(row["told"])
+                fragment = _Fragment(name)
+                key = str(fragment.place) if self._alone else name
+                self._fragments.setdefault(key, fragment).add(row["told"])
         self.new_changes = self.changes - before
         told = (progress.get("eventTime") or {}).get("watermark")
         if told and not told.startswith("1970-01-01T00:00:00"):
-            self._watermark = dt.datetime.fromisoformat(told)
+            self._watermark = _instant(told)
         return True
 
     @property
@@ -159,6 +165,11 @@ class _Fragment:
             held = [levels[place] for levels in self._levels.values()] or [[0] * len(LEVELS)]
             told = zip((*FLOWS, *LEVELS), (*flows, *map(sum, zip(*held, strict=True))), strict=True)
             yield OperatorCounts(name, **dict(told), buckets=seen)
+
+
+def _instant(told: str) -> dt.datetime | None:
+    """A watermark of Spark's; None of one after all times, whose year has more digits."""
+    return dt.datetime.fromisoformat(told) if told[4:5] == "-" else None
 
 
 def _sums(flows: Sequence[int], more: Sequence[int]) -> list[int]:

@@ -39,17 +39,26 @@ def describe(progress: dict[str, Any], total_rows: int, first: bool = False) -> 
 
 
 class ProgressPrinter:
-    """Prints each batch of a query as it completes, while the context lasts."""
+    """Prints each batch of a query as it completes, while a context lasts; it may be entered again.
+
+    alone: as Totals says.
+    """
 
     def __init__(
-        self, query: StreamingQuery, out: TextIO | None = None, force: bool = False
+        self,
+        query: StreamingQuery,
+        out: TextIO | None = None,
+        force: bool = False,
+        alone: bool = False,
     ) -> None:
         self._query = query
         self._out = out or sys.stderr
         self._active = force or self._out.isatty()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._totals = Totals()
+        self._totals = Totals(alone)
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Watch another run of the same query from now on; what it counts is added."""
+        self._query = query
 
     @property
     def counts(self) -> Counts:
@@ -57,6 +66,8 @@ class ProgressPrinter:
         return self._totals.counts
 
     def __enter__(self) -> ProgressPrinter:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
 
