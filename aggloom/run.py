@@ -39,8 +39,8 @@ _PAUSE_SECONDS = 0.1
 _FEW_BYTES = 8 << 20
 _NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
 _LATE = (
-    "rows dropped: an earlier run with this checkpoint closed all windows at the end of its input, and interval joins "
-    "have forgotten their rows. Where files are added between runs, begin with an empty checkpoint and --keep-open "
+    "rows dropped: an earlier run with this checkpoint closed windows and interval joins at the end of its input. "
+    "Where files are added between runs, begin with an empty checkpoint and --keep-open "
     "(`keep_open: true` in a job file)"
 )
 _REST = "--json gives all, and with --checkpoint al.read_table"
@@ -235,7 +235,7 @@ def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str, ended: bo
         hint = counts.describe_orphans(any(table.is_by_time for table in files))
         if hint:
             click.echo(f"{begin}{hint}", err=True)
-    if ended and counts.rows:
+    if ended and counts.late:
         click.echo(f"{begin}{counts.late:,} late {_LATE}", err=True)
     windows = counts.describe_open(job.keep_open)
     if windows and not job.continuous:

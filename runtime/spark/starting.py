@@ -16,6 +16,7 @@ from aggloom.errors import StateMismatchError
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.node.evolution import changed_calls
 from aggloom.runtime.spark.plan.lower import Lowering, lowered
+from aggloom.runtime.spark.plan.timers import check_timers
 from aggloom.runtime.spark.read.kafka_topics import check_topics
 from aggloom.runtime.spark.read.source_log import (
     Source,
@@ -64,6 +65,9 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         return df
     old, new = query_file.committed(checkpoint), query.about()
     calls = _checked(old, query, new) if old else []
+    if old:
+        fragments = [each.fragment for each in query.factories]
+        check_timers(checkpoint, fragments, query.plan.awaits_watermark)
     check_files(checkpoint, batch, ignores_missing(df))
     for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, read)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from aggloom.codegen import AggCall, AggSpec
+from aggloom.codegen.planner import Plan
 from aggloom.codegen.windows import (
     CountTrigger,
     CountWindow,
@@ -26,7 +27,7 @@ from aggloom.codegen.windows import (
     Session,
     Tumble,
 )
-from aggloom.errors import SpecError
+from aggloom.errors import SpecError, StateMismatchError
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES
 
@@ -36,6 +37,7 @@ pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import late_rows, on_time, sql  # noqa: E402
 from aggloom.runtime.spark.api.window_aggregate import window_aggregate  # noqa: E402
+from aggloom.runtime.spark.write.sinks import write_changes  # noqa: E402
 
 DDL = "op STRING, k STRING, ts TIMESTAMP, v BIGINT"
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -231,6 +233,25 @@ def test_a_time_to_live_leaves_windows_as_they_are(spark: Any, tmp_path: Path, s
         got = drain(df, tmp_path / f"checkpoint {len(tables)}")
         tables.append(_merged(plain(got)))
     assert tables[0] and tables[0] == tables[1]
+
+
+def test_a_time_to_live_beside_windows_that_had_timers_is_refused_before_the_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint as versions wrote it in which a time to live had timers by the clock beside windows, too."""
+    write(tmp_path / "in", 0)
+    rows = spark.readStream.schema(DDL).json(str(tmp_path / "in")).where("op = '+I'").drop("op")
+    query = (
+        "SET 'table.exec.state.ttl' = '1 h'; SELECT k, SUM(s) AS s FROM (SELECT k, SUM(v) AS s FROM "
+        "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY k, window_start, window_end) GROUP BY k"
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "awaits_watermark", False)
+        df = sql(query, t=rows, watermarks={"t": ("ts", "0 s")})
+        write_changes(df, "table", tmp_path / "checkpoint").awaitTermination()
+    df = sql(query, t=rows, watermarks={"t": ("ts", "0 s")})
+    with pytest.raises(StateMismatchError, match=r"timers by the clock.*beside windows"):
+        write_changes(df, "table", tmp_path / "checkpoint")
 
 
 def test_late_rows_are_handed_out(spark: Any, tmp_path: Path) -> None:

@@ -54,8 +54,10 @@ class IntervalJoinOperator(TimedJoinOperator):
         return (self._next + 1 if self._next < AFTER_ALL else None), None
 
     def _is_late(self, which: int, batch: pa.RecordBatch) -> Array | None:
-        # What is only added joins what is still there, however late it is.
-        return None if self.spec.once else self._times(which, batch) <= self.now
+        if not self.spec.once:
+            return self._times(which, batch) <= self.now
+        # What is only added joins what is still there, however late it is; after the end of the input nothing is.
+        return np.ones(batch.num_rows, np.bool_) if self.now >= AFTER_ALL // 2 else None
 
     def _came(self, inputs: Sequence[Given], clock: Clock) -> Rows:
         for which, each in enumerate(inputs):

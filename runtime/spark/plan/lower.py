@@ -64,6 +64,7 @@ from aggloom.runtime.spark.plan.ordinary import (
 )
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.plan.spelling import respelled
+from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
 from aggloom.runtime.spark.plan.unpack import Unpack
 from aggloom.runtime.spark.read.files import Packable, packable
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
@@ -331,10 +332,9 @@ class Lowering:
         )
         factory = factory_of(nodes, place, buckets, handlers, fragment)
         self._factories[place], self.nodes[place] = factory, nodes
-        # Batch queries end with their rows. Windows by the watermark need batches without rows, for which timers by the
-        # clock would ask without end: beside them, times to live go by the times of batches.
-        stamped = self._streams and bool(fragment.ttls) and self.plan.awaits_watermark
-        mode = fragment.time_mode if self._streams and not stamped else "None"
+        # Batch queries end with their rows.
+        stamped = self._streams and is_stamped(fragment, self.plan.awaits_watermark)
+        mode = time_mode(fragment, self.plan.awaits_watermark) if self._streams else "None"
         live = self.settings.state_directory, place, way, mode, self.settings.state_limit
         ttls, added = tuple(fragment.ttls), self.plan.options.added_calls
         hosting = Options(buckets, ttls, *live, added, stamped)
