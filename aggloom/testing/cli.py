@@ -116,12 +116,14 @@ class _Tally:
             self.passed += 1
             if not self.quiet:
                 self._line("ok", "green", outcome.test.name)
+                self._echo_dropped(outcome)
             return
         self.failed += 1
         self._line("FAIL", "red", outcome.test.name)
         for line in (part for each in outcome.lines for part in each.splitlines()):
             colour = {"-": "red", "+": "green"}.get(line[:1])
             click.echo("        " + click.style(line, fg=colour))
+        self._echo_dropped(outcome)
 
     def broken(self, name: str, error: AggloomError) -> None:
         """Say why a test, or a file, could not be run."""
@@ -146,6 +148,10 @@ class _Tally:
         named = f" with {wanted!r} in its name" if wanted is not None else ""
         click.echo(f"aggloom: there is no test{named} in {where}", err=True)
         return 2
+
+    def _echo_dropped(self, outcome: Outcome) -> None:
+        if outcome.dropped:
+            click.echo(f"        {outcome.dropped}")
 
     def _line(self, word: str, colour: str, name: str) -> None:
         if self._path is not None:

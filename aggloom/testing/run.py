@@ -40,6 +40,8 @@ class Outcome:
 
     test: Test
     lines: tuple[str, ...] = ()
+    dropped: str = ""
+    """Rows that did not reach the result, in a line; empty: there are none."""
 
     @property
     def passed(self) -> bool:
@@ -51,7 +53,7 @@ def run_test(file: TestFile, test: Test) -> Outcome:
     """Run a test of a file. Raises CaseFormatError, SpecError and their kin for a test that cannot be run."""
     expect = test.expect
     if expect.error is None:
-        return Outcome(test, tuple(_run(file, test)))
+        return _run(file, test)
     try:
         _run(file, test)
     except CaseFormatError:
@@ -63,7 +65,7 @@ def run_test(file: TestFile, test: Test) -> Outcome:
     return Outcome(test, (f"expected an error with {expect.error!r}; there was none",))
 
 
-def _run(file: TestFile, test: Test) -> list[str]:
+def _run(file: TestFile, test: Test) -> Outcome:
     job = _job(file, test)
     with harness_of(job) as harness:
         ends = True
@@ -74,7 +76,8 @@ def _run(file: TestFile, test: Test) -> list[str]:
             harness.flush()
         if ends:
             harness.end_of_input()
-        return _compared(harness, test)
+        dropped = harness.counts.describe_dropped(by_time=False)
+        return Outcome(test, tuple(_compared(harness, test)), dropped)
 
 
 def _job(file: TestFile, test: Test) -> Job:

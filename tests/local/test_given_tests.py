@@ -302,3 +302,10 @@ def test_differences() -> None:
     many = difference(["a"], [(n,) for n in range(30)], [])
     assert many[-1] == "  and 10 more" and len(many) == 23
     assert issubclass(SpecError, AggloomError)
+
+
+@pytest.mark.parametrize("sums", [[{"k": "a", "s": 1}], [{"k": "a", "s": 9}]], ids=["ok", "FAIL"])
+def test_rows_that_are_dropped_are_reported(tmp_path: Path, sums: list[Any]) -> None:
+    rows = [{"k": "a", "n": 1}, {"op": "-D", "k": "b", "n": 7}]
+    found = one(tmp_path, {"t": rows}, sums)
+    assert "        dropped: 1 orphan (" in found.stdout, found.output
