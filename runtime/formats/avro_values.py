@@ -30,7 +30,7 @@ def avro_readers(columns: pa.Schema, row: Node | None, settings: Settings) -> li
 
 
 def avro_reader(node: Node, dtype: pa.DataType, settings: Settings) -> Reader:
-    """What reads values of a type of Avro into a column's; what has no place there it refuses with ValueError."""
+    """Return a reader of a type of Avro into a column's; it refuses with ValueError values that have no place there."""
     named = named_reader(node.name, node.scale, dtype)
     if named is not None:
         return named
@@ -57,7 +57,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _floating(kind: str, dtype: pa.DataType) -> Reader:
-    """What reads floats; those of 32 bits are decimals and texts by the digits that tell them apart."""
+    """Return a reader of floats; those of 32 bits are decimals and texts by the digits that tell them apart."""
 
     def shown(value: float) -> str:
         return str(np.float32(value)) if kind == "float" else repr(value)

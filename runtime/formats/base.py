@@ -78,7 +78,7 @@ def values_of(messages: Sequence[Message]) -> list[bytes | None]:
 
 @dataclass(frozen=True)
 class Settings:
-    """How messages are read: the table's columns, and what the options say.
+    """Settings by which messages are read: the table's columns, and the options.
 
     keys: columns by which changes are told where messages lack the row before (upserts). time_unit: of integers that
     are times and do not say their unit. zone: of times in text that name none. missing: whether a column that a row
@@ -114,17 +114,17 @@ class Settings:
 
     @cached_property
     def change_words(self) -> ChangeWords:
-        """What says the change of a row; raises SpecError."""
+        """Return the words that say the change of a row; raises SpecError."""
         return ChangeWords.of(vars(self), "messages")
 
     @property
     def partial(self) -> bool:
-        """Whether updates may leave out columns, which keep what they had."""
+        """True if updates may leave out columns, which keep what they had."""
         return self.images == "partial"
 
     @property
     def lenient(self) -> bool:
-        """Whether a column that is absent is NULL."""
+        """True if a column that is absent is NULL."""
         return self.missing == "null"
 
 
@@ -177,11 +177,11 @@ class Format(ABC):
         """The changes in a message, as (word, values of the columns); raises Unreadable."""
 
     def block(self, messages: Sequence[Message]) -> Block | None:
-        """What `changes` would say of many messages, read at once; None where they are not plain enough."""
+        """Return the block that `changes` would make of many messages at once; None where they are not plain enough."""
         return None
 
     def update(self, before: Values | None, after: Values) -> list[Change]:
-        """What an update is: the rows before and after, or by keys the row after, and the old key's end."""
+        """Return an update's changes: the rows before and after, or by keys the row after, and the old key's end."""
         if not self.key_places:
             if before is None:
                 raise Unreadable("the row before is missing")
@@ -191,7 +191,7 @@ class Format(ABC):
         return [(UPDATE_AFTER, after)]
 
     def partial_update(self, before: Values | None, after: Values) -> list[Change]:
-        """What an update by keys is whose row may leave columns out; before: a row of which the key counts."""
+        """Return a keyed update's changes, whose row may leave columns out; before: a row of which the key counts."""
         if before is not None and self.key(before) != self.key(after) and after[-1] is not None:
             raise Unreadable(
                 f"an update of the key leaves out {after[-1]}, which no row of the new key says: {WHOLE_IMAGES}"
@@ -199,7 +199,7 @@ class Format(ABC):
         return self.update(before, after)
 
     def delete(self, before: Values) -> Change:
-        """What a deletion is: the row; by keys, no more than its key counts."""
+        """Return the change of a deletion: the row; by keys, no more than its key counts."""
         return DELETE, before
 
     def key(self, values: Values) -> tuple[Any, ...]:
@@ -217,7 +217,7 @@ class Format(ABC):
                 )
 
     def emptied(self, what: str) -> list[Change]:
-        """What becomes of a message that a table was emptied, which takes away rows that it does not name."""
+        """Return the changes of a message that a table was emptied, which takes away rows that it does not name."""
         if self.settings.truncate == "ignore":
             return []
         raise Unreadable(
@@ -226,7 +226,7 @@ class Format(ABC):
         )
 
     def is_other(self, database: Any, table: Any) -> bool:
-        """Whether a message is of a table that is not asked for."""
+        """Tell whether a message is of a table that is not asked for."""
         return _differs(self.settings.database, database) or _differs(self.settings.table, table)
 
 

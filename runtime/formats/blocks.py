@@ -23,7 +23,7 @@ _OPEN, _CLOSE = b"{", b"}"
 _LONG, _DEEP = 2_048, 256
 """Messages of more bytes are looked at for how deep they may go, as Arrow reads by recursion."""
 _EXPONENT = re.compile(rb"[eE][+-]?\d{5}")
-"""What makes 0 of a number for some, and is too much for others."""
+"""Exponents that make 0 of a number for some, and are too much for others."""
 Places = npt.NDArray[np.int64]
 
 
@@ -34,7 +34,7 @@ def kind_words() -> pa.Array:
 
 
 class Block(NamedTuple):
-    """What some messages say, in their order.
+    """The content of some messages, in their order.
 
     owners: the message of each change. words: the changes' kinds. columns: their rows. left: the messages of which
     nothing is known yet.
@@ -47,12 +47,12 @@ class Block(NamedTuple):
 
 
 def is_whole(text: bytes) -> bool:
-    """Whether a text may be one object and nothing else, so that a next one cannot be within it."""
+    """Tell whether a text may be one object and nothing else, so that a next one cannot be within it."""
     return text[:1] == _OPEN and text[-1:] == _CLOSE
 
 
 def all_whole(texts: Sequence[bytes | None]) -> bool:
-    """Whether all texts may be one object each, told without looking at each; False where it would take that."""
+    """Tell whether all texts may be one object each, without looking at each; False where it would take that."""
     if not texts or None in texts:
         return False
     text, between = b"\n".join(texts), len(texts) - 1  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def token(name: str) -> bytes | None:
 
 
 def has_names(text: bytes, own: bytes | None, times: int) -> bool:
-    """Whether it is sure that the objects of a text have a name so many times. own: its token.
+    """Tell whether it is sure that the objects of a text have a name so many times. own: its token.
 
     A quote without a backslash before it begins or ends a text, and where one ends, a comma or a colon comes before the
     next: so the token is a name with its value. One behind a backslash is within a text.

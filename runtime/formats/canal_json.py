@@ -22,7 +22,7 @@ from aggloom.runtime.formats.rows import Rows
 _EMPTYING = ("TRUNCATE", "ERASE")
 _OF_SCHEMAS = ("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "GTID", "INIT")
 _WATERMARK = "TIDB_WATERMARK"
-"""What TiCDC sends to say how far its messages are."""
+"""Type of the messages by which TiCDC says how far its messages are."""
 
 _IN_OLD = "`data` is missing: its rows are in `old`, as Flink CDC before 3.3 writes deletions; Canal has them in `data`"
 _NO_OLD = "`old` is missing, which has what the update changed, its key too; send it (MySQL: binlog_row_image=FULL)"

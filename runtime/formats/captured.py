@@ -46,7 +46,7 @@ class CapturedJson(Format):
         return self.rows.row(image, what, fix=WHOLE_ROW, needed=needed)
 
     def partial_changes(self, data: Any, old: Any) -> list[Change]:
-        """What an update is whose row after, `data`, may leave columns out; old: of the row before what has changed."""
+        """Return an update's changes; the row after, `data`, may lack columns; old: what changed of the row before."""
         if not isinstance(data, Object):
             raise Unreadable("`data` is no object")
         if not isinstance(old, Object):

@@ -75,7 +75,7 @@ def _reader(field: Any, dtype: pa.DataType, settings: Settings, plain: Reader) -
 
 
 def named_reader(name: Any, scale: Any, dtype: pa.DataType) -> Reader | None:
-    """What reads values whose meaning has a name, into a column's type; None for a name that says nothing more.
+    """Return a reader of values whose meaning has a name, into a column's type; None for a name that says nothing more.
 
     scale: of the name that is a decimal.
     """

@@ -91,7 +91,7 @@ class CsvReader:
     def _layout(
         self, records: Records
     ) -> tuple[int, int, list[int | None], tuple[str, int] | None]:
-        """Where rows begin, how many values they have, where each column is, and the name and place of the changes."""
+        """Return the start of rows, the number of their values, the columns' places, the changes' name and place."""
         header, start = records.header()
         names = [name.strip() for name in header]
         if not names:
@@ -106,7 +106,7 @@ class CsvReader:
         return start, len(names), places, change
 
     def _by_position(self, width: int) -> tuple[list[int | None], tuple[str, int] | None]:
-        """Where columns are without a header: a change column that is there stands before them."""
+        """Return the places of columns without a header: a change column that is there stands before them."""
         name, count = self.words.column, len(self.schema)
         if name is None or width <= count:
             return list(range(count)), None
@@ -184,7 +184,7 @@ class _Header:
     end: int
 
     def of(self, reader: CsvReader) -> tuple[list[int | None], tuple[str, int] | None]:
-        """Where the columns are, None if there is none such, and the change column; raises InputFormatError."""
+        """Return the columns' places, None if there is none such, and the change column; raises InputFormatError."""
         declared = reader.schema.names
         places = [self._place(name, declared) for name in declared]
         place, hint = self.records.place, self.records.hint()
@@ -201,7 +201,7 @@ class _Header:
         return places, found[0] if found else None
 
     def _place(self, name: str, declared: Sequence[str]) -> int | None:
-        """Where a name is: in its case, or in another that is no declared name's."""
+        """Return the place of a name: in its case, or in another that is no declared name's."""
         exact = [at for at, other in enumerate(self.names) if other == name]
         alike = [
             at

@@ -25,14 +25,14 @@ from aggloom.runtime.formats.lines import NOTHING
 from aggloom.runtime.formats.registry import format_of
 
 POLICIES: Final = ("error", "drop", "side")
-"""What may become of messages that cannot be read."""
+"""Choices for messages that cannot be read."""
 SIDE: Final = pa.schema(
     [("value", pa.binary()), ("key", pa.binary()), ("reason", pa.string()), ("place", pa.string())]
 )
 """The columns of a side table."""
 _SHOWN = 300
 _AROUND = 250
-"""How many messages are read at once next to one that is odd."""
+"""Number of messages that are read at once next to one that is odd."""
 _ODD = 3
 """After how many of these in a row that Arrow cannot read it is not asked any more."""
 _NONE = np.zeros(0, np.bool_)
@@ -42,7 +42,7 @@ _LONG = re.compile(rb"[0-9]{16}")
 
 @dataclass(frozen=True)
 class Decoded:
-    """What is in some messages: columns, the words of changes, how many rows each message has, what is refused.
+    """The content of some messages: columns, the words of changes, rows in each message, refused messages.
 
     notices: which messages have no row by their kind, such as heartbeats, or since they are of other tables.
     """
@@ -89,7 +89,7 @@ class Decoder:
 
     @property
     def separator(self) -> str | None:
-        """What is between key and value of a message in a file, unless it is told."""
+        """The text between key and value of a message in a file, unless it is told."""
         return self._format.separator
 
     @cached_property
@@ -99,12 +99,12 @@ class Decoder:
 
     @property
     def sends_notices(self) -> bool:
-        """Whether there are messages that have no row by their kind."""
+        """True if there are messages that have no row by their kind."""
         return self._format.sends_notices
 
     @property
     def upserts(self) -> bool:
-        """Whether its changes lack the rows that they replace."""
+        """True if its changes lack the rows that they replace."""
         return bool(self.keys)
 
     def decode(self, messages: Iterable[Message]) -> Decoded:
@@ -157,7 +157,7 @@ class Decoder:
             yield some, block
 
     def _may_change(self, listed: Sequence[Message]) -> bool:
-        """Whether Arrow may read a value of a type that was inferred, and that would change it."""
+        """Tell whether Arrow may read a value of a type that was inferred, and that would change it."""
         kinds = self.schema.types
         if any(map(is_checked, kinds)):
             return True
@@ -167,7 +167,7 @@ class Decoder:
     def _part(
         self, messages: Sequence[Message], block: Block | None, refused: list[_Refused]
     ) -> Block:
-        """What messages say: those of which a block does not know are read one by one."""
+        """Return the block of messages: those of which a block does not know are read one by one."""
         if block is not None and len(self.columns) > len(self.schema):
             # A block has whole rows alone.
             whole = pa.nulls(len(block.words), pa.string())
@@ -236,7 +236,7 @@ def decoder(
 
 
 def told(message: Message, why: str) -> str:
-    """What is wrong with a message, in one line: its place, the reason, and the text as far as it fits."""
+    """Describe what is wrong with a message, in one line: its place, the reason, and the text as far as it fits."""
     text = (message.value or message.key or b"").decode(errors="replace")
     shown = " ".join(text[:_SHOWN].split("\n"))
     return f"{message.place}: {why}: {shown}" if message.place else f"{why}: {shown}"

@@ -158,7 +158,7 @@ class Envelopes:
 
 
 def has_no_row(body: Object) -> bool:
-    """Whether a message is a heartbeat, the begin or end of a transaction, or a change of a schema: it has no row."""
+    """Tell whether a message has no row: a heartbeat, the begin or end of a transaction, or a change of a schema."""
     if {"op", "before", "after"} & body.keys():
         return False
     if body.keys() == {"ts_ms"}:
@@ -181,7 +181,7 @@ def _told(image: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_untold(value: Any) -> bool:
-    """Whether a value stands for one that the database did not tell."""
+    """Tell whether a value stands for one that the database did not tell."""
     if isinstance(value, list):
         return len(value) == 1 and _is_untold(value[0])
     if isinstance(value, dict):

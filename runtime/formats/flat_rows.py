@@ -63,7 +63,7 @@ class FlatRows:
         self._spelling = Spelling([*rows.names, *self.names])
 
     def change(self, found: Object, readers: Sequence[Reader] | None = None) -> Change:
-        """What an object says; raises Unreadable."""
+        """Return the change that an object says; raises Unreadable."""
         self._changes.check_markers(found)
         row = self._spelling.of(found)
         if self.rows.names and not self.rows.lenient and not any(n in row for n in self.rows.names):

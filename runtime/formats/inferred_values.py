@@ -27,7 +27,7 @@ MANY_DIGITS = r"[0-9][0-9.]{15}"
 
 
 def declared_advice(name: str, kind: pa.DataType) -> str:
-    """What to do about a value that a column of an inferred type would change."""
+    """Return advice about a value that a column of an inferred type would change."""
     column = name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name)
     return f'Declare the columns, such as schema="{column} STRING, ..", or {type_name(kind)} to read it so.'
 
@@ -82,7 +82,7 @@ def spelling_of(kind: pa.DataType) -> str | None:
 
 
 def is_checked(kind: pa.DataType) -> bool:
-    """Whether readers of a type take more than the values that it is inferred from; a DOUBLE does so of long ones."""
+    """Tell whether a type's readers take more than the values it is inferred from; a DOUBLE does so of long ones."""
     return bool(
         pt.is_boolean(kind) or pt.is_decimal(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
     )

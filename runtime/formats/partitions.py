@@ -168,7 +168,7 @@ def add_partitions(
 
 
 def missing_advice(name: str, *paths: str) -> str:
-    """What to do about a column that a file lacks; where the name of a directory says it, NULL would be wrong."""
+    """Return advice about a column that a file lacks; where the name of a directory says it, NULL would be wrong."""
     for part in (part for path in paths for part in PurePath(unquote(path)).parts):
         column, equals, _ = part.partition("=")
         if equals and _unescape(column).lower() == name.lower():

@@ -21,7 +21,7 @@ from aggloom.runtime.formats.sink_log import LOG, Committed, committed
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 """Spark's options that say which files of a directory are read: those of some names, those at any depth."""
 ORDERS = ("time", "name")
-"""What files are ordered by: time of modification, then path; or path alone, character by character."""
+"""Orders of files: by time of modification, then path; or by path alone, character by character."""
 _CAPS = {"maxfilespertrigger", "max_files_per_trigger", "maxbytespertrigger"}
 _log = logging.getLogger("aggloom")
 
@@ -34,7 +34,7 @@ class Which(TypedDict):
 
 
 class Found(NamedTuple):
-    """What is in a directory: the files that Spark reads, and those that it passes over though they are not hidden.
+    """The content of a directory: the files that Spark reads, and those that it passes over though they are not hidden.
 
     log: that of an output, if the directory is one and its log is heeded; files that it does not name are neither.
     """
@@ -45,14 +45,14 @@ class Found(NamedTuple):
 
 
 def which(options: Mapping[str, Any]) -> Which:
-    """What Spark's options, in any case, say of the files that are read."""
+    """Return the choice of files that Spark's options, in any case, ask for."""
     said = {name.lower(): value for name, value in options.items()}
     deep = str(said.get(DEEP.lower(), "false")).lower() == "true"
     return {"names": str(said.get(NAMES.lower(), "*")), "deep": deep}
 
 
 def is_by_name(order: object, where: str) -> bool:
-    """Whether an option `order` asks for the order of paths; raises SpecError for a value that is none of ORDERS."""
+    """Tell whether an option `order` asks for the order of paths; raises SpecError for a value not in ORDERS."""
     if order not in ORDERS:
         raise SpecError(f"{where}: order is {order!r}. {nearest(str(order), ORDERS)}")
     return order == "name"
@@ -84,7 +84,7 @@ def check_caps(options: Mapping[str, Any], where: str) -> None:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark passes over a file or directory of this name."""
+    """Tell whether Spark passes over a file or directory of this name."""
     return name[0] == "." or (name[0] == "_" and "=" not in name) or name.endswith("._COPYING_")
 
 
@@ -209,7 +209,7 @@ def _below(directory: Path) -> Iterator[Path]:
 
 
 def _leads_on(directory: Path) -> bool:
-    """Whether a directory is not a link to one that it lies in."""
+    """Tell whether a directory is not a link to one that it lies in."""
     if not directory.is_symlink():
         return True
     return not directory.parent.resolve().is_relative_to(directory.resolve())

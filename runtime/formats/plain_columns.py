@@ -48,7 +48,7 @@ class PlainColumns:
         return pa.struct([each for each in told if numbers or not pt.is_decimal(each[1])])
 
     def are_numbers(self, readers: Sequence[Reader], found: pa.DataType) -> bool:
-        """Whether what Arrow found of a row shows columns as numbers that have to be."""
+        """Tell whether what Arrow found of a row shows columns as numbers that have to be."""
         kinds = [found.field(place) for place in range(found.num_fields)]
         wanted = {f.name for f in self.row(readers) if pt.is_decimal(f.type)}
         return all(f.name not in wanted or _is_number(f.type) for f in kinds)
@@ -100,7 +100,7 @@ def _is_number(dtype: pa.DataType) -> bool:
 
 
 def _own(dtype: pa.DataType) -> bool:
-    """Whether Arrow reads values of a type as strictly as its reader does."""
+    """Tell whether Arrow reads values of a type as strictly as its reader does."""
     return (
         pt.is_signed_integer(dtype)
         or pt.is_string(dtype)

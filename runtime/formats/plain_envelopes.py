@@ -31,7 +31,7 @@ _SOURCE = pa.struct([("db", pa.string()), ("table", pa.string())])
 
 
 class _Head(NamedTuple):
-    """How the messages of a block begin: with a schema, and what reads their columns by it."""
+    """The beginning of a block's messages: with a schema, and the readers of their columns by it."""
 
     text: bytes
     readers: Readers
@@ -51,7 +51,7 @@ class PlainEnvelopes:
         self._possible = self._columns.possible and len(self.lower) == len(lower)
 
     def read(self, messages: Sequence[Message]) -> Block | None:
-        """What messages say; None where there is nothing that Arrow could read."""
+        """Return the block of messages; None where there is nothing that Arrow could read."""
         if not self._possible:
             return None
         values = values_of(messages)
@@ -108,7 +108,7 @@ class PlainEnvelopes:
         return _Head(text[: end + len(_PAYLOAD)].encode(), self._readers_of(schema))
 
     def readers(self, image: str) -> Any:
-        """What reads the columns of an image."""
+        """Return the readers of an image's columns."""
         return self._head.readers.get(image) or self.rows.readers
 
     def _table(self, texts: list[bytes]) -> pa.Table | None:

@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Known(Protocol):
-    """What is known of a table's messages: its columns as they are, in small letters, and as tokens in front of values.
+    """Facts about a table's messages: its columns as they are, in small letters, and as tokens in front of values.
 
     filtered: whether messages of other tables are passed over.
     """
@@ -64,7 +64,7 @@ class Images:
         return column.chunk(0) if column.num_chunks else column.combine_chunks()
 
     def block(self) -> Block | None:
-        """What the messages say; None where names or values are odd."""
+        """Return the block of the messages; None where names or values are odd."""
         if not self._has_plain_names():
             return None
         read = {image: self._column(image).flatten()[: len(self.names)] for image in IMAGES}
@@ -101,7 +101,7 @@ class Images:
         self.left |= which
 
     def _has_plain_names(self) -> bool:
-        """Whether no field may be a column in another case, and no envelope is within another."""
+        """Tell whether no field may be a column in another case, and no envelope is within another."""
         names = self.table.schema.names
         if "payload" in names or "schema" in names:
             return False

@@ -56,5 +56,5 @@ def typed(texts: pa.Array, kind: pa.DataType, zone: str) -> pa.Array | None:
 
 
 def finite(numbers: pa.Array) -> bool:
-    """Whether none of the numbers, which may be NULL, is infinite or NaN."""
+    """Tell whether none of the numbers, which may be NULL, is infinite or NaN."""
     return bool(np.isfinite(numbers.drop_null().to_numpy(zero_copy_only=False)).all())

@@ -17,7 +17,7 @@ _SHOWN = 80
 
 
 class Rows:
-    """How the objects of a table become rows: a list of values in the order of its columns.
+    """Makes rows of a table's objects: a list of values in the order of its columns.
 
     texts: numbers may come as texts.
     """

@@ -19,7 +19,7 @@ from aggloom.errors import DataError, SpecError
 
 @dataclass(frozen=True)
 class SideTable:
-    """Where messages go that could not be read. token: tells the tables of one directory apart."""
+    """Directory of messages that could not be read. token: tells the tables of one directory apart."""
 
     directory: str
     token: str

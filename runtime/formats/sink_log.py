@@ -20,7 +20,7 @@ LOG = "_spark_metadata"
 
 
 class Named(NamedTuple):
-    """What a line of the log says: a file, by the parts of its URL, and whether it was deleted."""
+    """A line of the log: a file, by the parts of its URL, and whether it was deleted."""
 
     scheme: str
     host: str
@@ -35,7 +35,7 @@ class Committed:
     by_name: dict[str, list[str]]
 
     def has(self, path: Path) -> bool:
-        """Whether a file is one of them; path: as its directory has it."""
+        """Tell whether a file is one of them; path: as its directory has it."""
         return bool(self._paths(path))
 
     def gone(self, there: Iterable[Path]) -> list[str]:

@@ -33,7 +33,7 @@ class UpsertAvro(Format):
         self._upserts = Upserts(self, rows, rows)
 
     def changes(self, message: Message) -> list[Change]:
-        """What the key's row is from now on."""
+        """Return the changes that give the key the row it has from now on."""
         value = None
         if message.value:
             number, node, row = self._avro.record(message.value, "the value: ")

@@ -29,7 +29,7 @@ class UpsertJson(Format):
         self._upserts = Upserts(self, Rows(settings), Rows(settings, texts=True))
 
     def changes(self, message: Message) -> list[Change]:
-        """What the key's row is from now on."""
+        """Return the changes that give the key the row it has from now on."""
         key = None if message.key is None else Part(_key_of(message.key))
         found = objects(text_of(message.value), False) if message.value else []
         return self._upserts.changes(key, self._value(found[0]) if found else None)

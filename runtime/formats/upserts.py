@@ -42,7 +42,7 @@ class Upserts:
         self._spelling = Spelling([*rows.names, *self._changes.names])
 
     def changes(self, key: Part | None, value: Part | None) -> list[Change]:
-        """What a key's row is from now on."""
+        """Return the changes that give a key the row it has from now on."""
         own = None if key is None else self._key(key.found)
         readers = None if key is None else key.readers
         if value is None:

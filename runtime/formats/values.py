@@ -26,7 +26,7 @@ from aggloom.runtime.formats.json_text import Object, shown
 
 Reader = Callable[[Any], Any]
 WRONG = (ValueError, TypeError, ArithmeticError, KeyError, AttributeError, binascii.Error)
-"""What a reader may raise."""
+"""Errors that a reader may raise."""
 _NUMBER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _ZERO_DATE = re.compile(
@@ -43,7 +43,7 @@ _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": F
 
 
 def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reader:
-    """What reads values of a type. texts: numbers may come as texts, and binaries with a byte in each character."""
+    """Return a reader of a type. texts: numbers may come as texts, and binaries with a byte in each character."""
     made = _reader(dtype, settings, texts)
     return as_inferred(dtype, made) if settings.inferred else made
 
@@ -103,7 +103,7 @@ def _integer(bits: int, texts: bool) -> Reader:
 
 
 def floating(bits: int, texts: bool = False) -> Reader:
-    """What reads numbers with a point of 32 or 64 bits; one that would become infinite does not fit."""
+    """Return a reader of numbers with a point of 32 or 64 bits; one that would become infinite does not fit."""
     limit = _INFINITE_FLOAT if bits == 32 else math.inf
 
     def read(value: Any) -> float:
@@ -162,7 +162,7 @@ def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
 
 
 def _is_scaled(value: Any) -> bool:
-    """Whether a value is Oracle's NUMBER of no declared scale, as Debezium writes it."""
+    """Tell whether a value is Oracle's NUMBER of no declared scale, as Debezium writes it."""
     return isinstance(value, dict) and value.keys() == {"scale", "value"}
 
 
@@ -211,7 +211,7 @@ def _latin(value: str) -> bytes:
 
 
 def _is_none(value: Any, kind: str) -> bool:
-    """Whether a text is a date with a month or day 0, which is to be NULL; raises UnsaidError where it is not said."""
+    """Tell whether a text is a date with month or day 0, to be NULL; raises UnsaidError where that is not said."""
     if not isinstance(value, str) or not _ZERO_DATE.fullmatch(value):
         return False
     if kind == "null":
@@ -252,7 +252,7 @@ class _Moments:
 
 
 def units_of(readers: Sequence[Reader]) -> Callable[[], None]:
-    """What puts the units of columns of times back to those of now: a reading that failed has said nothing of them."""
+    """Return a function that puts time columns' units back to those of now: a failed reading says nothing of them."""
     columns = [(read.column, read.column.unit) for read in readers if isinstance(read, _Moments)]
 
     def restore() -> None:

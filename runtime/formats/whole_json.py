@@ -21,7 +21,7 @@ _LINES = str.maketrans("\r\n", "  ")
 def take_option(
     options: Mapping[str, Any], separator: str | None, where: str
 ) -> tuple[bool, dict[str, Any]]:
-    """Whether files are read whole, and the other options; raises SpecError. separator: of keys, if it is given."""
+    """Return whether files are read whole, and the other options; raises SpecError. separator: of keys, if given."""
     left = {name: value for name, value in options.items() if name.lower() != OPTION.lower()}
     found = [str(value).lower() for name, value in options.items() if name not in left]
     if any(word not in ("true", "false") for word in found):
