@@ -33,7 +33,7 @@ NEEDS_KEYS = (
     "its updates (update_after) come without the rows that they replace (update_before), so that it needs the columns "
     "of the key: keys=.., and changes=upsert where a table says what it sends"
 )
-"""What is wrong with a table of such words without a key."""
+"""The complaint about a table of such words without a key."""
 _NAMES = ("insert", "update_before", "update_after", "delete")
 _KINDS = {
     word.lower(): CHANGE_TYPES[kind]
@@ -41,13 +41,13 @@ _KINDS = {
     for word in (_NAMES[kind], *spellings(kind))
 }
 KIND_WORDS = tuple(_KINDS)
-"""How change_values may spell kinds, in small letters."""
+"""Spellings of kinds that change_values may use, in small letters."""
 _SHOWN = 60
 
 
 @dataclass(frozen=True)
 class ChangeWords:
-    """What says the change of a row.
+    """Words that say the change of a row.
 
     column: the name of the change column; None: those of CHANGE_COLUMNS, of which a row may have one. values: its
     words, and what they mean in the words of CHANGE_TYPES; none: all known spellings. The empty word stands for a row
@@ -77,23 +77,23 @@ class ChangeWords:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it is what holds without options."""
+        """True if it is what holds without options."""
         return self == ChangeWords()
 
     @property
     def lacks_before(self) -> bool:
-        """Whether its updates come without the rows that they replace, so that they are upserts."""
+        """True if its updates come without the rows that they replace, so that they are upserts."""
         kinds = {kind for _, kind in self.values}
         return CHANGE_TYPES[2] in kinds and CHANGE_TYPES[1] not in kinds
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """What each word means, in the words of CHANGE_TYPES."""
+        """The meaning of each word, in the words of CHANGE_TYPES."""
         return dict(self.values) or {word: _KINDS[word.lower()] for word in SPELLINGS}
 
     @property
     def absent(self) -> str | None:
-        """What a row without a word is; None: one that has to have it."""
+        """The kind of a row without a word; None: one that has to have it."""
         return self.kinds.get("")
 
     @property
@@ -124,7 +124,7 @@ class ChangeWords:
             )
 
     def says_change(self, name: str) -> bool:
-        """Whether a column that nobody declared is about changes."""
+        """Tell whether a column that nobody declared is about changes."""
         lower = name.lower()
         if self.column is not None and lower == self.column.lower():
             return True
@@ -132,7 +132,7 @@ class ChangeWords:
         return self.markers != "data" and lower in (*usual, *MARKERS)
 
     def kind(self, value: Any) -> str | None:
-        """What one value of the column means; None if it is no known word."""
+        """Return the meaning of one value of the column; None if it is no known word."""
         word = _word(value)
         return None if word is None else self.kinds.get(word)
 
@@ -164,7 +164,7 @@ class ChangeWords:
         )
 
     def complaint(self, word: Any, count: int = 1) -> str:
-        """What is to be said of an unknown word."""
+        """Return the complaint about an unknown word."""
         rows = f" in {count:,} rows" if count > 1 else ""
         return self.complaint_about("NULL" if word in (None, "") else repr(word)[:_SHOWN], rows)
 

@@ -120,7 +120,7 @@ def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
 
 @cache
 def _spellings() -> pa.Array:
-    """What a change column may say; made late, for Arrow imports pandas with the first array."""
+    """Return the values that a change column may have; made late, for Arrow imports pandas with the first array."""
     return pa.array(SPELLINGS, pa.string())
 
 
@@ -156,7 +156,7 @@ def same_value(value: Any) -> Any:
 
 
 def sort_key(value: Any) -> Any:
-    """What to sort values of a column by: nulls first, NaN last, also inside of arrays and structs."""
+    """Return a key to sort values of a column by: nulls first, NaN last, also inside of arrays and structs."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):

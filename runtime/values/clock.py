@@ -17,7 +17,7 @@ class Clock(NamedTuple):
 
 
 NO_TIME = Clock()
-"""What an operator is told that looks at no clock."""
+"""The clock of an operator that looks at none."""
 
 
 def instant(ms: int) -> dt.datetime | None:

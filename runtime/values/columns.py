@@ -39,7 +39,7 @@ def take(source: Array, rows: Array) -> Array:
 
 
 def is_own_word(column: pa.Array) -> bool:
-    """Whether the words of a column are its numbers."""
+    """Tell whether the words of a column are its numbers."""
     return bool(pa.types.is_integer(column.type)) and column.null_count == 0
 
 

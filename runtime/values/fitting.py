@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NANOSECONDS = ("error", "cut")
-"""What may become of digits below microseconds, as the option `nanoseconds` says."""
+"""Choices for digits below microseconds, as the option `nanoseconds` says."""
 NANOSECONDS_HINT = 'nanoseconds="cut" cuts times to microseconds'
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of a file or a table may be read as a column of a schema."""
+    """Tell whether a column of a file or a table may be read as a column of a schema."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if _is_json(found):
@@ -86,7 +86,7 @@ def without_extension(column: pa.Array) -> pa.Array:
 
 
 def is_of_nanoseconds(kind: pa.DataType) -> bool:
-    """Whether a column has times in nanoseconds, which no type of a schema has."""
+    """Tell whether a column has times in nanoseconds, which no type of a schema has."""
     return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 

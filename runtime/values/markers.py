@@ -37,7 +37,7 @@ MARKER_HINT = (
 
 
 def says_change(name: str) -> bool:
-    """Whether a column that nobody declared is about changes: one that readers heed, or a marker that they refuse."""
+    """Tell whether an undeclared column is about changes: one that readers heed, or a marker that they refuse."""
     return name.lower() in (*CHANGE_COLUMNS.values(), *MARKERS)
 
 

@@ -36,7 +36,7 @@ _MOVE, _TEXT, _MARK, _BACK = range(4)
 
 @dataclass(frozen=True)
 class Part:
-    """How a column takes part in the order of rows."""
+    """Part of a column in the order of rows."""
 
     descending: bool = False
     nulls_first: bool = True
@@ -83,7 +83,7 @@ def encode_values(column: pa.Array) -> pa.BinaryArray:
 
 
 def decode_values(encoded: pa.BinaryArray, dtype: pa.DataType) -> pa.Array:
-    """What `encode_values` made the bytes of."""
+    """Return the values that `encode_values` made the bytes of."""
     if encoded.null_count == 0:
         return decode(encoded, [dtype], [PLAIN], 0)
     valid = scalars.validity(encoded)
@@ -208,14 +208,14 @@ def _read_text(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> 
 
 
 def _skip(data: Array, starts: Array, dtype: pa.DataType) -> Array:
-    """Where the components that start there end."""
+    """Return the ends of the components that start there."""
     out = np.empty_like(starts)
     _skip_all(data, starts, _code(dtype), out)
     return out
 
 
 def _code(dtype: pa.DataType) -> Array:
-    """How to walk over a component, as steps (what, how far)."""
+    """Return the steps (what, how far) of a walk over a component."""
     return np.array([(_MOVE, 1), *_payload_code(dtype)], np.int64)
 
 
@@ -232,13 +232,13 @@ def _payload_code(dtype: pa.DataType) -> list[tuple[int, int]]:
 
 @kernel
 def _goes_on(data: Array, at: int) -> bool:
-    """Whether a text has not ended at a place; bytes of a foreign type may have no end."""
+    """Tell whether a text has not ended at a place; bytes of a foreign type may have no end."""
     return at + 1 < len(data) and (data[at] != 0 or data[at + 1] != 0)
 
 
 @kernel
 def _has_more(data: Array, at: int) -> bool:
-    """Whether there is another element at a place."""
+    """Tell whether there is another element at a place."""
     return at < len(data) and data[at] != 0
 
 
@@ -251,7 +251,7 @@ def _text_end(data: Array, at: int) -> int:
 
 @kernel
 def _walk(data: Array, at: int, code: Array) -> int:
-    """Where what starts at `at` ends. A mark, before an array's steps, leads past them after the last element."""
+    """Return the end of what starts at `at`. Marks, before an array's steps, lead past them after the last element."""
     step = 0
     while step < len(code):
         what, far = code[step, 0], code[step, 1]
