@@ -1,1 +1,1 @@
-"""What operators remember, in components: key table, row store, row bag, sorted rows."""
+"""State of operators, in components: key table, row store, row bag, sorted rows."""

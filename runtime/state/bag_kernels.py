@@ -32,7 +32,7 @@ from aggloom.runtime.storage.pool import PoolArrays
 
 
 class BagArrays(NamedTuple):
-    """By id `count`, `degree` (of no length if none is kept), the chain `after` and `before`; by slot its `head`.
+    """Arrays by id: `count`, `degree` (empty if none is kept), the chain `after` and `before`; by slot: its `head`.
 
     A link is an id + 1, 0 is none.
     """
@@ -206,7 +206,7 @@ def walk_slots(bag: BagArrays, slots: Array, cursor: Array, positions: Array, id
 def check_chains(
     bag: BagArrays, rows: RowArrays, index: RowIndexArrays, single: bool, marks: Array
 ) -> bool:
-    """Whether the chains of all slots lead over every row once, in both directions (`marks`: uint8[rows], zeros)."""
+    """Tell whether the chains of all slots lead over every row once, both ways (`marks`: uint8[rows], zeros)."""
     count = np.int64(0)
     for slot in range(len(bag.head)):
         link, before = np.int64(bag.head[slot]), np.int64(0)

@@ -46,7 +46,7 @@ class IdentifiedRows(ABC):
 
     @property
     def replaces(self) -> bool:
-        """Whether a row takes the place of the one with its identity, which may differ from it."""
+        """True if a row takes the place of the one with its identity, which may differ from it."""
         return bool(self.unique) or self.single
 
     def find(self, slots: Array, batch: pa.RecordBatch) -> Array:

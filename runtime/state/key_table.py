@@ -49,7 +49,7 @@ class KeyTable:
 
     @property
     def is_airy(self) -> bool:
-        """Whether copying the keys that are left would give much memory back."""
+        """True if copying the keys that are left would give much memory back."""
         return self.index.is_airy
 
     @property

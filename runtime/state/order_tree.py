@@ -67,7 +67,7 @@ def _same_key(tree: Tree, entry: int, word: int, arrival: int) -> bool:
 
 @kernel
 def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int, arrival: int) -> int:
-    """How many entries of a block are not after (word, arrival)."""
+    """Return the number of entries of a block that are not after (word, arrival)."""
     low, left = np.int64(0), block_size(tree, block)
     if not by_bytes:
         at = block + 1

@@ -74,7 +74,7 @@ class RowBag(IdentifiedRows):
 
     @property
     def is_airy(self) -> bool:
-        """Whether copying the rows that are left would give much memory back."""
+        """True if copying the rows that are left would give much memory back."""
         return self.rows.is_airy
 
     @property
@@ -144,7 +144,7 @@ class RowBag(IdentifiedRows):
                 yield positions[:found], ids[:found]
 
     def holds(self, slots: Array) -> Array:
-        """Whether each slot has a row."""
+        """Return a mask of the slots that have a row."""
         return np.asarray((self.arrays.head[slots] != 0) & (slots >= 0))
 
     def empty(self, slots: Array) -> None:
@@ -154,7 +154,7 @@ class RowBag(IdentifiedRows):
             self.free(ids)
 
     def counts(self, ids: Array) -> Array:
-        """How often each row is there."""
+        """Return the count of each row: how often it is there."""
         return self.arrays.count[ids]
 
     def degrees(self, ids: Array) -> Array:

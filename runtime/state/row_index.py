@@ -35,7 +35,7 @@ from aggloom.runtime.storage.key_index import (
 )
 
 ORPHAN, NEW, AGAIN, REPLACED, LESS, GONE = range(6)
-"""What became of a change: nothing to take back, a new row, one more, a row for another, one less, none left."""
+"""Outcomes of a change: nothing to take back, a new row, one more, a row for another, one less, none left."""
 BLOCK = 1024
 _LOW = 0xFFFFFFFF
 
@@ -49,7 +49,7 @@ class RowIndexArrays(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What is known of a block of rows before they are applied: their hashes; `seen` is only there to be written."""
+    """Facts about a block of rows before they are applied: their hashes; `seen` is only there to be written."""
 
     hashes: Array
     seen: Array
@@ -60,7 +60,7 @@ class Ahead(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """By change: the row that it was about (-1: an orphan), the row that is gone or -1, and what became of it."""
+    """Arrays by change: the row that it was about (-1: an orphan), the row that is gone or -1, and the outcome."""
 
     ids: Array
     gone: Array
@@ -143,7 +143,7 @@ def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
 
 @kernel
 def has_room(index: RowIndexArrays, rows: RowArrays) -> bool:
-    """Whether there is room for one more row."""
+    """Tell whether there is room for one more row."""
     return rows.meta[LIVE] < min(len(rows.words), entries_in(len(index.table)))
 
 
@@ -175,7 +175,7 @@ def _enter_all(index: RowIndexArrays, rows: RowArrays, ids: Array) -> None:
 
 @kernel
 def _check_named(index: RowIndexArrays, rows: RowArrays, halves: Array) -> bool:
-    """Whether the rows that cells name are there, and have the hashes that these say (`halves`: of check_cells)."""
+    """Tell whether the rows that cells name are there and have the hashes that these say (`halves`: of check_cells)."""
     for row in range(len(halves)):
         if halves[row] == -1:
             continue
@@ -190,7 +190,7 @@ def _check_named(index: RowIndexArrays, rows: RowArrays, halves: Array) -> bool:
 
 @kernel
 def _check_slots(index: RowIndexArrays, rows: RowArrays, used: Array) -> bool:
-    """Whether each row is of a slot in use (`used`: uint8[slots])."""
+    """Tell whether each row is of a slot in use (`used`: uint8[slots])."""
     for row in range(len(index.slot)):
         if rows.flags[row, 0] & 1 != 0:
             slot = np.int64(index.slot[row])

@@ -26,7 +26,7 @@ FIRST_ROWS = 16
 
 
 class RowArrays(NamedTuple):
-    """By id `words` (id, column) and `flags` (id, byte): bit 0: a row is there; bit c + 1: its column c is null.
+    """Arrays by id: `words` (id, column), `flags` (id, byte): bit 0: a row is there; bit c + 1: its column c is null.
 
     A free row's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free).
     """
@@ -45,7 +45,7 @@ class Encoded(NamedTuple):
 
 @kernel
 def is_null(flags: Array, r: int, c: int) -> bool:
-    """Whether column c of a row is null."""
+    """Tell whether column c of a row is null."""
     return flags[r, (c + 1) >> 3] >> ((c + 1) & 7) & 1 != 0
 
 
@@ -53,7 +53,7 @@ def is_null(flags: Array, r: int, c: int) -> bool:
 def same_row(
     columns: Array, words: Array, flags: Array, r: int, others: Array, marks: Array, s: int
 ) -> bool:
-    """Whether row r and row s of others are the same in some columns."""
+    """Tell whether row r and row s of others are the same in some columns."""
     for k in range(len(columns)):
         c = columns[k]
         if words[r, c] != others[s, c] or is_null(flags, r, c) != is_null(marks, s, c):
@@ -63,7 +63,7 @@ def same_row(
 
 @kernel
 def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: Array) -> None:
-    """Whether stored rows are the same in some columns."""
+    """Write to `out` whether stored rows are the same in some columns."""
     for k in range(len(left)):
         out[k] = same_row(
             columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
@@ -113,7 +113,7 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
 
 @kernel
 def _check_rows(rows: RowArrays, pooled: Array, held: Array) -> int:
-    """How many rows are there, whose references to the pool are counted (`held`: int64[ids]); -1 if one is none."""
+    """Return the number of rows, whose references to the pool are counted (`held`: int64[ids]); -1 if one is none."""
     count = np.int64(0)
     for row in range(len(rows.flags)):
         if rows.flags[row, 0] & 1 == 0:
@@ -183,7 +183,7 @@ class RowStore:
 
     @property
     def is_airy(self) -> bool:
-        """Whether copying the rows that are left would give much memory back."""
+        """True if copying the rows that are left would give much memory back."""
         return airy(len(self), self.high)
 
     @property
@@ -273,7 +273,7 @@ class RowStore:
         which: Array | None = None,
         among: Array | None = None,
     ) -> Array:
-        """Whether each stored row equals the encoded one beside it, those with numbers `which` or all.
+        """Return whether each stored row equals the encoded one beside it, those with numbers `which` or all.
 
         among: numbers of the columns that count; all by default.
         """

@@ -44,7 +44,7 @@ class SortKey:
         # The bytes of the pool are a value's own, and none of them come before all others.
         self._plain = alone and not (pooled and (first.descending or not first.nulls_first))
         self.by_bytes = pooled or not alone
-        """Whether words are ids of the pool, to be compared by their bytes."""
+        """True if words are ids of the pool, to be compared by their bytes."""
 
     def words(self, batch: pa.RecordBatch, pool: Pool) -> tuple[Array, Array]:
         """(word, tier) of each row."""

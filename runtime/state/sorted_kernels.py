@@ -44,7 +44,7 @@ from aggloom.runtime.storage.pool import PoolArrays
 
 
 class SortedArrays(NamedTuple):
-    """By id the sort key's `word`, the `arrival`, and the ring of equal rows, `newer` and `older`."""
+    """Arrays by id: the sort key's `word`, the `arrival`, and the ring of equal rows, `newer` and `older`."""
 
     word: Array
     arrival: Array
@@ -53,7 +53,7 @@ class SortedArrays(NamedTuple):
 
 
 class Where(NamedTuple):
-    """What finds rows: their store, the index of their oldest equals, their order."""
+    """Structures that find rows: their store, the index of their oldest equals, their order."""
 
     rows: RowArrays
     index: RowIndexArrays
@@ -71,7 +71,7 @@ class Given(NamedTuple):
 
 
 class Places(NamedTuple):
-    """By row, from 0 on: its position in the slot; the rows and the distinct sort keys before its sort key."""
+    """Arrays by row, from 0 on: its position in the slot; the rows and the distinct sort keys before its sort key."""
 
     position: Array
     rank: Array
@@ -222,7 +222,7 @@ def plant_rows(
 
 @kernel
 def _position(state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, row: int) -> int:
-    """How many rows of its slot stand before a row."""
+    """Return the number of rows of its slot that stand before a row."""
     slot, before = np.int64(where.index.slot[row]), state.arrival[row] - 1
     return rows_in(weight_upto(where.tree, pool, by_bytes, slot, state.word[row], before))
 
@@ -236,7 +236,7 @@ def locate_rows(
     ids: Array,
     places: Places,
 ) -> None:
-    """Where rows stand."""
+    """Write the places of rows."""
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
         word, arrival = state.word[row], state.arrival[row]
@@ -249,7 +249,7 @@ def locate_rows(
 def locate_positions(
     state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, out: Array
 ) -> None:
-    """How many rows of its slot stand before each row."""
+    """Write the number of rows of its slot that stand before each row."""
     for k in range(len(ids)):
         out[k] = _position(state, where, pool, by_bytes, ids[k])
 
@@ -265,7 +265,7 @@ def count_before(
     equals: bool,
     out: Array,
 ) -> None:
-    """How many rows of slots stand before sort keys, be they there or not; `equals`: or have them."""
+    """Write the number of rows of slots that stand before sort keys, be they there or not; `equals`: or have them."""
     for k in range(len(slots)):
         arrival = ((tiers[k] + np.int64(equals)) << TIER) - 1
         out[k] = rows_in(weight_upto(tree, pool, by_bytes, slots[k], words[k], arrival))
@@ -304,7 +304,7 @@ def collect_rows(
 
 @kernel
 def check_places(state: SortedArrays, where: Where, found: Array, marks: Array) -> bool:
-    """Whether the entries of the order are the rows, each once, where their sort keys say.
+    """Tell whether the entries of the order are the rows, each once, where their sort keys say.
 
     found: int64[rows, 2], the slot and entry of each. marks: uint8[rows], zeros; set to 1.
     """
@@ -328,7 +328,7 @@ def check_places(state: SortedArrays, where: Where, found: Array, marks: Array) 
 
 @kernel
 def check_rings(state: SortedArrays, where: Where, unique: bool, marks: Array) -> int:
-    """How many rings the cells of the index begin, whose rows are equal; -1 unless they have every row once.
+    """Return the number of rings, of equal rows, that the index's cells begin; -1 unless they have every row once.
 
     marks: uint8[rows], of check_places; set to 2.
     """

@@ -92,7 +92,7 @@ class SortedRows(IdentifiedRows):
 
     @property
     def is_airy(self) -> bool:
-        """Whether copying the rows that are left would give much memory back."""
+        """True if copying the rows that are left would give much memory back."""
         return self.rows.is_airy or self.tree.is_airy
 
     @property
@@ -163,7 +163,7 @@ class SortedRows(IdentifiedRows):
             take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
 
     def places(self, ids: Array) -> Places:
-        """Where rows that are there stand in their slots."""
+        """Return the places, in their slots, of rows that are there."""
         n = len(ids)
         found = Places(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
         locate_rows(self.arrays, self._where, self.pool.arrays, self.key.by_bytes, ids, found)
@@ -182,7 +182,7 @@ class SortedRows(IdentifiedRows):
         return rows, keys
 
     def before(self, slots: Array, words: Array, tiers: Array, *, equals: bool) -> Array:
-        """How many rows of each slot stand before a sort key (see SortKey.words); `equals`: or have it."""
+        """Return the number of rows of each slot before a sort key (see SortKey.words); `equals`: or with it."""
         out, tree = np.empty(len(slots), np.int64), self.tree.arrays
         count_before(tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals, out)
         return out
