@@ -39,7 +39,7 @@ from aggloom.runtime.storage.room import (
 
 Array = NDArray[Any]
 FIRST_SLOTS = 16
-"""How many slots a state begins with."""
+"""Number of slots with which a state begins."""
 _ROOMY = 1 << 12
 _HEADER = struct.Struct("<4sIQ")
 MAGIC = b"AGLA"
@@ -58,7 +58,7 @@ _warned: set[int | None] = set()
 
 
 class Identity(NamedTuple):
-    """By what a file is known again: one that was replaced, cut or written to is another."""
+    """Marks by which a file is known again: one that was replaced, cut or written to is another."""
 
     inode: int
     size: int
@@ -79,7 +79,7 @@ class _File(NamedTuple):
 
 
 def airy(live: int, high: int) -> bool:
-    """Whether so few of the places handed out so far are in use that copying what is left is worth its time."""
+    """Tell whether so few of the places handed out so far are in use that copying the rest is worth its time."""
     return high > _ROOMY and 16 * live < high
 
 
@@ -98,7 +98,7 @@ class Arena:
         self.directory = directory
         self.listing: tuple[Path, Identity] | None = None
         self.reopened = False
-        """Whether it goes on with what a directory held."""
+        """True if it goes on with what a directory held."""
         self._arrays: dict[str, Array] = {}
         self._files: dict[str, _File | None] = {}
         self._reserved: dict[str, mmap.mmap] = {}
@@ -142,7 +142,7 @@ class Arena:
         return new
 
     def roomier(self, rows: int, need: int) -> int:
-        """How many rows to have where `rows` were too few for `need`; files grow in place, so they grow by less."""
+        """Return the number of rows to have where `rows` are too few for `need`; files grow in place, so by less."""
         copied = self.directory is None or rows < _ROOMY
         return max(need, 2 * rows if copied else rows + (rows >> 2))
 

@@ -49,7 +49,7 @@ def hold_words(words: Array, held: Array) -> bool:
 
 @kernel
 def check_stack(free: Array, count: int, marks: Array, first: int, last: int) -> bool:
-    """Whether a stack names places from `first` to `last` that are unmarked, each once; marks them.
+    """Tell whether a stack names places from `first` to `last` that are unmarked, each once; marks them.
 
     free: int[n], of which the first `count` are the stack. marks: uint8[n] by place.
     """
@@ -65,7 +65,7 @@ def check_stack(free: Array, count: int, marks: Array, first: int, last: int) ->
 
 @kernel
 def _check_ids(pool: PoolArrays) -> bool:
-    """Whether offsets, lengths, hashes and counts are those of strings in the heap."""
+    """Tell whether offsets, lengths, hashes and counts are those of strings in the heap."""
     high, used, live = pool.meta[HIGH], pool.meta[HEAP_USED], pool.meta[LIVE]
     if high < 0 or high >= len(pool.offset) or live < 0 or pool.meta[FREE] != high - live:
         return False
@@ -90,7 +90,7 @@ def _check_ids(pool: PoolArrays) -> bool:
 
 @kernel
 def _check_lists(pool: PoolArrays, marks: Array) -> bool:
-    """Whether free ids, and those without references, are listed once (`marks`: uint8[ids], zeros)."""
+    """Tell whether free ids, and those without references, are listed once (`marks`: uint8[ids], zeros)."""
     high = pool.meta[HIGH]
     if pool.meta[ZEROS] < 0 or pool.meta[ZEROS] > high:
         return False
@@ -113,7 +113,7 @@ def _check_lists(pool: PoolArrays, marks: Array) -> bool:
 
 @kernel
 def _check_table(pool: PoolArrays, marks: Array) -> bool:
-    """Whether each string is found by its hash, and every probe ends (`marks`: uint8[ids], zeros)."""
+    """Tell whether each string is found by its hash, and every probe ends (`marks`: uint8[ids], zeros)."""
     cells, empty = len(pool.table), np.int64(-1)
     mask = cells - 1
     for at in range(cells):

@@ -132,7 +132,7 @@ def compare(pool: PoolArrays, by_bytes: bool, a: int, b: int) -> int:
 
 @kernel
 def block_rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int) -> int:
-    """How many words of a block are not after `word`."""
+    """Return the number of words of a block that are not after `word`."""
     stride = tree.meta[STRIDE]
     low, left = np.int64(0), block_size(tree, block)
     if not by_bytes:

@@ -24,7 +24,7 @@ from aggloom.runtime.storage.key_index import (
 
 @kernel
 def check_cells(table: Array, entries: int, high: int, halves: Array) -> bool:
-    """Whether a table names `entries` numbers below `high`, each once, where a probe from its home finds it.
+    """Tell whether a table names `entries` numbers below `high`, each once, where a probe from its home finds it.
 
     halves: int64[high], -1 each; the upper half of the hash that a number's cell says, -1 for one that no cell names.
     """
@@ -57,7 +57,7 @@ def check_cells(table: Array, entries: int, high: int, halves: Array) -> bool:
 
 @kernel
 def check_chain(words: Array, first: int, count: int, high: int, used: Array) -> bool:
-    """Whether a chain of numbers + 1 through their first words has `count` unused ones below `high`.
+    """Tell whether a chain of numbers + 1 through their first words has `count` unused ones below `high`.
 
     words: int64[n, columns]; used: uint8[n], of which the lowest bit counts.
     """
@@ -72,7 +72,7 @@ def check_chain(words: Array, first: int, count: int, high: int, used: Array) ->
 
 @kernel
 def _check_keys(index: IndexArrays, pooled: Array, held: Array, halves: Array) -> bool:
-    """Whether a table and its keys are each other's, and every id is of the pool, whose references are counted."""
+    """Tell whether table and keys are each other's, and every id is of the pool, whose references are counted."""
     high, width = index.meta[HIGH], len(pooled)
     for s in range(len(index.used)):
         if index.used[s] > 1 or (s >= high and index.used[s] != 0):

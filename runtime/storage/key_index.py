@@ -53,7 +53,7 @@ def hash_key(words: Array, r: int, mask: int, width: int) -> int:
 
 @kernel
 def home(cell: int, cells: int) -> int:
-    """Where a cell, or a hash, would be if it were alone in a table of so many cells."""
+    """Return the cell in which a cell, or a hash, would be if it were alone in a table of so many cells."""
     return np.int64((np.uint64(cell) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
 
 
@@ -67,7 +67,7 @@ def around(at: int, cells: int) -> int:
 
 @kernel
 def entries_in(cells: int) -> int:
-    """How many entries a table of so many cells may hold, of which two thirds are that."""
+    """Return the number of entries that a table of so many cells may hold: two thirds of the cells."""
     return 2 * cells // 3
 
 
@@ -79,13 +79,13 @@ def slot_in(cell: int) -> int:
 
 @kernel
 def is_other(cell: int, h: int) -> bool:
-    """Whether a cell is another hash's."""
+    """Tell whether a cell is another hash's."""
     return cell != 0 and (cell ^ h) >> 32 != 0
 
 
 @kernel
 def _same(index: IndexArrays, s: int, words: Array, nulls: Array, r: int) -> bool:
-    """Whether slot s holds the key of row r."""
+    """Tell whether slot s holds the key of row r."""
     same = index.nulls[s] == nulls[r]
     for c in range(words.shape[1]):
         same = same and index.words[s, c] == words[r, c]
@@ -303,7 +303,7 @@ class KeyIndex:
         return slots
 
     def _expected(self, rows: int, share: float) -> int:
-        """How many new keys to make room for: as many as further rows bring if their share stays, within bounds.
+        """Return the number of new keys to make room for: as many as later rows bring at the same share, within bounds.
 
         Room that turns out to be too much is at most what is used; where nearly every row is new, three times that.
         """

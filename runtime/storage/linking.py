@@ -52,7 +52,7 @@ def link(dispatcher: Any, result: Any) -> None:
 
 @cache
 def _nothing(codegen: Any) -> Any:
-    """What is put into a caller."""
+    """Return an empty module, to be put into a caller."""
     return codegen.create_library("nothing")._final_module
 
 

@@ -39,7 +39,7 @@ class UsedSymbols(AnalysisPass):  # type: ignore[misc]
 
 
 def is_own(loads: Any) -> bool:
-    """Whether something that is done before loading (`reload_init`) resolves names: a caller has those of its own."""
+    """Tell whether a `reload_init` entry (done before loading) resolves names: a caller has those of its own."""
     return isinstance(loads, partial) and loads.func is _resolve
 
 

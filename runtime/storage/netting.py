@@ -48,7 +48,7 @@ def net(queue: Array, first: int, count: int) -> int:
 
 @kernel
 def _net_few(queue: Array, first: int, count: int) -> int:
-    """By insertion."""
+    """Net a queue by insertion."""
     found = np.int64(0)
     for k in range(first, first + count):
         word, change = queue[WORDS + k], queue[CHANGES + k]
@@ -103,7 +103,7 @@ def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) ->
 
 @kernel
 def _net_sparse(queue: Array, first: int, count: int, least: int, spread: int) -> int:
-    """By digits, the last first; between the queue's own columns and those of what is netted."""
+    """Net a queue by digits, the last first; between the queue's own columns and those of what is netted."""
     source, target = WORDS + first, np.int64(NET)
     shift = np.uint64(0)
     while shift < np.uint64(64) and spread >> shift != np.uint64(0):

@@ -203,7 +203,7 @@ def tree_beside(
 
 @kernel
 def tree_start(tree: Tree, slot: int, side: int) -> tuple[int, int]:
-    """Where a walk starts: the first (side 0) or last (side 1) leaf and its outer entry, or zeros."""
+    """Return the start of a walk: the first (side 0) or last (side 1) leaf and its outer entry, or zeros."""
     leaf = edge_leaf(tree, np.int64(tree.root[slot]), side)
     return leaf, edge_entry(tree, leaf, side) if leaf != 0 else np.int64(0)
 
@@ -304,7 +304,7 @@ class TreeView:
         self._reload()
 
     def affordable(self, rows: int) -> int:
-        """How many of the next rows to prepare for at once: a quarter of the words in use is enough to keep free."""
+        """Return the number of next rows to prepare for at once: a quarter of the used words is enough to keep free."""
         return min(rows, max(_SPARE_WORDS, int(self.arrays.meta[USED]) // 4) // self._block)
 
     def reserve(self, rows: int) -> None:

@@ -35,7 +35,7 @@ FRAMES = 2 * LEVELS + 2
 
 @kernel
 def _is_block(tree: Tree, block: int, marks: Array) -> bool:
-    """Whether a block begins at a place, in which no other does."""
+    """Tell whether a block begins at a place, in which no other does."""
     if block < 1 or block >= tree.meta[USED] or tree.heap[block] < 0 or marks[block] != 0:
         return False
     order, size = block_order(tree, block), block_size(tree, block)
@@ -47,7 +47,7 @@ def _is_block(tree: Tree, block: int, marks: Array) -> bool:
 
 @kernel
 def _leaf_weight(tree: Tree, entry: int, last: int, by_arrival: bool) -> int:
-    """What a leaf's entry must weigh; `last`: the entry before it, or 0. -1 where its count is none."""
+    """Return the weight a leaf's entry must have; `last`: the entry before it, or 0. -1 where its count is none."""
     if by_arrival:
         begins = (
             last == 0
@@ -69,7 +69,7 @@ def check_blocks(
     way: Array,
     found: Array,
 ) -> bool:
-    """Whether all trees are: every block is in one place, every word after the one before it, every weight a sum.
+    """Tell whether all trees are sound: each block in one place, each word after the one before, each weight a sum.
 
     flags: words are ids of the pool; they are in the order of their bytes; those alike in that of their arrivals.
     marks: uint8[heap], zeros; set to the order + 1 of the block that begins there. way: int64[FRAMES, 2].
@@ -142,7 +142,7 @@ def check_blocks(
 
 @kernel
 def check_free(tree: Tree, marks: Array) -> bool:
-    """Whether free blocks, listed by size, and those of trees lie beside each other; marks: of check_blocks."""
+    """Tell whether free blocks, listed by size, and those of trees lie side by side; marks: of check_blocks."""
     for order in range(LARGEST + 1):
         length = block_length(tree, order)
         block = tree.free[order]
@@ -161,7 +161,7 @@ def check_free(tree: Tree, marks: Array) -> bool:
 
 
 def heads_are_right(tree: Tree, weighed: bool) -> bool:
-    """Whether the numbers about a heap, which the checks go by, are in its bounds."""
+    """Tell whether the numbers about a heap, which the checks go by, are in its bounds."""
     meta = tree.meta
     inside = 1 <= meta[USED] <= len(tree.heap) and 0 <= meta[LIVE] <= meta[USED]
     return bool(inside and meta[WEIGHED] == weighed and 0 <= meta[STAMP] < 1 << _TIER - 1)
