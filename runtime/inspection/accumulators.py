@@ -20,7 +20,7 @@ from aggloom.runtime.views.sequence import Sequence
 
 
 class Layout:
-    """Where the accumulators of a handler class lie, and which calls read them."""
+    """Layout of a handler class's accumulators: where they lie, and which calls read them."""
 
     def __init__(self, handler_class: type[Any]) -> None:
         spec: AggSpec = handler_class.spec()

@@ -61,7 +61,7 @@ class FragmentDescription:
 
     @classmethod
     def parse(cls, text: bytes, trust: bool = False) -> FragmentDescription:
-        """What the JSON text of a description says; raises StateCorruptError."""
+        """Return the description that a JSON text holds; raises StateCorruptError."""
         with reading_description():
             data = json.loads(text)
             name, buckets, digest, inputs, listed = (data[key] for key in _FRAGMENT)
@@ -76,7 +76,7 @@ class FragmentDescription:
 
     @cached_property
     def fragment(self) -> FragmentSpec:
-        """What the fragment is made from; raises StateMismatchError if it cannot be made again."""
+        """Return the specification of the fragment; raises StateMismatchError if it cannot be made again."""
         with reading_description(self.operator):
             made = (each.part for each in self.parts)
             return FragmentSpec(tuple(made), inputs_from(self.inputs))
@@ -153,7 +153,7 @@ class Description:
 
     @cached_property
     def settings_of(self) -> OperatorSpec[Any]:
-        """What the operator is made from; raises StateMismatchError if it cannot be made again."""
+        """Return the specification of the operator; raises StateMismatchError if it cannot be made again."""
         with reading_description(self.operator):
             return operator_from(self.kind, self.settings, self.agg_spec)
 

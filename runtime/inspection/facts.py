@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class Report:
-    """What all of them have."""
+    """Common base of all reports."""
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON can hold it: times and decimals as text, bytes in hexadecimal digits."""
@@ -43,7 +43,7 @@ class View(Report):
 
 @dataclass(frozen=True)
 class Part(Report):
-    """What an operator holds of a key: all of it, or one window.
+    """Part of an operator's state for a key: all of it, or one window.
 
     records: rows in it, None where nothing counts them. results: by column, None where there is no row, or where rows
     are only kept until the window fires. given: the results that were given out of a window that may change.
@@ -71,7 +71,7 @@ class KeyState(Report):
 
 @dataclass(frozen=True)
 class BucketSize(Report):
-    """What one bucket takes: compressed bytes in the store, entries of the log, and what it is once rebuilt."""
+    """Size of one bucket: compressed bytes in the store, entries of the log, and its size once rebuilt."""
 
     bucket: int
     partition: int
@@ -120,7 +120,7 @@ class OperatorState(Report):
 
 @dataclass(frozen=True)
 class Effect(Report):
-    """What a change did to a key or to one of its windows; before, after: None where there was no row."""
+    """Effect of a change on a key or on one of its windows; before, after: None where there was no row."""
 
     window: Window | None
     before: Row | None
@@ -140,7 +140,7 @@ class Change(Report):
 
 @dataclass(frozen=True)
 class Bundle(Report):
-    """What one bundle did to a key. rows: of all keys in it. emitted: (kind, row) that left for the key.
+    """Effect of one bundle on a key. rows: of all keys in it. emitted: (kind, row) that left for the key.
 
     agrees: whether the key's own changes, one by one, come to what the whole bundle came to.
     """

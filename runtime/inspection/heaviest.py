@@ -59,7 +59,7 @@ class Heaviest(Report):
 
     @property
     def whole(self) -> bool:
-        """Whether every bucket was read."""
+        """True if every bucket was read."""
         return self.buckets[0] == self.buckets[1]
 
     def take(self, operator: Operator, bucket: int, names: list[str], limit: int) -> None:
@@ -97,7 +97,7 @@ def weigh(
 
 
 def _summed(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
-    """By key: a place at which it stands, how often it does, and the sum of its rows."""
+    """Return for each key a place at which it stands, how often it does, and the sum of its rows."""
     marks = pa.table([_groupable(each) for each in columns], names=_numbers(len(columns)))
     marks = marks.append_column("place", pa.array(np.arange(len(rows))))
     marks = marks.append_column("rows", pa.array(rows))
@@ -110,7 +110,7 @@ def _summed(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
 
 
 def _groupable(column: pa.Array) -> pa.Array:
-    """What Arrow can group by: for arrays and structs, numbers that are equal where these are."""
+    """Return a column that Arrow can group by: for arrays and structs, numbers that are equal where these are."""
     if not is_nested(column.type):
         return column
     numbers: dict[str, int] = {}

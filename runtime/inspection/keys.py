@@ -152,7 +152,7 @@ def _has_zone(text: str) -> bool:
 
 
 def distinct(columns: Sequence[pa.Array], names: Iterable[str]) -> int:
-    """How many different rows there are."""
+    """Return the number of different rows."""
     if not columns:
         return 1
     if any(is_nested(column.type) for column in columns):

@@ -16,7 +16,7 @@ from aggloom.runtime.operators.base import Held, Operator
 
 
 def parts_of(operator: Operator, key: pa.RecordBatch) -> list[Part]:
-    """What an operator holds of a key, its windows in order of time; without accumulators."""
+    """Return the parts that an operator holds of a key, its windows in order of time; without accumulators."""
     return [part for part, _ in _parts(operator, key)]
 
 
@@ -35,12 +35,12 @@ def described(operator: Operator, key: pa.RecordBatch, limit: int | None = None)
 
 
 def counts_rows(handler_class: type[Any]) -> bool:
-    """Whether accumulators count their rows: where rows only come, perhaps only that there are some."""
+    """Tell whether accumulators count their rows: where rows only come, perhaps only that there are some."""
     return bool(handler_class.FIELDS[0][1] == "i8")
 
 
 def keys_of(operator: Operator) -> tuple[int, list[pa.Array]]:
-    """How many keys an operator holds, and the columns of all that it holds, a key perhaps several times."""
+    """Return the number of keys of an operator, and the columns of all that it holds, a key perhaps several times."""
     columns = operator.key_columns()
     names = [str(place) for place in range(len(columns))]
     if not columns:

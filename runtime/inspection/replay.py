@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What a key had at first, what each bundle did, and what it has at last."""
+    """The state of a key at first, the effect of each bundle, and the state at last."""
 
     first: list[Part]
     bundles: list[Bundle]
@@ -117,7 +117,7 @@ class _Alone:
             yield from self._clock(nothing, entry.clock)
 
     def _clock(self, nothing: Any, clock: Clock) -> Iterator[Change]:
-        """What the passing of time does: windows end, keys expire."""
+        """Yield the change that the passing of time makes: windows end, keys expire."""
         change = self._change("clock", {}, nothing, clock)
         if change.effects:
             yield change
@@ -138,7 +138,7 @@ class _Alone:
         return Change(kind, row, tuple(_effects(before, self.parts)), "; ".join(notes))
 
     def _own_part(self, data: bytes | memoryview) -> tuple[bytes, Row] | None:
-        """Of accumulators that were merged those of the key, and what they come to."""
+        """Return the key's own among accumulators that were merged, and what they come to."""
         handler_class = self.operator.handler_class
         other = KeyedState(handler_class)
         other.restore(data)
@@ -159,7 +159,7 @@ class _Alone:
 
 
 def _emitted(operator: Any, entry: Entry, key: pa.RecordBatch) -> tuple[tuple[str, Row], ...]:
-    """What a bundle makes leave for the key."""
+    """Return the rows that a bundle makes leave for the key."""
     changes, kinds = operator.process(entry.batch, entry.kinds, entry.clock, entry.partials)
     operator.take_late()
     columns = changes.columns[: key.num_columns]

@@ -48,7 +48,7 @@ class State(Report):
 
 @dataclass(frozen=True)
 class Why(Report):
-    """How a key came to its value since its bucket's snapshot; rows before that are not kept.
+    """History of a key's value since its bucket's snapshot; rows before that are not kept.
 
     snapshot: what the key had in it. now: what it has after the last bundle. entries: all that the log holds.
     """
@@ -68,7 +68,7 @@ class Why(Report):
 
     @property
     def agrees(self) -> bool:
-        """Whether replaying the key's changes alone gives what the bundles gave."""
+        """True if replaying the key's changes alone gives what the bundles gave."""
         return all(bundle.agrees for bundle in self.bundles)
 
     def text(self, limit: int = 100) -> str:

@@ -22,7 +22,7 @@ NOT_THERE = "not there"
 
 
 class Page(Protocol):
-    """What lines and tables are written on."""
+    """A page on which lines and tables are written."""
 
     def line(self, text: str) -> None:
         """A line as it is."""
@@ -128,7 +128,7 @@ def write_key(page: Page, key: KeyState, limit: int) -> None:
 
 
 def write_bundle(page: Page, bundle: Bundle, changes: Iterable[Change]) -> None:
-    """What a bundle did to a key, with some of its changes."""
+    """Write the effect of a bundle on a key, with some of its changes."""
     time = bundle.watermark or bundle.processing
     word = "watermark" if bundle.watermark else "clock"
     when = f", {word} {text_of(time)}" if time else ""
@@ -191,7 +191,7 @@ def key_text(key: Row) -> str:
 
 
 def part_text(part: Part) -> str:
-    """What is held of a key, on a line."""
+    """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
     held = "no result" if part.results is None else fields_of(part.results)
     return f"{window}{held}{_records_text(part.records)}"
