@@ -28,7 +28,7 @@ _DEEP, _LOOKED_AT = 2, 5000
 
 @dataclass(frozen=True)
 class Told:
-    """What a page says of a checkpoint. picture: of the plan, as SVG; problems: what cannot be told, and why."""
+    """The content of a checkpoint's page. picture: of the plan, as SVG; problems: what cannot be told, and why."""
 
     history: History
     operators: Sequence[Operator] = ()
@@ -45,7 +45,7 @@ class Watched:
         self.name = path.rstrip("/").rpartition("/")[2] or path
 
     def found(self) -> bool:
-        """Whether a checkpoint is there, as far as this machine can see."""
+        """Tell whether a checkpoint is there, as far as this machine can see."""
         return not is_local(self.path) or _is_one(local(self.path))
 
     def told(self) -> Told:
@@ -126,7 +126,7 @@ def _directories(root: Path, deep: int) -> Iterator[Path]:
 
 
 def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
-    """What the nodes of a plan have done, in words, by their numbers in the picture."""
+    """Return in words what the nodes of a plan have done, by their numbers in the picture."""
     operators, stores = history.operators, history.stores
     places = plan.get("operators")
     lines: dict[str, list[str]] = {}
@@ -165,7 +165,7 @@ def _is_one(root: Path) -> bool:
 
 
 def _tried(call: Any, problems: list[str], what: str = "", gone: bool = False) -> Any:
-    """What a call gives; None where it fails, with the reason among the problems."""
+    """Return the result of a call; None where it fails, with the reason among the problems."""
     try:
         return call()
     except AggloomError as error:

@@ -39,7 +39,7 @@ class Batch:
 
     @property
     def delay(self) -> int | None:
-        """How far the watermark is behind the time at which the batch began, in milliseconds."""
+        """Delay of the watermark behind the time at which the batch began, in milliseconds."""
         if self.at is None or not self.watermark:
             return None
         return self.at - self.watermark
@@ -71,7 +71,7 @@ class History:
 
     @property
     def total(self) -> Mapping[str, int]:
-        """What all batches that were noted came to; empty if none was."""
+        """Sum of all batches that were noted; empty if none was."""
         return _numbers(self.noted.get("total"))
 
     @property
@@ -93,7 +93,7 @@ class History:
 
     @property
     def stores(self) -> list[Mapping[str, int]]:
-        """What Spark tells of the state of each stateful node, by number."""
+        """Spark's figures of the state of each stateful node, by number."""
         found = self.noted.get("stores")
         return [_numbers(each) for each in found] if isinstance(found, list) else []
 
@@ -143,7 +143,7 @@ def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -
 
 
 def _planned(root: Path, file: Path) -> Mapping[str, Any]:
-    """What Spark has noted of a batch that it was about to run."""
+    """Return Spark's notes of a batch that it was about to run."""
     try:
         found = json.loads(read_file(root, file).splitlines()[1])
     except (CheckpointError, OSError, ValueError, IndexError, RecursionError):

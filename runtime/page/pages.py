@@ -82,7 +82,7 @@ class Pages:
 
 
 def about() -> dict[str, Any]:
-    """What the foot of every page says, and what forms say of Spark."""
+    """Return the text at the foot of every page, and what forms say of Spark."""
     try:
         known = version("aggloom")
     except PackageNotFoundError:
@@ -106,7 +106,7 @@ def _line(view: View) -> dict[str, Any]:
 
 
 def _typed(operator: Operator, asked: Asked) -> dict[int, tuple[str, bool]]:
-    """What was typed into a form, by the number of the column: (text, whether NULL)."""
+    """Return the input typed into a form, by the number of the column: (text, whether NULL)."""
     return {
         at: (asked.get(f"v{at}", [""])[0], f"n{at}" in asked) for at in range(len(operator.keys))
     }

@@ -18,7 +18,7 @@ _QUESTIONS = 16
 
 
 class NotYet(Exception):
-    """What was asked for is being read; ask again."""
+    """Raised while the thing asked for is being read; ask again."""
 
 
 class Reading:
@@ -59,7 +59,7 @@ class Reading:
         return key_of(self._answer(question, read), operator, place)
 
     def _answer(self, question: Hashable, read: Callable[[], Any]) -> Any:
-        """What a reading gives, once; raises NotYet while it goes on, and what it raised."""
+        """Return the result of a reading, once; raises NotYet while it goes on, and what it raised."""
         with self._lock:
             future = self._asked.get(question)
             if future is None:

@@ -45,7 +45,7 @@ def script() -> str:
 
 
 def policy(live: bool) -> str:
-    """What a browser may do for a page: nothing but show it and, live, run our script and ask where it came from."""
+    """Return a page's rights in a browser: only to show it and, live, run our script and ask where it came from."""
     rules = [
         "default-src 'none'",
         "base-uri 'none'",

@@ -65,7 +65,7 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where it is, for a browser."""
+        """The address of the server, for a browser."""
         host, port = self.server_address[:2]
         name = {"0.0.0.0": LOCAL, "::": "::1"}.get(str(host), str(host))
         return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
@@ -75,7 +75,7 @@ class PageServer(ThreadingHTTPServer):
         TCPServer.server_bind(self)
 
     def knows(self, host: str | None) -> bool:
-        """Whether a request may be for us: a name that is not ours may be another site's that leads a browser here."""
+        """Tell whether a request may be for us: a name not ours may be another site's that leads a browser here."""
         if not host:
             return False
         try:

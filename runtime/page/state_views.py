@@ -120,7 +120,7 @@ def key_of(found: Found, operator: Operator, place: int = 0) -> dict[str, Any]:
 
 
 def part_text(part: Part) -> str:
-    """What is held of a key, on a line."""
+    """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window(part.window)} "
     held = "no result" if part.results is None else row(part.results)
     return f"{window}{held}{_records(part.records)}"
@@ -185,7 +185,7 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
 
 
 def _sampled(weighed: Weighed) -> str:
-    """What of the state was read, unless all of it was."""
+    """Describe the share of the state that was read, unless all of it was."""
     found = weighed.heaviest
     if found.whole:
         return ""

@@ -186,7 +186,7 @@ def _operator_table(
 
 
 def _phases(phases: Mapping[str, int]) -> str:
-    """What a batch spent its time on, the longest first, without the whole."""
+    """Return the phases on which a batch spent its time, the longest first, without the whole."""
     parts = [(ms, name) for name, ms in phases.items() if name != "triggerExecution" and ms]
     return ", ".join(f"{name} {duration(ms)}" for ms, name in sorted(parts, reverse=True)[:3])
 
