@@ -1,1 +1,1 @@
-"""What Flink calls data views: many values by slot, one file a kind."""
+"""The data views, as Flink calls them: many values by slot, one file a kind."""

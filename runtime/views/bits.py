@@ -62,7 +62,7 @@ def bits_clear(view: Bits, pool: PoolArrays, pooled: bool, slot: int) -> None:
 
 @kernel
 def bits_none(view: Bits, pool: PoolArrays, pooled: bool, slot: int) -> bool:
-    """Whether no value is there; those without a bit count."""
+    """Tell whether no value is there; those without a bit count."""
     return view.counts[slot, view.counts.shape[1] - 1] <= 0
 
 
@@ -123,7 +123,7 @@ class FixedView:
         self._reload()
 
     def affordable(self, rows: int) -> int:
-        """How many of the next rows to prepare for at once."""
+        """Return the number of next rows to prepare for at once."""
         return rows
 
     def reserve(self, rows: int) -> None:

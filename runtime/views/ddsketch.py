@@ -31,7 +31,7 @@ _LEAST_LOGARITHM = -745.0
 _GREATEST = 1.7976931348623157e308
 
 _WIDTH = META_SIZE
-"""Where `meta` keeps the width, behind what it keeps of every tree."""
+"""Index in `meta` of the width, behind what it keeps of every tree."""
 
 
 @kernel

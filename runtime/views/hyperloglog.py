@@ -27,7 +27,7 @@ _SALT = np.int64(-0x61C8864680B583EB)
 
 
 class HyperLogLogs(NamedTuple):
-    """By slot `cells`, each an entry or four registers, and `filled`: how many entries, or MANY.
+    """Arrays by slot: `cells`, each an entry or four registers, and `filled`: the number of entries, or MANY.
 
     `scratch` has room for a slot's entries while they become registers.
     """
@@ -51,7 +51,7 @@ def entry_of(code: int) -> int:
 
 @kernel
 def _most(view: HyperLogLogs) -> int:
-    """How many entries a slot may have."""
+    """Return the most entries that a slot may have."""
     return min(view.cells.shape[1], MOST_ENTRIES)
 
 
@@ -79,7 +79,7 @@ def _to_registers(view: HyperLogLogs, slot: int) -> None:
 
 @kernel
 def _place(view: HyperLogLogs, slot: int, entry: int) -> int:
-    """How many of a slot's entries are before this one."""
+    """Return the number of a slot's entries before this one."""
     low, high = np.int64(0), np.int64(view.filled[slot])
     while low < high:
         middle = (low + high) >> 1
@@ -116,7 +116,7 @@ def hyperloglog_accumulate(
 
 @kernel
 def _greater_bytes(a: int, b: int) -> int:
-    """Of each pair of registers in two cells the greater one."""
+    """Return the greater one of each pair of registers in two cells."""
     both = np.int64(0)
     for shift in range(0, 32, 8):
         both |= max((a >> shift) & 0xFF, (b >> shift) & 0xFF) << shift

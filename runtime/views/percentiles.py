@@ -18,7 +18,7 @@ from aggloom.runtime.views.ranked import ranked_at, ranked_total
 
 @kernel
 def list_full(out: ListOut) -> bool:
-    """Whether a list found no room."""
+    """Tell whether a list found no room."""
     return out.meta[FULL] != 0
 
 

@@ -281,7 +281,7 @@ class QuantilesView:
             self.arena.resize(f"{self.name}.{array}", slots)
 
     def affordable(self, rows: int) -> int:
-        """How many of the next rows to prepare for at once."""
+        """Return the number of next rows to prepare for at once."""
         return self._tree.affordable(rows)
 
     def reserve(self, rows: int) -> None:

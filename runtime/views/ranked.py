@@ -110,7 +110,7 @@ def ranked_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
 
 @kernel
 def ranked_total(view: Tree, slot: int) -> int:
-    """How many rows are there."""
+    """Return the number of rows."""
     root = np.int64(view.root[slot])
     return block_weight(view, root) if root != 0 else np.int64(0)
 
@@ -132,7 +132,7 @@ def ranked_at(view: Tree, slot: int, rank: int) -> int:
 
 @kernel
 def ranked_below(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> int:
-    """How many rows come before a value, be it there or not."""
+    """Return the number of rows that come before a value, be it there or not."""
     stride = view.meta[STRIDE]
     block = np.int64(view.root[slot])
     rows = np.int64(0)

@@ -22,7 +22,7 @@ _FIRST_NODES = 16
 
 
 class Sequence(NamedTuple):
-    """By node: slot, word, list links, `same` (the pair's next newer node), `newest`; by slot: ends.
+    """Arrays by node: slot, word, list links, `same` (the pair's next newer node), `newest`; by slot: ends.
 
     `newest` is the pair's newest node in its oldest one, and in a ghost, which is alone, minus the rows it waits for.
     """
@@ -42,7 +42,7 @@ class Sequence(NamedTuple):
 
 @kernel
 def is_ghost(view: Sequence, node: int) -> bool:
-    """Whether a node only stands for retractions that came before their rows."""
+    """Tell whether a node only stands for retractions that came before their rows."""
     return view.newest[node] < 0
 
 
@@ -116,7 +116,7 @@ def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
 
 @kernel
 def sequence_holds(view: Sequence, slot: int, word: int) -> bool:
-    """Whether a value is there."""
+    """Tell whether a value is there."""
     node = pairs.find(view.table, view.slots, view.words, slot, word)
     return node != 0 and not is_ghost(view, node)
 
@@ -174,7 +174,7 @@ def _rehash(view: Sequence) -> None:
 
 @kernel
 def _check_lists(view: Sequence, marks: Array) -> bool:
-    """Whether the lists of all slots lead over every node in use once, in both directions.
+    """Tell whether the lists of all slots lead over every node in use once, in both directions.
 
     marks: uint8[nodes], 1 for a free node and else 0; set to 2 for one that a list leads over.
     """
@@ -197,7 +197,7 @@ def _check_lists(view: Sequence, marks: Array) -> bool:
 
 @kernel
 def _check_pairs(view: Sequence, marks: Array) -> bool:
-    """Whether the table finds the oldest node of each value, from which its equals lead on to the newest.
+    """Tell whether the table finds the oldest node of each value, from which its equals lead on to the newest.
 
     marks: uint8[nodes], 2 for a node in use; set to 3.
     """
@@ -309,7 +309,7 @@ class SequenceView:
         return airy(self.live, int(self.arrays.meta[pairs.HIGH]))
 
     def trim(self) -> None:
-        """What was reserved one by one is in use."""
+        """Keep everything: what was reserved one by one is in use."""
 
     def reserve_slots(self, slots: int) -> None:
         for array in self._BY_SLOT:
@@ -317,7 +317,7 @@ class SequenceView:
         self._reload()
 
     def affordable(self, rows: int) -> int:
-        """How many of the next rows to prepare for at once."""
+        """Return the number of next rows to prepare for at once."""
         return rows
 
     def reserve(self, rows: int) -> None:

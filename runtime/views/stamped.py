@@ -104,7 +104,7 @@ def stamped_merge(
 
 @kernel
 def _text_end(pool: PoolArrays, at: int, end: int, zero: int) -> int:
-    """Where a text ends that starts at a place of the heap, its mark, two bytes `zero`, included."""
+    """Return the end of a text that starts at a place of the heap, its mark, two bytes `zero`, included."""
     while at + 1 < end and (pool.heap[at] != zero or pool.heap[at + 1] != zero):
         at += 1
     return at + 2
@@ -112,7 +112,7 @@ def _text_end(pool: PoolArrays, at: int, end: int, zero: int) -> int:
 
 @kernel
 def key_length(pool: PoolArrays, word: int, widths: tuple[int, ...]) -> int:
-    """How many bytes of a word are its order key, of components with these widths.
+    """Return the number of bytes of a word that are its order key, of components with these widths.
 
     A width counts a component's bytes with its flag. -1 stands for a flag and an escaped text that 00 00 ends,
     -2 for the same with all bytes of the text inverted (for descending order).
@@ -146,7 +146,7 @@ def compare_keys(pool: PoolArrays, widths: tuple[int, ...], a: int, b: int) -> i
 
 @kernel
 def _starts_alike(pool: PoolArrays, a: int, b: int, length: int) -> bool:
-    """Whether the first `length` bytes, which word `a` has, are word `b`'s too."""
+    """Tell whether the first `length` bytes, which word `a` has, are word `b`'s too."""
     if pool.length[b] < length:
         return False
     at, bt = pool.offset[a], pool.offset[b]
@@ -160,7 +160,7 @@ def _starts_alike(pool: PoolArrays, a: int, b: int, length: int) -> bool:
 def _outermost_arrival(
     view: Tree, pool: PoolArrays, pooled: bool, slot: int, widths: tuple[int, ...], side: int
 ) -> tuple[int, bool]:
-    """Of the values there with the outermost order key, the one with the outermost stamp."""
+    """Return, of the values there with the outermost order key, the one with the outermost stamp."""
     leaf, entry = tree_start(view, slot, side)
     while entry != 0 and view.heap[entry + 1] <= 0:
         leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1 - side)
