@@ -129,7 +129,7 @@ class Client:
     def _ask(
         self, path: str, body: bytes | None = None, unknown: bool = False
     ) -> Mapping[str, Any]:
-        """What the registry answers; raises SchemaRegistryError once each URL has failed as often as it may."""
+        """Return the registry's answer; raises SchemaRegistryError once each URL has failed as often as it may."""
         urls = self.registry.urls
         wait, said = _FIRST_WAIT, ""
         for attempt in range(self.registry.attempts):
@@ -172,7 +172,7 @@ class Client:
             self._fail(url, f"cannot be asked ({_line(error)})")
 
     def _refused(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
-        """What an answer that is an error means."""
+        """Raise the exception that an answer with an error means."""
         try:
             told = json.loads(error.read(_LONGEST))
         except (ValueError, OSError, HTTPException):
@@ -212,7 +212,7 @@ class Client:
         return {}
 
     def _opened(self) -> OpenerDirector:
-        """What opens URLs: with the certificates that are trusted, and the client's own."""
+        """Return the opener of URLs: with the certificates that are trusted, and the client's own."""
         check_files(self.registry)
         own = self.registry.certificate_file
         try:
@@ -229,5 +229,5 @@ class Client:
 
 
 def _line(said: Any) -> str:
-    """What somebody else says, in a line."""
+    """Return somebody else's words in one line."""
     return " ".join(str(said).split())[:_SHOWN]

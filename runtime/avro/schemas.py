@@ -29,11 +29,11 @@ _CARRIED = {
     "date": ("int",),
     "time-millis": ("int",),
 }
-"""What some logical types are carried by; the others by long. Elsewhere the word means nothing, as Avro has it."""
+"""Types that carry some logical types; the others are carried by long. Elsewhere the word means nothing, as in Avro."""
 
 
 class NotASchema(Exception):
-    """What no message can be read by; the text is the reason."""
+    """Raised for a schema by which no message can be read; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _full(name: str, space: str | None) -> str:
 
 
 def _meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
-    """What values of a type mean, by Kafka Connect's name for it, and the scale of a decimal."""
+    """Return the meaning of a type's values, by Kafka Connect's name for it, and the scale of a decimal."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
     if name is None and schema["type"] in _CARRIED.get(str(logical), ("long",)):
         name = _LOGICAL.get(str(logical))

@@ -42,7 +42,7 @@ class SchemaRegistry:
 
 
 OPTIONS = ("url", *(name for name in SchemaRegistry.__dataclass_fields__ if name != "urls"))
-"""What may be said of a registry."""
+"""Names of the options of a registry."""
 _FILES = ("ca_file", "certificate_file")
 _SECRETS = ("user_info", "token", "certificate_password")
 
@@ -76,7 +76,7 @@ def schema_registry(given: Any) -> SchemaRegistry:
 
 
 def _secret(name: str, value: Any) -> Any:
-    """What is secret: as it is given, or {"env": NAME} of the environment, so that no file of a job has it."""
+    """Return a secret: as it is given, or {"env": NAME} from the environment, so that no file of a job has it."""
     if not isinstance(value, Mapping):
         return value
     variable = value.get("env")

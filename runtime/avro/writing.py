@@ -49,7 +49,7 @@ def namespace(topic: str) -> str:
 
 
 def framed(registry: SchemaRegistry, subject: str, schema: Schema) -> Callable[[Any], bytes]:
-    """What writes values of a schema, which is registered first; raises SinkError and SchemaRegistryError."""
+    """Return a writer of values of a schema, which is registered first; raises SinkError and SchemaRegistryError."""
     fastavro = library()
     try:
         number = client_of(registry).register(subject, schema)
@@ -71,7 +71,7 @@ def framed(registry: SchemaRegistry, subject: str, schema: Schema) -> Callable[[
 
 
 def row_maker(columns: pa.Schema) -> Callable[[Sequence[Any]], Mapping[str, Any]]:
-    """What makes of a row's values, as Arrow gives them, what the library writes."""
+    """Return a function that makes of a row's values, as Arrow gives them, the record that the library writes."""
     made = [(field.name, _made(field.type)) for field in columns]
 
     def row(values: Sequence[Any]) -> Mapping[str, Any]:
@@ -117,7 +117,7 @@ def _type(dtype: pa.DataType, name: str) -> Any:
 
 
 def _made(dtype: pa.DataType) -> Made | None:
-    """What changes values of a type for the library; None where it takes them as they are."""
+    """Return the function that changes values of a type for the library; None where it takes them as they are."""
     if pt.is_map(dtype):
         item = _made(dtype.item_type)
         return lambda value: {n: v if item is None or v is None else item(v) for n, v in value}
