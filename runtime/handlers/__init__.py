@@ -1,1 +1,1 @@
-"""What generated handlers are made of."""
+"""Parts of which generated handlers are made."""

@@ -32,7 +32,7 @@ class Kernels(NamedTuple):
 
 
 class HandlerColumns:
-    """What a generated class says of its columns, and what follows from it; a backend brings the conversions."""
+    """The columns of a generated class, and what follows from them; a backend brings the conversions."""
 
     SPEC_JSON: ClassVar[str]
     BACKEND: ClassVar[str]

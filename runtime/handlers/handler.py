@@ -208,7 +208,7 @@ class HandlerBase(HandlerColumns):
 
     @contextlib.contextmanager
     def _users_errors(self) -> Iterator[None]:
-        """What a user's function raises, as a DataError that names it."""
+        """Turn an error of a user's function into a DataError that names it."""
         try:
             yield
         except AggloomError:
