@@ -142,7 +142,7 @@ class Accumulators:
 
 
 def _same(kind: str, a: Any, b: Any) -> bool:
-    """Whether two values of a field are the same, an object's by what a snapshot says of it."""
+    """Tell whether two values of a field are the same, an object's by what a snapshot says of it."""
     return a == b if kind not in _PACKED else bool(pack([a]) == pack([b]))
 
 

@@ -20,7 +20,7 @@ Slot = dict[Any, Any]
 
 
 class Sketch(list[Slot]):
-    """By slot a dict; what `width` means depends on the kind."""
+    """A dict for each slot; what `width` means depends on the kind."""
 
     def __init__(self, slots: int, width: int) -> None:
         super().__init__({} for _ in range(slots))
@@ -185,7 +185,7 @@ def _gap(entries: list[Entry], at: int) -> int:
 
 
 def _place(entries: list[Entry], word: Any) -> int:
-    """Of the first entry that is not before a word."""
+    """Return the place of the first entry that is not before a word."""
     return bisect_left(entries, word, key=lambda entry: entry[0])
 
 

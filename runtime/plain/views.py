@@ -60,7 +60,7 @@ Ghost = tuple[str, Any]
 
 
 def _ghost(word: Any) -> Ghost:
-    """What stands for one retraction that came before its row."""
+    """Return a stand-in for one retraction that came before its row."""
     return ("ahead", word)
 
 
@@ -132,7 +132,7 @@ Entry = tuple[int, Any]
 
 
 class Multiset(list[dict[Any, list[int]]]):
-    """By slot: value -> one count for each sharing call."""
+    """A map for each slot: value -> one count for each sharing call."""
 
     def __init__(self, slots: int, width: int) -> None:
         super().__init__({} for _ in range(slots))
