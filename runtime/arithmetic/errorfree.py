@@ -39,7 +39,7 @@ def two_product(x: float, y: float) -> tuple[float, float]:
 
 @kernel
 def is_safe_product(x: float, y: float) -> bool:
-    """Whether no part of the product overflows or falls below the least double."""
+    """Tell whether no part of the product overflows or falls below the least double."""
     p = abs(x * y)
     if abs(x) < _SAFE and abs(y) < _SAFE and p < _SAFE:
         return p >= _SMALL or x == 0.0 or y == 0.0

@@ -247,13 +247,13 @@ def combine_float(
 
 @kernel
 def is_special(a: FloatSum) -> bool:
-    """Whether a NaN or an infinity is among the rows."""
+    """Tell whether a NaN or an infinity is among the rows."""
     return a[4] > 0 or a[5] > 0 or a[6] > 0
 
 
 @kernel
 def special_total(a: FloatSum) -> float:
-    """What a sum with special values in it is."""
+    """Return the value of a sum with special values in it."""
     if a[4] > 0 or (a[5] > 0 and a[6] > 0):
         return np.nan
     return np.inf if a[5] > 0 else -np.inf
@@ -261,7 +261,7 @@ def special_total(a: FloatSum) -> float:
 
 @kernel
 def is_spilled(spill: Spill, s: int, f: int, a: FloatSum) -> bool:
-    """Whether the sum is more than its cascade."""
+    """Tell whether the sum is more than its cascade."""
     return spill.index[s, f] != 0 or a[3] != 0.0
 
 

@@ -118,7 +118,7 @@ def spill_clear(spill: Spill, pool: PoolArrays, pooled: bool, s: int) -> None:
 
 @kernel
 def spill_full(spill: Spill) -> bool:
-    """Whether the next row could need more blocks than are free: one for each field."""
+    """Tell whether the next row could need more blocks than are free: one for each field."""
     return len(spill.blocks) - 1 - spill.meta[HIGH] + spill.meta[FREE] < spill.index.shape[1]
 
 
@@ -165,7 +165,7 @@ def spill_combine(spill: Spill, s: int, f: int, other: Spill, o: int) -> None:
 
 @kernel
 def _check_index(index: Array, high: int, marks: Array) -> int:
-    """How many blocks an index (int32[slots, fields]) names, each once; -1 if one is free, or there is none such.
+    """Return the number of blocks an index (int32[slots, fields]) names, each once; -1 if one is free, or none such.
 
     marks: uint8[blocks], 1 for a free block and else 0; set to 1.
     """
@@ -232,7 +232,7 @@ class SpillView:
         self._reload()
 
     def affordable(self, rows: int) -> int:
-        """How many of the next rows to prepare for at once: all, as loops stop by themselves when it is full."""
+        """Return the number of next rows to prepare for at once: all, as loops stop by themselves when it is full."""
         return rows
 
     def reserve(self, rows: int) -> None:
