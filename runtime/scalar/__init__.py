@@ -1,4 +1,4 @@
-"""What lowered expressions need beside Arrow's own kernels: Spark's checks, NaN, rounding, texts, and lazy branches.
+"""Helpers of lowered expressions beside Arrow's own kernels: Spark's checks, NaN, rounding, texts, and lazy branches.
 
 A value is an Arrow array or an Arrow scalar. Every function takes both, gives a scalar if all its values are scalars,
 and NULL for NULL. `sql`, where it is an argument, is the expression that an error names.

@@ -9,7 +9,7 @@ from aggloom.runtime.scalar.values import Value, whole
 
 
 def extracted(value: Value, pattern: str) -> Value:
-    """What the group `found` of a pattern has of the first match; an empty text if nothing matches."""
+    """Return the text of the group `found` of a pattern in the first match; an empty text if nothing matches."""
     groups = pc.struct_field(pc.extract_regex(value, pattern), "found")
     return pc.if_else(pc.is_valid(value), pc.coalesce(groups, pa.scalar("")), value)
 

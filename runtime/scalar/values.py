@@ -26,7 +26,7 @@ def column(value: Value, rows: pa.RecordBatch) -> pa.Array:
 
 
 def predicate(value: Value, rows: pa.RecordBatch) -> pa.BooleanArray:
-    """Where a condition is true, for every row of a batch; unknown counts as false."""
+    """Return a mask of the rows of a batch for which a condition is true; unknown counts as false."""
     return pc.fill_null(column(value, rows), False)
 
 
@@ -48,7 +48,7 @@ def row_by_row(function: Callable[..., Any], dtype: pa.DataType, *values: Value)
 
 
 def any_true(mask: Value) -> bool:
-    """Whether a condition holds anywhere."""
+    """Tell whether a condition holds anywhere."""
     return pc.any(mask).as_py() is True
 
 
@@ -72,7 +72,7 @@ def checked(
     error: type[ArithmeticOverflowError] = ArithmeticOverflowError,
     what: str = "overflow: the result does not fit its type; cast to a wider type or filter such rows.",
 ) -> Value:
-    """What a kernel makes of values; its refusal becomes an error that names the values of the first row at fault."""
+    """Return a kernel's result; its refusal becomes an error that names the values of the first row at fault."""
     try:
         return kernel(*values)
     except pa.ArrowInvalid:
