@@ -18,14 +18,14 @@ def lineage(node: Node) -> str:
 
 
 def described(node: Stateful) -> dict[str, Any]:
-    """What `lineage` is the digest of, as data: what the node's state is made from, and what is below."""
+    """Return the data that `lineage` is the digest of: what the node's state is made from, and what is below."""
     found = dict(node.described)
     below = [line for each in node.inputs for line in _below(each)]
     return {**found, "below": [*below, *found.pop("steps", ())]}
 
 
 def above(node: Node) -> dict[str, str]:
-    """What of a query is above its stateful nodes: HAVING and computed columns as SQL, by name.
+    """Return the part of a query above its stateful nodes: HAVING and computed columns as SQL, by name.
 
     Columns that are picked as they are do not count. Of a query without stateful nodes it is all of it.
     """

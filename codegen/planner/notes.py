@@ -30,10 +30,10 @@ class Notes:
             listed.append(note)
 
     def move(self, old: Subject, new: Subject) -> None:
-        """What was said of a spec is said of the one that has taken its place."""
+        """Move the notes of a spec to the one that has taken its place."""
         if old.digest != new.digest:
             self.by_spec[new.digest] = self.by_spec.pop(old.digest, [])
 
     def of(self, spec: Subject) -> list[Note]:
-        """What was said of an aggregate."""
+        """Return the notes of an aggregate."""
         return self.by_spec.get(spec.digest, [])

@@ -19,7 +19,7 @@ MultiJoins = Literal["AUTO", "TRUE", "FALSE"]
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How a query is to be run; durations in milliseconds.
+    """The options by which a query is to be run; durations in milliseconds.
 
     mini_batch_enabled: one change for a key and bundle; without it, one for every row. A bundle ends after
     mini_batch_size rows, with a watermark, after mini_batch_allow_latency, and at the end of the input; on Spark a
@@ -102,7 +102,7 @@ class PlanOptions:
 
     @property
     def changed(self) -> dict[str, Any]:
-        """What differs from the defaults, by Flink's names."""
+        """Options that differ from the defaults, by Flink's names."""
         flink = {keyword: name for name, keyword in FLINK_NAMES.items()}
         return {
             flink.get(field.name, field.name): getattr(self, field.name)

@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def says_rows(self) -> bool:
-        """Whether the query itself says rows, so that the table ONE_ROW is read."""
+        """True if the query itself says rows, so that the table ONE_ROW is read."""
         return any(isinstance(node, Scan) and node.table == ONE_ROW for node in walk(self.root))
 
     def ttl_of(self, node: Node) -> int:
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def forgets(self) -> bool:
-        """Whether any aggregate forgets keys."""
+        """True if any aggregate forgets keys."""
         return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, Stateful))
 
     @property
@@ -126,11 +126,11 @@ class Plan:
 
     @property
     def tells_before(self) -> bool:
-        """Whether each row of the result that is replaced is told, too."""
+        """True if each row of the result that is replaced is told, too."""
         return "UA" not in self.root.changelog or "UB" in self.root.changelog
 
     def is_ordered(self, columns: Sequence[str]) -> bool:
-        """Whether a row of the result comes after the one of the same values in these columns that it replaces."""
+        """Tell whether a row of the result comes after the one of the same values in these columns that it replaces."""
         found = self.root.unique_keys
         return not found or any(set(key) <= set(columns) for key in self.root.ordered_keys)
 

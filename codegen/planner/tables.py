@@ -27,7 +27,7 @@ from aggloom.errors import (
 
 Keys = Mapping[str, str | Sequence[str]]
 Times = Mapping[str, str | Sequence[Any]]
-"""By table the column of its watermark, alone or with how far rows may be out of order."""
+"""The column of a table's watermark, by table, alone or with how far rows may be out of order."""
 
 
 def table_nodes(
@@ -38,7 +38,7 @@ def table_nodes(
     watermarks: Times | None = None,
     created: Mapping[str, str] | None = None,
 ) -> dict[str, Node]:
-    """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given.
+    """Return the node of each table in a plan; raises SpecError, and OptionError for a table that is not given.
 
     created: the columns of those that the script creates, as DDL, whose digits are those of whatever is given.
     """
@@ -72,7 +72,7 @@ def created_nodes(
     watermarks: Times | None,
     dialect: str,
 ) -> dict[str, Node]:
-    """What stands for each table, also for those that the script creates; what is given of these goes first."""
+    """Return the node of each table, also of those that the script creates; what is given of these goes first."""
     if not isinstance(tables, Mapping):
         raise SpecError(
             f"tables is a {type(tables).__name__}; name each, as in {{'t': 'name STRING, cnt INT'}}."

@@ -49,7 +49,7 @@ def numbered(plan: Plan) -> list[Stateful]:
 
 
 def _is_reused(node: Node, met: set[int]) -> bool:
-    """Whether an exchange is one that has been met, whose rows come once."""
+    """Tell whether an exchange is one that has been met, whose rows come once."""
     if not isinstance(node, Exchange) or not node.reuse:
         return False
     known = node.reuse in met

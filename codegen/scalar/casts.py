@@ -69,7 +69,7 @@ def cast(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression
 
 
 def is_utc(zone: str) -> bool:
-    """Whether a session's time zone is UTC under one of its names."""
+    """Tell whether a session's time zone is UTC under one of its names."""
     return zone in _UTC
 
 

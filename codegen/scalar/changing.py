@@ -51,7 +51,7 @@ STORED: Final = "compute it into a column of the input"
 
 
 def changing(node: exp.Expression) -> bool:
-    """Whether a node itself is a call of such a function, under whatever name the parser has for it."""
+    """Tell whether a node itself is a call of such a function, under whatever name the parser has for it."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in CHANGING
     return isinstance(node, exp.Func) and type(node) in _classes()
@@ -63,7 +63,7 @@ def changes(node: exp.Expression) -> exp.Expression | None:
 
 
 def differs(node: exp.Expression) -> str:
-    """What is wrong with such a call, in words."""
+    """Say in words what is wrong with such a call."""
     return f"{node.sql('spark')} differs from run to run, so no retraction could match"
 
 

@@ -21,7 +21,7 @@ _LETTERS: Final = {
     "mm": "{minute:02}",
     "ss": "{second:02}",
 }
-"""What stands for the fields of a pattern in the text."""
+"""Format fields that stand for the fields of a pattern in the text."""
 _UNITS: Final = ("second", "minute", "hour", "day")
 _PIECE: Final = re.compile(r"(([a-zA-Z])\2*)|([-/:., _])|'([^'{}]+)'")
 

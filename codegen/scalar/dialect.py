@@ -138,7 +138,7 @@ def _counted(name: str) -> Callable[[Any], Any]:
 
 
 def _commas(tokens: list[Token]) -> int:
-    """How many commas stand in no brackets."""
+    """Count the commas that stand in no brackets."""
     depth = found = 0
     for token in tokens:
         depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
@@ -160,7 +160,7 @@ def _time_of_day(kind: exp.DataType) -> exp.DataType:
 
 
 def _doubled(first: Token, second: Token, sql: str) -> bool:
-    """Whether two texts are one with a doubled quote in it, as in 'it''s'."""
+    """Tell whether two texts are one with a doubled quote in it, as in 'it''s'."""
     texts = first.token_type == second.token_type == TokenType.STRING
     return texts and second.start == first.end + 1 and sql[first.end] == sql[second.start]
 
@@ -216,7 +216,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         TERM: ClassVar = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         BITWISE: ClassVar[dict[TokenType, type[exp.Expression]]] = {}
         KEEPS_CHAR: ClassVar = False
-        """Whether CHAR and VARCHAR stay without a length too, for whoever reads the query to say what they are."""
+        """True if CHAR and VARCHAR stay without a length too, for whoever reads the query to say what they are."""
 
         def _parse_csv(self, parse_method: Any, sep: TokenType = TokenType.COMMA) -> list[Any]:
             """The items between commas, of which none is missing."""

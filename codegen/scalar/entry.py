@@ -55,7 +55,7 @@ def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
 
 
 def arguments(node: exp.Expression) -> list[exp.Expression]:
-    """What a function is applied to, in the order of the syntax tree."""
+    """Return the arguments of a function, in the order of the syntax tree."""
     return [each for each in node.iter_expressions() if not isinstance(each, exp.Var)]
 
 

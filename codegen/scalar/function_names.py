@@ -112,7 +112,7 @@ def _number(least: int, most: int | None) -> str:
 
 
 def _is_in_session(name: str) -> bool:
-    """Whether the session, if there is one, knows a function: one that a user has registered with Spark."""
+    """Tell whether the session, if there is one, knows a function: one that a user has registered with Spark."""
     analyser = current_analyser()
     if analyser is None:
         return False

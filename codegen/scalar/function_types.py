@@ -127,7 +127,7 @@ def _map(key: pa.DataType | None, item: pa.DataType | None) -> pa.DataType | Non
 
 
 def _item(given: Arguments, place: int = 0) -> pa.DataType | None:
-    """What an array holds."""
+    """Return the type of an array's items."""
     argument = given.type(place)
     return argument.value_type if pa.types.is_list(argument) else None
 

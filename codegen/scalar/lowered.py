@@ -34,7 +34,7 @@ class Lowered:
 
     @property
     def is_null(self) -> bool:
-        """Whether it is NULL of no type yet."""
+        """True if it is NULL of no type yet."""
         return bool(pa.types.is_null(self.type))
 
 

@@ -143,7 +143,7 @@ class Lowering:
 
 
 def nesting(text: str) -> int:
-    """How deep brackets stand in each other."""
+    """Return the depth to which brackets stand in each other."""
     depth = deepest = 0
     for character in text:
         depth += (character in "([") - (character in ")]")

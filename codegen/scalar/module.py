@@ -38,7 +38,7 @@ class _Item:
 
 @dataclass(frozen=True)
 class _Module:
-    """What the template prints."""
+    """The values that the template prints."""
 
     title: str
     arguments: str

@@ -57,7 +57,10 @@ def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType)
 
 
 def counted(dtype: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """What a text counts as in arithmetic with a number: BIGINT beside integers, else DOUBLE; others as they are."""
+    """Return the type a text counts as in arithmetic with a number.
+
+    BIGINT beside integers, else DOUBLE; other types stay as they are.
+    """
     if dtype != pa.string() or not is_number(other):
         return dtype
     return pa.int64() if other in INTEGERS else pa.float64()

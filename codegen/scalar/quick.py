@@ -11,7 +11,7 @@ from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.sql.depth import deep
 
 _SPECIAL: Final = frozenset(".$|()[{^?*+\\")
-"""What stands for itself in Java's patterns only behind a backslash."""
+"""Characters that stand for themselves in Java's patterns only behind a backslash."""
 
 
 def quickened(sql: str) -> str:
@@ -59,7 +59,7 @@ def _pattern(delimiter: exp.Expression) -> exp.Expression | None:
 
 
 def _is_place(number: exp.Expression) -> bool:
-    """Whether it is a literal by which a part can be counted."""
+    """Tell whether it is a literal by which a part can be counted."""
     value = number.this if isinstance(number, exp.Neg) else number
     whole = isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal()
     return whole and 0 < int(value.name) < 1 << 31

@@ -45,7 +45,7 @@ from aggloom.errors import (
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
 ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
-"""What tells the type of an expression over columns where a session is given; else one that is active is asked."""
+"""The function that tells the type of an expression over columns in a session; else an active one is asked."""
 
 _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
@@ -136,7 +136,7 @@ def field_type(row: pa.StructType, name: str) -> pa.DataType:
 
 
 def branches(node: exp.Expression) -> list[exp.Expression]:
-    """What CASE, IF, COALESCE, NULLIF and their kin take their value from."""
+    """Return the branches from which CASE, IF, COALESCE, NULLIF and their kin take their value."""
     if isinstance(node, exp.Case):
         results = [branch.args["true"] for branch in node.args["ifs"]]
         default = node.args.get("default")

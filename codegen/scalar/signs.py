@@ -27,17 +27,17 @@ _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 @dataclass(frozen=True)
 class Signs:
-    """What is known of columns: those that are never below zero, and the types of all."""
+    """Facts known of columns: those that are never below zero, and the types of all."""
 
     known: frozenset[str]
     types: Mapping[str, pa.DataType]
 
     def where(self, condition: str | None) -> Signs:
-        """What is known of the rows for which a condition is true."""
+        """Add the facts known of the rows for which a condition is true."""
         return self if condition is None else deep(lambda: self._where(parse_scalar(condition)))
 
     def holds(self, sql: str) -> bool:
-        """Whether an expression is never below zero."""
+        """Tell whether an expression is never below zero."""
         return deep(lambda: self._holds(parse_scalar(sql)))
 
     def _where(self, condition: exp.Expression) -> Signs:
@@ -46,7 +46,7 @@ class Signs:
         return replace(self, known=self.known | found)
 
     def _where_not(self, condition: exp.Expression) -> Signs:
-        """What is known of the rows for which a condition is false, or NULL because a column is."""
+        """Add the facts known of the rows for which a condition is false, or NULL because a column is."""
         found = _columns_below(condition.unnest())
         return replace(self, known=self.known | set(found))
 
@@ -81,7 +81,7 @@ class Signs:
         return False
 
     def _branches(self, branches: list[exp.If], default: exp.Expression | None) -> bool:
-        """Whether all that a CASE may give is never below zero; a branch sees what its condition says."""
+        """Tell whether all that a CASE may give is never below zero; a branch sees what its condition says."""
         after = self
         for branch in branches:
             if not after._where(branch.this)._holds(branch.args["true"]):
@@ -90,7 +90,7 @@ class Signs:
         return default is None or after._holds(default)
 
     def _keeps_sign(self, node: exp.Cast) -> bool:
-        """Whether a number stays what it is, or is too large to be one: never wraps."""
+        """Tell whether a number stays what it is, or is too large to be one: never wraps."""
         to = self._type(node)
         return to is not None and (
             _is_real_type(to) or (pa.types.is_int64(to) and self._is_integer(node.this))
@@ -116,7 +116,7 @@ def _is_real_type(of: pa.DataType) -> bool:
 
 
 def _is_number(node: exp.Expression) -> bool:
-    """Whether it is a number as it stands, without a sign."""
+    """Tell whether it is a number as it stands, without a sign."""
     return isinstance(node.unnest(), exp.Literal) and not node.unnest().is_string
 
 

@@ -22,7 +22,7 @@ _TURNED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 @dataclass(frozen=True)
 class AsOf:
-    """What a join says of the row of the right that a row of the left finds.
+    """The row of the right that a row of the left finds, as a join says it.
 
     time: what FOR SYSTEM_TIME AS OF names, over the left's rows; None for ASOF JOIN, whose ON has an inequality.
     place: where it stands.
@@ -33,7 +33,7 @@ class AsOf:
 
     @property
     def by_clock(self) -> bool:
-        """Whether PROCTIME() is named."""
+        """True if PROCTIME() is named."""
         return self.time is not None and is_clock(self.time)
 
 
@@ -50,7 +50,7 @@ def without_version(source: exp.Expression) -> tuple[exp.Expression, exp.Version
 def as_of(
     sql: str, join: exp.Join, version: exp.Version | None, left: Relations
 ) -> tuple[AsOf | None, list[exp.Expression]]:
-    """What a join says of the right's row, and the conditions of MATCH_CONDITION; None for other joins."""
+    """Read a join's rule for the right's row, and the conditions of MATCH_CONDITION; None for other joins."""
     nearest = str(join.args.get("method") or "").upper() == "ASOF"
     match = join.args.get("match_condition")
     if version is None:
@@ -77,5 +77,5 @@ def turned(condition: exp.Expression) -> exp.Expression:
 
 
 def is_inequality(condition: exp.Expression) -> bool:
-    """Whether a condition is <, <=, > or >=."""
+    """Tell whether a condition is <, <=, > or >=."""
     return isinstance(bare(condition), _INEQUALITIES)

@@ -59,7 +59,7 @@ def check_nesting(sql: str) -> None:
 
 
 def deep(call: Callable[[], _Result]) -> _Result:
-    """What a call without side effects returns: once more, on a large stack, if the usual one is too small for it."""
+    """Return the result of a call without side effects; made again on a large stack if the usual one is too small."""
     try:
         return call()
     except RecursionError:
@@ -69,7 +69,7 @@ def deep(call: Callable[[], _Result]) -> _Result:
 
 
 def on_large_stack(call: Callable[[], _Result]) -> _Result:
-    """What a call returns that is known to need a large stack."""
+    """Return the result of a call that is known to need a large stack."""
     found: list[Any] = []
     context = copy_context()
 

@@ -83,7 +83,7 @@ def _closed(sql: str, start: int, end: int) -> int:
 
 
 def _offset(sql: str, line: int, column: int) -> int:
-    """Where the piece that ends at this line and column ends, in the text."""
+    """Return the place in the text at which the piece that ends at this line and column ends."""
     lines = sql.split("\n")
     return sum(len(text) + 1 for text in lines[: line - 1]) + column
 

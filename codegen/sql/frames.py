@@ -16,10 +16,10 @@ from aggloom.codegen.sql.windows import duration
 from aggloom.errors import OptionError, SpecError, SqlError
 
 Bound = int | str | None
-"""How far a frame reaches: rows, or as text a distance in the unit of the order column; None: to the last row."""
+"""The reach of a frame: rows, or as text a distance in the unit of the order column; None: to the last row."""
 _DAY = 86_400_000
 _MICROS = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
-"""Of each unit of timestamps how many a millisecond has, or how many milliseconds it has."""
+"""Pairs by unit of timestamps: how many a millisecond has, or how many milliseconds it has."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Frame:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole partition."""
+        """True if it is the whole partition."""
         return self.start is None and self.end is None
 
     @property
     def by_value(self) -> bool:
-        """Whether it goes by distances of the order column."""
+        """True if it goes by distances of the order column."""
         return isinstance(self.start, str) or isinstance(self.end, str)
 
     @property
@@ -120,7 +120,7 @@ def _bound(
 
 
 def _distance(node: exp.Expression, kind: pa.DataType) -> Decimal:
-    """How far that is in the unit of an order column; raises SpecError."""
+    """Return the distance in the unit of an order column; raises SpecError."""
     node = bare(node)
     timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     if timed:

@@ -19,7 +19,7 @@ _GROUPINGS: Final = (exp.GroupingSets, exp.Cube, exp.Rollup)
 
 
 def has_sets(group: exp.Group | None) -> bool:
-    """Whether a GROUP BY asks for several sets of keys."""
+    """Tell whether a GROUP BY asks for several sets of keys."""
     return group is not None and any(
         isinstance(node, _GROUPINGS) for node in group.find_all(*_GROUPINGS)
     )
@@ -39,7 +39,7 @@ def plain_keys(group: exp.Group) -> Keys:
 
 
 def count_sets(group: exp.Group) -> int:
-    """How many sets a GROUP BY stands for, told without making them."""
+    """Count the sets that a GROUP BY stands for, without making them."""
     if alone := group.args.get("grouping_sets"):
         return sum(_count(node) for node in alone)
     total = prod(_count(node) for node in group.expressions)

@@ -113,7 +113,7 @@ def _equal(condition: exp.Expression, alias: str) -> str | None:
 
 
 def _reads(node: exp.Expression, alias: str) -> bool:
-    """Whether an expression reads the keys."""
+    """Tell whether an expression reads the keys."""
     return any(c.table.casefold() == alias.casefold() for c in node.find_all(exp.Column))
 
 

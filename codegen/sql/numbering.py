@@ -52,7 +52,7 @@ class NumberingQuery:
 
 
 def numbering_query(sql: str, tree: exp.Expression) -> NumberingQuery | None:
-    """What a query numbers rows by; None if it does not."""
+    """Return the numbering that a query asks for; None if it numbers no rows."""
     if tree.args.get("limit") or tree.args.get("offset"):
         return _limited(sql, tree)
     if not isinstance(tree, exp.Select):
@@ -137,7 +137,7 @@ class Plain:
 
 
 def _same(left: exp.Expression, right: exp.Expression) -> bool:
-    """Whether two expressions over a source are the same."""
+    """Tell whether two expressions over a source are the same."""
     if isinstance(left, exp.Column) and isinstance(right, exp.Column):
         tables = {left.table.casefold(), right.table.casefold()} - {""}
         return left.name.casefold() == right.name.casefold() and len(tables) < 2
@@ -313,7 +313,7 @@ def _counted(sql: str, node: exp.Expression, clause: str) -> int:
 
 
 def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:
-    """How ORDER BY of a query names columns: by the names of its result, by number, or over its source."""
+    """Return the function that names columns in ORDER BY of a query: by result name, by number, or over its source."""
 
     def column(node: exp.Expression) -> str:
         node = bare(node)

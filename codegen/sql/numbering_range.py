@@ -24,7 +24,7 @@ class Range:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no last number."""
+        """True if there is no last number."""
         return self.end is None and self.end_column is None
 
 
@@ -33,7 +33,7 @@ def range_of(
     is_number: Callable[[exp.Expression], bool],
     bound: Callable[[exp.Expression], str | None],
 ) -> tuple[Range, list[exp.Expression]]:
-    """What conditions say of a number, and those that say something else.
+    """Return the range that conditions set for a number, and those that say something else.
 
     bound: the column that an expression names, by which numbers may end.
     """
@@ -71,7 +71,7 @@ def conjuncts(node: exp.Expression) -> list[exp.Expression]:
 def _limits(
     node: exp.Expression, is_number: Callable[[exp.Expression], bool]
 ) -> Iterator[tuple[Literal["least", "most"], exp.Expression]]:
-    """What a condition says of a number: at least or at most a value. Strict bounds are moved by one."""
+    """Yield the bounds that a condition sets for a number: at least or at most a value. Strict ones move by one."""
     node = bare(node)
     if isinstance(node, exp.Between):
         if is_number(bare(node.this)) and not node.args.get("symmetric"):

@@ -51,7 +51,7 @@ class OverQuery:
 
 
 def over_query(sql: str, tree: exp.Expression) -> OverQuery | None:
-    """What a query with window functions asks for; None if it has none, or does no more than number its rows."""
+    """Return the parts of a query with window functions; None if it has none, or does no more than number its rows."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(key) for key in ("limit", "offset")):
         return None
     windows = list(_windows(tree))
@@ -70,7 +70,7 @@ def _windows(tree: exp.Select) -> Iterator[exp.Window]:
 
 
 def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
-    """Whether all that a SELECT does with windows is to number its rows in one way."""
+    """Tell whether all that a SELECT does with windows is to number its rows in one way."""
     if tree.args.get("distinct") or len({text_of(window) for window in windows}) > 1:
         return False
     call = windows[0].this

@@ -39,7 +39,7 @@ from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 def parse(
     sql: str, schema: SchemaLike, input_changes: Any = "retract", dialect: Any = "spark"
 ) -> SpecContent:
-    """What one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]` says; errors show the place."""
+    """Return the content of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
     columns = to_schema(schema, dialect)
     tree = read(sql)

@@ -25,7 +25,7 @@ class Relation:
     once: frozenset[str] = frozenset()
 
     def is_called(self, name: str) -> bool:
-        """Whether this is a name of the table."""
+        """Tell whether this is a name of the table."""
         return name.casefold() in {each.casefold() for each in self.names}
 
     def find(self, name: str) -> str | None:
@@ -49,7 +49,7 @@ class Relations:
     outer: Relations | None = None
 
     def find(self, column: exp.Column) -> exp.Expression | None:
-        """What a column is in the joined rows; None if no table has it. Raises AmbiguousColumnError.
+        """Return the expression of a column in the joined rows; None if no table has it. Raises AmbiguousColumnError.
 
         One that no table of a sub-query has is the query's around it.
         """
@@ -127,7 +127,7 @@ class Relations:
         return unknown_column(self.sql, column, sorted(self._names()), tables)
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
-        """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
+        """Return the field `t.c.f.g` or `c.f.g` of the column c, which is a ROW; None if there is no such column."""
         parts = path(node)
         if len(parts) < 2:
             return None

@@ -182,7 +182,7 @@ class Scope:
     def _aliased(
         self, part: exp.Column, left: Mapping[str, exp.Expression]
     ) -> exp.Expression | None:
-        """What stands for a name that is an alias to the left; None if it is none."""
+        """Return the expression for a name that is an alias to the left; None if it is none."""
         found = None if part.table else left.get(part.name.casefold())
         if found is None:
             return None
@@ -194,7 +194,7 @@ class Scope:
         return exp.paren(found.copy())
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
-        """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
+        """Return the field `t.c.f.g` or `c.f.g` of the column c, which is a ROW; None if there is no such column."""
         names = path(node)
         if len(names) > 2 and names[0].casefold() in self.tables:
             names = names[1:]
@@ -276,7 +276,7 @@ def path(node: exp.Expression) -> list[str]:
 
 
 def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
-    """What an item without an alias is called: a column or a field by its name, others as Spark calls them."""
+    """Return the name of an item without an alias: a column or field by its name, others as Spark calls them."""
     if isinstance(resolved, exp.Column):
         return str(resolved.name)
     written = path(bare(item))
@@ -299,7 +299,7 @@ def bare(node: exp.Expression) -> exp.Expression:
 
 
 def text_of(node: exp.Expression) -> str:
-    """What makes two expressions the same."""
+    """Return the text that is the same for two expressions that are the same."""
     text: str = node.sql(AggloomSpark, comments=False, unsupported_level=ErrorLevel.IGNORE)
     return text
 

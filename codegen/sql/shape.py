@@ -184,12 +184,12 @@ def check_expression(sql: str, root: exp.Expression) -> None:
 
 
 def is_clock(node: exp.Expression) -> bool:
-    """Whether an expression is PROCTIME(), the time at which a window sees the row."""
+    """Tell whether an expression is PROCTIME(), the time at which a window sees the row."""
     return isinstance(node, exp.Anonymous) and node.name.upper() == _CLOCK
 
 
 def _is_item(node: exp.Expression) -> bool:
-    """Whether a call is an item of SELECT, or what a window goes by."""
+    """Tell whether a call is an item of SELECT, or what a window goes by."""
     parent = node.parent
     if isinstance(parent, exp.Alias):
         parent = parent.parent

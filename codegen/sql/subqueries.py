@@ -38,7 +38,7 @@ def queries(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def has_queries(tree: exp.Select) -> bool:
-    """Whether there are sub-queries in the expressions of a SELECT or in the conditions of its joins."""
+    """Tell whether there are sub-queries in the expressions of a SELECT or in the conditions of its joins."""
     clauses = [*tree.expressions, *(tree.args.get(key) for key in ("where", "group", "having"))]
     clauses += [join.args.get("on") for join in tree.args.get("joins") or []]
     return any(any(queries(each)) for each in clauses if each is not None)
@@ -96,7 +96,7 @@ def empty_value(sql: str, call: Call) -> exp.Expression:
 
 
 def is_single(query: exp.Expression) -> bool:
-    """Whether a query is an aggregate without GROUP BY: one row, over no rows too, unless HAVING drops it."""
+    """Tell whether a query is an aggregate without GROUP BY: one row, over no rows too, unless HAVING drops it."""
     query = unwrapped(query)
     if not isinstance(query, exp.Select) or query.args.get("group") or not query.args.get("from_"):
         return False
@@ -108,7 +108,7 @@ def is_single(query: exp.Expression) -> bool:
 
 
 def has_windows(query: exp.Select) -> bool:
-    """Whether items of a SELECT have OVER."""
+    """Tell whether items of a SELECT have OVER."""
     return any(isinstance(part, exp.Window) for item in query.expressions for part in _own(item))
 
 

@@ -18,7 +18,7 @@ from aggloom.codegen.scalar.dialect import ScalarSpark
 TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 SPARK_FUNCTIONS: Final = ("WINDOW", "SESSION_WINDOW")
 PARTS: Final = ("START", "END", "ROWTIME", "PROCTIME")
-"""What TUMBLE_START and its kin end with."""
+"""Endings of TUMBLE_START and its kin."""
 
 _AUXILIARY: Final = tuple(f"{name}_{part}" for name in TABLE_FUNCTIONS for part in PARTS)
 CALLS: Final = (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS, *_AUXILIARY, "WINDOW_TIME")
@@ -88,13 +88,13 @@ class WindowParser(ScalarSpark.Parser):
         return name.upper() in CALLS and find(name) is None
 
     def _starts_with_table(self) -> bool:
-        """Whether TABLE(f( is next."""
+        """Tell whether TABLE(f( is next."""
         ahead = [each.token_type for each in self._tokens[self._index : self._index + 4]]
         shape = [ahead[:2], ahead[3:]]
         return shape == [[TokenType.TABLE, TokenType.L_PAREN], [TokenType.L_PAREN]]
 
     def _starts_table_function(self) -> bool:
-        """Whether a function of tables is next: by its name, or because TABLE or an argument's name stands in it."""
+        """Tell whether a function of tables is next: by its name, or as TABLE or an argument's name stands in it."""
         if self._next.token_type != TokenType.L_PAREN:
             return False
         if self._curr.text.upper() in TABLE_FUNCTIONS:

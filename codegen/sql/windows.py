@@ -87,7 +87,7 @@ class WindowArguments:
 
 
 def table_arguments(sql: str, call: WindowCall) -> WindowArguments:
-    """What a window function in FROM is given, checked."""
+    """Return the arguments of a window function in FROM, checked."""
     _check_name(sql, call, TABLE_FUNCTIONS)
     given = _given(sql, call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
     table, time = given.pop("DATA"), given.pop("TIMECOL")
@@ -103,7 +103,7 @@ def table_arguments(sql: str, call: WindowCall) -> WindowArguments:
 
 
 def group_arguments(sql: str, call: WindowCall) -> WindowArguments:
-    """What a window function in GROUP BY is given, checked."""
+    """Return the arguments of a window function in GROUP BY, checked."""
     if call.name == "CUMULATE":
         fix = "read FROM TABLE(CUMULATE(TABLE t, ...)) and GROUP BY window_start, window_end"
         raise refusal(sql, call, "CUMULATE in GROUP BY is", fix)

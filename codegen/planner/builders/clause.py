@@ -14,7 +14,7 @@ from aggloom.codegen.sql.relations import Relations
 
 
 class Builder(Protocol):
-    """What builds the blocks of a query."""
+    """The builder of the blocks of a query."""
 
     sql: str
     dialect: str

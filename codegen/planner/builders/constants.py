@@ -18,7 +18,7 @@ from aggloom.errors import SqlError, UnsupportedExpressionError
 
 
 class Builder(Protocol):
-    """What builds the blocks of a query."""
+    """The builder of the blocks of a query."""
 
     sql: str
     dialect: str

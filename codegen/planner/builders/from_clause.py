@@ -54,7 +54,7 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
 
 
 def has_joins(tree: exp.Select) -> bool:
-    """Whether the FROM of a query has several tables, or sub-queries that become some."""
+    """Tell whether the FROM of a query has several tables, or sub-queries that become some."""
     several = bool(tree.args.get("joins")) or _is_parenthesised(tree.args["from_"].this)
     return several or has_queries(tree)
 
@@ -131,7 +131,7 @@ class FromClause:
         return values(self, node)
 
     def over(self, tree: Tree, relations: Relations) -> FromClause:
-        """What stands above a part of the query: its rows, and the tables by which its columns are still known."""
+        """The clause above a part of the query: its rows, and the tables by which its columns are still known."""
         above = FromClause(self.builder, exp.select(), self.outer)
         above.taken, above.tree, above.relations = self.taken, tree, relations
         return above
@@ -361,14 +361,14 @@ class FromClause:
         return conditions, self._tables(*tables, merged=merged)
 
     def _hint(self, table: Relations) -> dict[str, Any]:
-        """What a LOOKUP hint says of a table that is joined as it is now."""
+        """Return the options that a LOOKUP hint gives for a table that is joined as it is now."""
         names = {name for each in table.tables for name in each.names}
         self._looked_up |= names
         folded = {name.casefold() for name in names}
         return next((said for name, said in self._lookups.items() if name in folded), {})
 
     def _ttl(self, tree: Tree, relations: Relations) -> int | None:
-        """What a hint says of a side that is one table."""
+        """Return the time for which a hint keeps a side that is one table."""
         if not isinstance(tree, Leaf):
             return None
         (table,) = relations.tables
@@ -381,7 +381,7 @@ def _once(table: Relation, names: set[str]) -> Relation:
 
 
 def _is_parenthesised(source: exp.Expression) -> bool:
-    """Whether a source are joins in parentheses."""
+    """Tell whether a source is joins in parentheses."""
     return (
         isinstance(source, exp.Subquery)
         and isinstance(source.this, exp.Table | exp.Subquery)

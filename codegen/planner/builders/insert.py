@@ -72,7 +72,7 @@ def inserted(script: Script, target: Target, rows: Node, dialect: str) -> Node:
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether each value of one type is one of the other, too."""
+    """Tell whether each value of one type is one of the other, too."""
     if pt.is_integer(given):
         digits = {8: 3, 16: 5, 32: 10, 64: 19}[given.bit_width]
         if pt.is_integer(wanted):

@@ -36,7 +36,7 @@ _DROPS_RIGHT = ("inner", "left", "semi", "anti")
 
 
 class Builder(Protocol):
-    """What builds the blocks of a query."""
+    """The builder of the blocks of a query."""
 
     sql: str
     dialect: str
@@ -71,9 +71,9 @@ class Joined:
     passed: list[str] = field(default_factory=list)
     """The joins below which a semi or anti join has been moved."""
     as_of: AsOf | None = None
-    """What says which row of the right a row of the left finds; fewer rows of the right would change that."""
+    """The rule for the row of the right that a row of the left finds; fewer rows of the right would change that."""
     hint: dict[str, Any] = field(default_factory=dict)
-    """How a lookup table is asked, where a hint says so."""
+    """Options for asking a lookup table, where a hint gives them."""
 
     @property
     def columns(self) -> list[str]:
@@ -237,11 +237,11 @@ class _Pairing:
 
     @property
     def has_ttls(self) -> bool:
-        """Whether a hint says how long a side is kept."""
+        """True if a hint says how long a side is kept."""
         return self.tree.ttls != (None, None)
 
     def tested(self, conditions: list[exp.Expression]) -> str | None:
-        """What workers test pairs of rows for; raises where they cannot."""
+        """Return the condition that workers test pairs of rows for; raises where they cannot."""
         left, right = self.sides
         found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
         if found is not None:
@@ -294,7 +294,7 @@ class _Pairing:
     def _parted(
         self, conditions: list[exp.Expression], left: Node, right: Node
     ) -> tuple[str | None, str | None]:
-        """What is tested on pairs of rows, and what Spark has to test above them."""
+        """Return the condition that is tested on pairs of rows, and the one that Spark has to test above them."""
         both = pa.schema([*left.schema, *right.schema])
         whole = self._condition(conditions, both)
         if whole is None or self._lowers(whole, left, right):
@@ -306,7 +306,7 @@ class _Pairing:
         return self._condition(below, both), self._condition(rest, both)
 
     def _condition(self, conditions: list[exp.Expression], both: pa.Schema) -> str | None:
-        """What pairs of rows are tested for, as Spark evaluates it."""
+        """Return the condition that pairs of rows are tested for, as Spark evaluates it."""
         if not conditions:
             return None
         scope = Scope(self.builder.sql, both, self.builder.dialect, set())
@@ -320,7 +320,7 @@ class _Pairing:
         return scope.input_sql(exp.and_(*(each.copy() for each in conditions)))
 
     def _lowers(self, condition: str, left: Node, right: Node) -> bool:
-        """Whether workers evaluate a condition; raises where nothing else can, since rows leave without a partner."""
+        """Tell whether workers evaluate a condition; raises where nothing else can: rows leave without a partner."""
         try:
             self._check_lowers(condition, left, right)
         except UnsupportedSqlError:

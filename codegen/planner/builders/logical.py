@@ -343,7 +343,7 @@ class _Builder:
         return plan_of_spec(AggSpec.of(block.content(self.changes(source))), source, block.sets)
 
     def changes(self, node: Node) -> str:
-        """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
+        """Changes that an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
         settled = windows(node, self.options, Notes())
         return "append" if settled.appends_only else "retract"
 

@@ -36,7 +36,7 @@ _OPERATIONS: dict[type[exp.Expression], tuple[str, str]] = {
 
 
 class Builder(Protocol):
-    """What knows the text of the query."""
+    """The builder that knows the text of the query."""
 
     sql: str
     dialect: str
@@ -176,7 +176,7 @@ class LookupClause:
         return scope.input_sql(exp.and_(*(each.copy() for each in conditions)))
 
     def _lowers(self, condition: str, columns: pa.Schema, parts: list[exp.Expression]) -> bool:
-        """Whether workers evaluate a condition in whatever time zone; raises where nothing else can."""
+        """Tell whether workers evaluate a condition in whatever time zone; raises where nothing else can."""
         select = (("passes", condition),)
         try:
             texts = {
@@ -250,7 +250,7 @@ def _compared(
 
 
 def as_dimensions(lookups: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Node]:
-    """What stands for lookup tables in a plan; raises SpecError for a name that a table has, too."""
+    """Return the nodes that stand for lookup tables in a plan; raises SpecError for a name that a table has, too."""
     both = {name.casefold() for name in lookups} & {name.casefold() for name in taken}
     if both:
         raise SpecError(f"{sorted(both)[0]!r} is a table and a lookup table; rename one.")

@@ -17,7 +17,7 @@ from aggloom.errors import TypeMismatchError
 
 
 class Builder(Protocol):
-    """What builds the blocks of a query."""
+    """The builder of the blocks of a query."""
 
     sql: str
     dialect: str

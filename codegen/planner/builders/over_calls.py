@@ -106,7 +106,7 @@ def _number(node: exp.Expression) -> Decimal | None:
 
 
 def _holds(dtype: pa.DataType, number: Decimal) -> bool:
-    """Whether a type of numbers has this one, or its nearest for floats."""
+    """Tell whether a type of numbers has this one, or its nearest for floats."""
     if pa.types.is_floating(dtype):
         return True
     try:

@@ -16,7 +16,7 @@ from aggloom.codegen.sql.frames import Frame
 from aggloom.codegen.sql.numbering import SortItem
 
 _BY_TIME = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
-"""What is known of a row by time once it is given out, beside aggregates."""
+"""Functions whose value is known of a row by time once it is given out, beside aggregates."""
 _SHARES = ("PERCENT_RANK", "CUME_DIST")
 
 
@@ -88,7 +88,7 @@ class OverWindow:
 
 
 def _looks_back(call: OverCall) -> bool:
-    """Whether a row's value is known once all rows up to its time are."""
+    """Tell whether a row's value is known once all rows up to its time are."""
     start = call.frame.start
     known = call.call is not None or call.function in _BY_TIME
     ahead = start is not None and not isinstance(start, str) and start > 0

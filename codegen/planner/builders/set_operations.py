@@ -21,7 +21,7 @@ _MOST = 1_000_000_000
 
 
 class Builder(Protocol):
-    """What builds the blocks of a query."""
+    """The builder of the blocks of a query."""
 
     sql: str
 

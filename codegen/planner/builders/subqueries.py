@@ -33,7 +33,7 @@ from aggloom.errors import SqlError
 
 
 def is_test(condition: exp.Expression) -> bool:
-    """Whether a condition, or its opposite, only asks which rows a sub-query has."""
+    """Tell whether a condition, or its opposite, only asks which rows a sub-query has."""
     inner = bare(condition.this) if isinstance(condition, exp.Not) else condition
     if isinstance(inner, exp.Exists):
         return not is_single(inner.this)
@@ -319,7 +319,7 @@ def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
 
 
 def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
-    """What a sub-query selects, over its rows."""
+    """Return the items that a sub-query selects, over its rows."""
     if len(body.items) != count:
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
         message = f"this sub-query selects {has}, and {needs} is needed; name as many."
@@ -331,7 +331,7 @@ def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> lis
 
 
 def _name(item: exp.Expression) -> str:
-    """What a column of the result is called."""
+    """Return the name of a column of the result."""
     if item.alias:
         return str(item.alias)
     node = bare(item)

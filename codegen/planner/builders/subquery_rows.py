@@ -28,7 +28,7 @@ _BELOW = (
 
 @dataclass
 class Body:
-    """What a sub-query gives: rows, items over them, and the conditions that tie them to the query around it.
+    """The parts that a sub-query gives: rows, items over them, and conditions that tie them to the query around it.
 
     single: whether it is an aggregate without GROUP BY, which gives one row over no rows too; `empty` are its items
     then. fixed: columns that a condition sets equal to a constant.
@@ -108,7 +108,7 @@ def _evaluate_over_no_rows(rows: Grouped, item: exp.Expression) -> exp.Expressio
 
 
 def is_grouped(select: exp.Select) -> bool:
-    """Whether a SELECT is an aggregation, what its sub-queries do aside."""
+    """Tell whether a SELECT is an aggregation, what its sub-queries do aside."""
     if select.args.get("group") or select.args.get("having"):
         return True
     return any(isinstance(part, Call) for item in select.expressions for part in _own(item))
@@ -201,7 +201,7 @@ class _Groups:
         return bare(node.transform(visit, copy=True))
 
     def finished(self, asked: set[str]) -> Clause:
-        """What stands above the table; `asked`: the columns that are read there."""
+        """Return the clause that stands above the table; `asked`: the columns that are read there."""
         clause = self.clause
         for name in asked & set(clause.tree.columns) - {key for key, _ in self.keys.values()}:
             message = (
@@ -257,7 +257,7 @@ def sure(tree: Tree) -> set[str]:
 
 
 def may_be_null(node: exp.Expression, never: set[str]) -> bool:
-    """Whether an expression may be NULL."""
+    """Tell whether an expression may be NULL."""
     node = bare(node)
     if isinstance(node, exp.Literal | exp.Boolean):
         return False
@@ -265,7 +265,7 @@ def may_be_null(node: exp.Expression, never: set[str]) -> bool:
 
 
 def _is_first(query: exp.Expression) -> bool:
-    """Whether a query asks for its first row, and computes nothing over all."""
+    """Tell whether a query asks for its first row, and computes nothing over all."""
     limit = query.args["limit"] if query.args.get("limit") else None
     if not isinstance(query, exp.Select) or not isinstance(limit, exp.Limit):
         return False

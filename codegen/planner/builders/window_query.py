@@ -162,7 +162,7 @@ class _GroupWindow:
         return Calc(rows, tuple(select), rows.schema.append(pa.field(name, dtype))), name
 
     def _identity(self, call: WindowCall) -> tuple[object, ...]:
-        """What makes two window calls mean the same windows."""
+        """Return the key that two window calls share if they mean the same windows."""
         arguments = group_arguments(self.scope.sql, call)
         time = text_of(bare(self.scope.resolved(arguments.time)))
         return arguments.kind, time, tuple(sorted(arguments.lengths.items()))

@@ -104,7 +104,7 @@ def _extras(spec: AggSpec, windowing: Windowing) -> tuple[str, ...]:
 
 
 def _is_built_in(trigger: Trigger | None) -> bool:
-    """Whether a trigger looks at times and counts only: a user's own may look at the row."""
+    """Tell whether a trigger looks at times and counts only: a user's own may look at the row."""
     assert trigger is not None
     return type(trigger.innermost).__module__.startswith(_OURS)
 

@@ -102,7 +102,7 @@ class _Fragment:
         return Exchange(fragments(node, self._options, self._notes), keys)
 
     def _leads(self, node: Node) -> bool:
-        """Whether a node is an operator that has joined, or has one below with no other in between."""
+        """Tell whether a node is an operator that has joined, or has one below with no other in between."""
         if isinstance(node, Stateful):
             return any(node is each for each in self._joined)
         return any(self._leads(each) for each in node.inputs)

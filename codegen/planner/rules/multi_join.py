@@ -62,7 +62,7 @@ def _merged(node: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _keeps_rows(node: Node) -> TypeGuard[Join]:
-    """Whether a node is a join that may be one of many: one by time has rows of its own to wait for and to forget."""
+    """Tell whether a node is a join that may be one of many: one by time has rows of its own to await and forget."""
     if not isinstance(node, Join) or isinstance(node, TimedJoin):
         return False
     return node.kind in ("inner", "left") and bool(node.pairs)

@@ -62,7 +62,7 @@ class _Reuse:
         return node.over(*below) if below else node
 
     def _shared(self, top: Stateful) -> dict[int, Node]:
-        """What takes the place of the exchanges of a fragment that have the same below them."""
+        """Return the nodes that take the place of the exchanges of a fragment that have the same below them."""
         groups: list[list[_Input]] = []
         for found in filter(None, map(_input, _exchanges(top))):
             alike = (g for g in groups if (g[0].keys, g[0].source) == (found.keys, found.source))

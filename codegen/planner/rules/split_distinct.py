@@ -70,7 +70,7 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _part(call: AggCall, spec: AggSpec) -> str:
-    """How a call is made of its parts: sum, extreme, or not at all (whole)."""
+    """Return the way in which a call is made of its parts: sum, extreme, or not at all (whole)."""
     if call.distinct and set(call.args) <= set(spec.group_by):
         # One value for each key: no bucket of its own, and in another's it would count once for each.
         return "whole"
@@ -98,13 +98,13 @@ def _whole_reason(spec: AggSpec) -> str:
 
 
 def _passes(call: AggCall, spec: AggSpec) -> bool:
-    """Whether a call that stays whole has a result that the final aggregate can take."""
+    """Tell whether a call that stays whole has a result that the final aggregate can take."""
     dtype = spec.result_type(call)
     return _part(call, spec) != "whole" or (is_supported(dtype) and not pa.types.is_map(dtype))
 
 
 def _fills(call: AggCall, spec: AggSpec) -> bool:
-    """Whether a call that stays whole has a result other than NULL over no rows."""
+    """Tell whether a call that stays whole has a result other than NULL over no rows."""
     entry = spec.entry(call)
     if _part(call, spec) != "whole" or entry.user_defined:
         return False

@@ -21,7 +21,7 @@ _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
 class _Bounds(NamedTuple):
-    """What conditions say of the left's time minus the right's, in microseconds."""
+    """The bounds that conditions set for the left's time minus the right's, in microseconds."""
 
     lower: int | None = None
     upper: int | None = None
@@ -90,7 +90,7 @@ def _in_windows(node: Join, ends: tuple[str, str], notes: Notes) -> Join:
 
 
 def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
-    """By pair of times of both sides what the condition says of their difference."""
+    """Return the bounds that the condition sets for the difference, by pair of times of both sides."""
     found: dict[tuple[str, str], _Bounds] = {}
     equal = [
         exp.EQ(this=_written(node.left, left), expression=_written(node.right, right))
@@ -168,7 +168,7 @@ def _bound(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Boun
 
 
 def _sum(node: exp.Expression) -> tuple[dict[str, int], int] | None:
-    """How often each column is in a sum of times and intervals, and its microseconds; None if it is no such sum."""
+    """Return each column's count in a sum of times and intervals, and its microseconds; None if it is no such sum."""
     node = bare(node)
     if isinstance(node, exp.Column):
         return {node.name: 1}, 0
@@ -194,7 +194,7 @@ def _added(
 
 
 def _are_times(node: Join, pair: tuple[str, str]) -> bool:
-    """Whether columns are both instants, or both times of one clock."""
+    """Tell whether columns are both instants, or both times of one clock."""
     left, right = (node.both.field(name).type for name in pair)
     return left == right and left in (INSTANT, WALL_CLOCK)
 

@@ -24,12 +24,12 @@ def check_windows(root: Node, notes: Notes, sql: str) -> None:
 
 
 def _is_stateless(assigner: Assigner) -> bool:
-    """Whether each row's windows are known from the row alone."""
+    """Tell whether each row's windows are known from the row alone."""
     return assigner.event_time and not assigner.merges
 
 
 def _what(node: WindowTable, notes: Notes) -> str:
-    """What is refused, and why it is no aggregate in windows, if the rule has a single answer."""
+    """Name the refused table, and why it is no aggregate in windows, if the rule has a single answer."""
     clock = "" if node.assigner.event_time else " in processing time"
     told = [note for listed in notes.by_spec.values() for note in listed]
     whys = {note.why for note in told if note.rule == "windows" and not note.fired}
@@ -51,6 +51,6 @@ def _word(assigner: Assigner) -> str:
 
 
 def _place(sql: str, word: str) -> tuple[int, int] | None:
-    """Where the only call of a function is; None if there are several."""
+    """Return the place of the only call of a function; None if there are several."""
     found = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
     return found[0].span() if len(found) == 1 else None

@@ -255,7 +255,7 @@ def _windowed(node: Aggregate, lifted: _Lifted, options: PlanOptions, notes: Not
 
 
 def _why(windowing: Windowing) -> str:
-    """What the rule says where it fired."""
+    """Return the reason that the rule gives where it fired."""
     once = "each row goes to its window once"
     if not windowing.fires_again:
         return f"{once}, and each window is given out once"

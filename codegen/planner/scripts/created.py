@@ -24,16 +24,16 @@ _APPENDS = ("json", "avro-confluent")
 _UPSERTS = ("upsert-json", "upsert-avro")
 _BEFORE = {"update_before", "update_preimage", "-u"}
 _AFTER = {"update_after", "update_postimage", "+u"}
-"""How `change_values` may spell the rows before and after an update."""
+"""Spellings in `change_values` of the rows before and after an update."""
 _DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")
 Span = tuple[int, int]
-"""Where a piece of the text stands."""
+"""The place of a piece of the text."""
 
 
 @mask_repr
 @dataclass(frozen=True)
 class CreatedTable:
-    """What CREATE TABLE says.
+    """The content of a CREATE TABLE.
 
     columns: those that the table has, as DDL. key: its primary key. watermark: a column, and how far rows may be out of
     order. computed: columns that are expressions of others, and where these stand. order: the names of all columns.
@@ -52,7 +52,7 @@ class CreatedTable:
 
     @property
     def connector(self) -> str:
-        """Where it is."""
+        """The connector by which the table is reached."""
         return self.options["connector"]
 
     @property
@@ -62,7 +62,7 @@ class CreatedTable:
 
     @property
     def is_partial(self) -> bool:
-        """Whether its rows may leave columns out."""
+        """True if its rows may leave columns out."""
         return self.options.get("images") == "partial"
 
     @property
@@ -72,7 +72,7 @@ class CreatedTable:
 
     @property
     def changes(self) -> str:
-        """What kinds of changes it sends: as is said, or as connector and format have it."""
+        """The kinds of changes it sends: as is said, or as connector and format have it."""
         said = self.options.get("changes")
         if said is not None:
             return said
@@ -86,7 +86,7 @@ class CreatedTable:
 
     @property
     def stored(self) -> str:
-        """What a query calls it that reads the columns that it has, without those that are computed."""
+        """The name it has in a query that reads the columns that it has, without those that are computed."""
         return f"{self.name} as it is stored" if self.computed else self.name
 
 
@@ -106,11 +106,11 @@ class Pieces:
         return ["" if each.token_type in quoted else each.text.upper() for each in found]
 
     def span(self, first: int, end: int) -> Span:
-        """Where the tokens from first to end stand."""
+        """Return the place of the tokens from first to end."""
         return self.tokens[first].start, self.tokens[max(first, end - 1)].end + 1
 
     def text(self, first: int, end: int) -> str:
-        """What they say."""
+        """Return the text of the tokens from first to end."""
         if first >= end:
             return ""
         start, stop = self.span(first, end)
@@ -128,7 +128,7 @@ class Pieces:
         raise SpecError("a parenthesis is open; close it.")
 
     def parts(self, first: int, end: int) -> list[tuple[int, int]]:
-        """What stands between commas, outside of brackets."""
+        """Return the pieces between commas, outside of brackets."""
         found, depth, start = [], 0, first
         for place in range(first, end):
             one = self.tokens[place]
@@ -168,7 +168,7 @@ def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
 
 
 def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What WITH says, and the columns of PARTITIONED BY; else there may be a comment after the columns."""
+    """Return the options of WITH, and the columns of PARTITIONED BY; a comment may follow the columns instead."""
     found: dict[str, str] = {}
     partitions: tuple[str, ...] = ()
     while at < len(pieces):

@@ -9,7 +9,7 @@ from aggloom.codegen.planner.scripts.script import token_pieces
 _SET = re.compile(
     r"(?i)(execute\s+)?statement\s+set\s+begin\b|begin\s+statement\s+set\b|execute(?=\s+insert\b)|end\b"
 )
-"""What may stand around the INSERTs that run together, or before one."""
+"""Words that may stand around the INSERTs that run together, or before one."""
 _AROUND = ("SET", "CREATE")
 
 

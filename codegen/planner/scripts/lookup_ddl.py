@@ -27,12 +27,12 @@ _CONNECTORS = {
 
 
 def may_be_asked(table: CreatedTable) -> bool:
-    """Whether lookup joins can ask it."""
+    """Tell whether lookup joins can ask it."""
     return table.connector in _CONNECTORS and table.watermark is None
 
 
 def is_only_asked(table: CreatedTable) -> bool:
-    """Whether it does not stream, wherever it stands."""
+    """Tell whether it does not stream, wherever it stands."""
     return table.connector == "jdbc" or (
         may_be_asked(table) and any(key in _CACHING for key in table.options)
     )

@@ -37,7 +37,7 @@ _DETAILS = (
 
 @dataclass
 class Script:
-    """What a text says: the query, the views by name (folded), and the options that it sets.
+    """The content of a text: the query, the views by name (folded), and the options that it sets.
 
     explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. created:
     the tables that it creates, by name; of these, lookups are those that lookup joins ask, and streams those whose rows
@@ -123,7 +123,7 @@ def shown_query(sql: str) -> str:
 
 
 def _target(sql: str, tree: exp.Insert) -> Target:
-    """Where INSERT INTO puts a result."""
+    """Return the target into which INSERT INTO puts a result."""
     table, columns = tree.this, tuple[str, ...]()
     if isinstance(table, exp.Schema):
         columns = tuple(each.name for each in table.expressions)
@@ -238,7 +238,7 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable]]:
 
 
 def _pieces(sql: str) -> list[tuple[int, int]]:
-    """Where each statement starts and ends."""
+    """Return the start and end of each statement."""
     return [(tokens[0].start, tokens[-1].end + 1) for tokens in token_pieces(sql)]
 
 

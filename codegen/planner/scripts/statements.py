@@ -20,7 +20,7 @@ class Statement:
     words: tuple[str, ...]
 
     def begins(self, *words: str) -> bool:
-        """Whether these words come first, in any case."""
+        """Tell whether these words come first, in any case."""
         return tuple(word.upper() for word in self.words[: len(words)]) == words
 
 
@@ -43,7 +43,7 @@ def cut_statements(text: str) -> tuple[list[Statement], str]:
 
 
 def _closed(text: str) -> tuple[list[Statement], str]:
-    """What is whole before a quote that is open: the longest beginning that ends with a semicolon and can be read."""
+    """Return the whole part before an open quote: the longest beginning that ends with a semicolon and can be read."""
     at = text.rfind(";")
     while at >= 0:
         try:
