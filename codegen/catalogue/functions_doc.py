@@ -124,7 +124,7 @@ def signature(entry: Aggregate) -> str:
 
 
 def _place(entry: Aggregate, name: str) -> tuple[str, bool]:
-    """What stands at a place, and whether it must."""
+    """Return the words for what stands at a place, and whether it must stand there."""
     argument = next((a for a in entry.arguments if a.name == name), None)
     if argument is not None:
         # COUNT without a column is COUNT(*), which has a line of its own.
@@ -221,7 +221,7 @@ def _null_rule(entry: Aggregate, dialect: int) -> str:
 
 
 def empty_value(entry: Aggregate, dialect: str) -> str:
-    """What the function gives without a row."""
+    """Return the result of the function without a row, in words."""
     shape = entry.append
     function = shape.value.partition("(")[0]
     form = VIEW_FUNCTIONS[function].form if function in VIEW_FUNCTIONS else ""
@@ -233,7 +233,7 @@ def empty_value(entry: Aggregate, dialect: str) -> str:
 
 
 def retraction(entry: Aggregate) -> str:
-    """How the function takes rows back."""
+    """Return the way in which the function takes rows back, in words."""
     if entry.instead:
         return f"no: over changes use {entry.instead}"
     plain = _kept(entry.shape(True, False))

@@ -24,7 +24,7 @@ CATALOGUE: dict[str, Aggregate] = {
 }
 
 USER_DEFINED: dict[str, Aggregate] = {}
-"""What users registered in this process, by name."""
+"""Functions that users registered in this process, by name."""
 
 _CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar(
     "captured", default=MappingProxyType({})
@@ -83,6 +83,6 @@ def options_of(entry: Aggregate, given: Mapping[str, Any], dialect: str) -> dict
 
 
 def arguments_of(entry: Aggregate, given: int) -> tuple[Argument, ...]:
-    """What each of the given arguments is."""
+    """Return the declared argument for each of the given ones."""
     repeated = entry.arguments[-1:] if entry.arguments and entry.arguments[-1].many else ()
     return (entry.arguments + repeated * given)[:given]

@@ -54,7 +54,7 @@ def average(types: Types, dialect: str, options: Options) -> pa.DataType:
 
 
 def spread(types: Types, dialect: str, options: Options) -> pa.DataType:
-    """Of variances and deviations. Spark: DOUBLE. Flink: as AVG."""
+    """Return the type of variances and deviations. Spark: DOUBLE. Flink: as AVG."""
     return average(types, dialect, options) if dialect == "flink" else pa.float64()
 
 
@@ -98,14 +98,14 @@ def items(types: Types, dialect: str, options: Options) -> pa.DataType:
 
 
 def is_number(dtype: pa.DataType) -> bool:
-    """Whether a type can be summed."""
+    """Tell whether a type can be summed."""
     return bool(
         pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
     )
 
 
 def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a type is one of the wanted type too: the same, or a narrower number."""
+    """Tell whether every value of a type is one of the wanted type too: the same, or a narrower number."""
     if pa.types.is_decimal(given) and pa.types.is_decimal(wanted):
         whole = wanted.precision - wanted.scale
         return bool(given.scale <= wanted.scale and given.precision - given.scale <= whole)

@@ -13,7 +13,7 @@ _OWN_LINE = re.compile(r"( *)# (.*)")
 _BESIDE = re.compile(r".*?  # (.*)")
 _VALUES = "def value_row("
 _FUNCTION = 4
-"""By so much the lines of a function are indented."""
+"""Number of spaces by which the lines of a function are indented."""
 
 
 def lines_of_calls(text: str, spec: AggSpec) -> dict[str, list[int]]:

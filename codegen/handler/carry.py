@@ -21,7 +21,7 @@ from aggloom.errors import StateMismatchError
 
 @dataclass(frozen=True)
 class Carried:
-    """What goes where, by the names of arrays: new ones to old ones.
+    """The places of a state in another one, by the names of arrays: new ones to old ones.
 
     counts: by DISTINCT view of the new handler that of the old, and for each of its counts the place there or -1.
     spills: for each place in the new spill that in the old, or -1. empty: the added calls of which nothing is known.
@@ -35,7 +35,7 @@ class Carried:
 
 
 def carried(old: AggSpec, new: AggSpec, backend: str = "numba") -> Carried:
-    """What of the state of `old` serves `new`, which may differ in its calls.
+    """Return the parts of the state of `old` that serve `new`, which may differ in its calls.
 
     Raises StateMismatchError for an added call that shares a part of its state with rows from before it, but not all.
     """
@@ -50,7 +50,7 @@ def carried(old: AggSpec, new: AggSpec, backend: str = "numba") -> Carried:
 
 
 def same_call(call: AggCall) -> Hashable:
-    """What makes two calls the same: all but the name of their result."""
+    """Return the parts that make two calls the same: all but the name of their result."""
     form = call.function, call.args, call.distinct, call.filter, call.order_by, call.nulls
     return *form, call.options, call.monotonic
 
@@ -143,7 +143,7 @@ class _Carrying:
         )
 
     def _is_known(self, parts: _Parts) -> bool:
-        """Whether the old state has all of a call's; what follows from a DISTINCT view is made of it."""
+        """Tell whether the old state has all parts of a call; what follows from a DISTINCT view is made of it."""
         if parts.distinct is not None:
             view, column = parts.distinct
             held = {d.view.attr: d.view.width for d in self.before.distincts.values()}
@@ -174,7 +174,7 @@ class _Carrying:
             self.columns[here.distinct] = there.distinct
 
     def _refuse_mixed(self, call: AggCall, here: _Parts) -> None:
-        """What begins empty shares nothing with what does not."""
+        """Refuse a call that begins empty but shares a part with what does not."""
         shared = any(each.attr in self.fields for each in here.fields.values())
         shared |= any(view in self.views for view in here.views.values())
         if shared or here.distinct in self.columns:

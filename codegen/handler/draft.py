@@ -83,7 +83,7 @@ class Draft:
         return unique
 
     def suffix(self, call: CallPlan, words: bool = False) -> str:
-        """What a state is about, as a part of its name; `words`: it holds words of the call's operand."""
+        """Return the part of a state's name for what it is about; `words`: it holds words of the call's operand."""
         rows = words and call.operand is not None and call.operand.form == "row"
         columns = call.operand.columns if rows and call.operand else call.call.args
         parts = ["_".join(self.columns[a] for a in columns) or "rows"]

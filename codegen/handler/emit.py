@@ -121,7 +121,7 @@ def stated_spec(path: Path) -> AggSpec:
 
 
 def _stated(path: Path) -> dict[str, str]:
-    """What a module says it was made from; read, not run: its run time may be another version's."""
+    """Read the constants that say what a module was made from; it is not run: its run time may be another version's."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, UnicodeDecodeError) as e:

@@ -37,7 +37,7 @@ _FUNCTIONS = {
 
 
 def number_kind(argument: pa.DataType, dialect: str) -> Kind:
-    """How a sum over this type is held: narrow and wrapping integers need 64 bits, the rest more."""
+    """Return the kind that holds a sum over this type: narrow and wrapping integers need 64 bits, the rest more."""
     if pa.types.is_floating(argument):
         return "float"
     if pa.types.is_decimal(argument):
@@ -47,7 +47,7 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
+    """The meaning of names: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
     views: to the text of the array and of the pool, as calls take them. pooled: whether words are ids of the pool.
     widths: the components of an order key, for `earlier`. scales: of sums of decimals, which are held as integers.

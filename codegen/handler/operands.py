@@ -19,7 +19,7 @@ from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.physical import is_pooled
 
 Part = tuple[bool, bool]
-"""How a component of a row sorts: (descending, nulls first)."""
+"""The order of a component of a row: (descending, nulls first)."""
 PLAIN: Part = (False, True)
 
 
@@ -40,17 +40,17 @@ class Operand:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes two operands the same word."""
+        """The parts that make two operands the same word."""
         return self.form, self.columns, self.parts
 
     @property
     def backwards(self) -> bool:
-        """Whether a plain word was to be sorted downwards."""
+        """True if a plain word was to be sorted downwards."""
         return self.form != "row" and bool(self.parts) and self.parts[0][0]
 
 
 def operand_of(call: AggCall, entry: Aggregate, schema: pa.Schema, dialect: str) -> Operand | None:
-    """What views and words of a call keep of a row; None without arguments."""
+    """Return the operand: the part of a row that views and words of a call keep; None without arguments."""
     if not call.args:
         return None
     nullable = respects_nulls(call, entry, dialect)
@@ -105,7 +105,7 @@ def skipping_columns(call: AggCall, entry: Aggregate, dialect: str) -> tuple[str
 
 
 def respects_nulls(call: AggCall, entry: Aggregate, dialect: str) -> bool:
-    """Whether NULLs are values for this call."""
+    """Tell whether NULLs are values for this call."""
     on_null = entry.option("on_null")
     if on_null is not None and not entry.row:
         return bool(dict(call.options).get("on_null", on_null.default) == "null")
@@ -120,7 +120,7 @@ def as_real(operand: Operand) -> Operand:
 
 
 def ranks_as_real(operand: Operand) -> bool:
-    """Whether `rank` views hold DOUBLEs."""
+    """Tell whether `rank` views hold DOUBLEs."""
     return is_number(operand.types[0])
 
 

@@ -16,7 +16,7 @@ from aggloom.codegen.views import MULTISET
 
 
 def is_distinct(call: AggCall, entry: Aggregate) -> bool:
-    """Whether a call sees each value once."""
+    """Tell whether a call sees each value once."""
     return call.distinct and not entry.ignores_distinct and bool(call.args)
 
 

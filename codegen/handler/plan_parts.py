@@ -15,7 +15,7 @@ from aggloom.codegen.views import SPILL
 from aggloom.codegen.views.kind import ViewKind
 
 NOT_LIVE = "state.records[s] <= 0"
-"""Where a key has no rows: it is not shown, and a user's value need not know of it."""
+"""The condition that a key has no rows: it is not shown, and a user's value need not know of it."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Input:
 
     @property
     def title(self) -> str:
-        """What a reader sees it is."""
+        """The name that a reader sees."""
         if self.form != "row":
             return str(self.column)
         return ", ".join(name + " DESC" * part[0] for name, part in self.column)
@@ -104,7 +104,7 @@ class StateView:
 
 @dataclass(frozen=True)
 class ViewStep:
-    """How a step changes a view, as text; real: its words are those of DOUBLEs."""
+    """The change that a step makes to a view, as text; real: its words are those of DOUBLEs."""
 
     view: StateView
     accumulate: str
@@ -115,7 +115,7 @@ class ViewStep:
 
 @dataclass(frozen=True)
 class Update:
-    """How a step changes a field: the new value over the old state, as text.
+    """The change that a step makes to a field: the new value over the old state, as text.
 
     scale: the digits after the point of a sum of decimals.
     """
@@ -135,7 +135,7 @@ class Update:
 
 @dataclass(frozen=True)
 class UserStep:
-    """How a step changes the state of a user's class, as text; retract, merge: "" where it has none."""
+    """The change that a step makes to the state of a user's class, as text; retract, merge: "" where it has none."""
 
     fields: tuple[StateField, ...]
     accumulate: str
@@ -180,7 +180,7 @@ class Block:
 
     @property
     def emptied(self) -> list[str]:
-        """What to clear when the count is back to 0, so that no rounding is left of what was taken back.
+        """Lines that clear fields when the count is back to 0, so that no rounding is left of what was taken back.
 
         Only users' fields are rounded; float sums are exact, and a count of 0 may stand for -1 +1.
         """
@@ -280,7 +280,7 @@ class HandlerPlan:
 
     @property
     def modules(self) -> list[str]:
-        """What the module imports for users' functions."""
+        """Names of modules that the module imports for users' functions."""
         used = {module for function in self.functions for module in function.modules}
         return sorted("numpy as np" if module == "np" else module for module in used)
 

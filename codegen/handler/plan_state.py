@@ -108,7 +108,7 @@ def _scale(draft: Draft, state: Field, call: CallPlan) -> int:
 
 
 def _arguments(draft: Draft, state: Field, call: CallPlan) -> dict[str, str]:
-    """What the arguments of a field's expressions are called, with the block's locals that they need."""
+    """Return the names of the arguments in a field's expressions, with the block's locals that they need."""
     used = names_in(state.accumulate) | names_in(state.retract)
     names: dict[str, str] = {}
     for name, column in named_arguments(call.call, call.entry).items():
@@ -135,7 +135,7 @@ def widths_of(operand: Operand | None) -> tuple[int, ...]:
 
 
 def holds_reals(state: View, operand: Operand | None) -> bool:
-    """Whether the words of a view are those of DOUBLEs."""
+    """Tell whether the words of a view are those of DOUBLEs."""
     ranked = operand is not None and ranks_as_real(operand)
     return state.over == "real" or (state.over == "rank" and ranked)
 

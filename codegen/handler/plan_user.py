@@ -56,14 +56,14 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
 
 
 def _prefix(name: str, taken: dict[str, str]) -> str:
-    """What the functions' names begin with: no name of one function is that of another's."""
+    """Return the start of the functions' names: no name of one function is that of another's."""
     stem = f"user_{name.lower()}"
     near = [other for other in taken.values() if other.startswith(stem) or stem.startswith(other)]
     return f"user{len(taken) + 1}_{name.lower()}" if near else stem
 
 
 def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, Any]:
-    """What a plan says of users' functions."""
+    """Return the parts of a plan that are about users' functions."""
     user_calls = [(call, spec.entry(call)) for call in spec.calls if spec.entry(call).user_defined]
     plain = {
         e.name
@@ -90,7 +90,7 @@ def _is_inexact(entry: Aggregate) -> bool:
 
 
 def user_argument(draft: Draft, state: Field, call: CallPlan, column: str) -> str:
-    """What an argument is called in the expressions of a user's field."""
+    """Return the name of an argument in the expressions of a user's field."""
     dtype = draft.type_of(column)
     if state.kind == "word":
         return draft.word(call)
@@ -220,7 +220,7 @@ def _python_step(
 
 
 def has(entry: Aggregate, method: str) -> bool:
-    """Whether a class has a method."""
+    """Tell whether a class has a method."""
     return entry.code is not None and method in entry.code.methods
 
 

@@ -29,7 +29,7 @@ from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
 CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
-"""What a numbering may become once its range is known; the first that can do it does."""
+"""Operators that a numbering may become once its range is known; the first that can do it does."""
 
 __all__ = [
     "CHOICES",

@@ -41,7 +41,7 @@ _SUMS = ("SUM", "SUM0")
 
 
 class Grouped(Node):
-    """What is known of the rows that leave an aggregate, whatever its form: one for each key that has rows."""
+    """The known traits of the rows that leave an aggregate, whatever its form: one for each key that has rows."""
 
     input: Node
     spec: AggSpec
@@ -255,7 +255,7 @@ def shown_aggregate(spec: AggSpec, role: Role, ttl: int | None = None) -> dict[s
 
 
 def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
-    """How the result of a call changes, if it only ever goes one way."""
+    """Return the trend of a call's result, if it only ever goes one way."""
     call = spec.calls[index]
     trend = _TRENDS.get(call.function)
     if trend is None or not below.never_deletes:
@@ -277,7 +277,7 @@ def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
 
 
 def _adds_up(call: AggCall, spec: AggSpec, below: Node) -> bool:
-    """Whether a sum is of values that are never below zero, and an error where it does not fit."""
+    """Tell whether a sum is of values that are never below zero, and an error where it does not fit."""
     # In dialect flink an integer wraps and a decimal becomes NULL.
     wraps = spec.dialect == "flink" and not pa.types.is_floating(
         spec.schema.field(call.args[0]).type
@@ -286,7 +286,7 @@ def _adds_up(call: AggCall, spec: AggSpec, below: Node) -> bool:
 
 
 def _is_non_negative(call: AggCall, spec: AggSpec, below: Node) -> bool:
-    """Whether a result is never below zero, over whole changes."""
+    """Tell whether a result is never below zero, over whole changes."""
     if call.function == "COUNT":
         return True
     if call.function in (*_SUMS, "AVG"):

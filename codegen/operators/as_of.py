@@ -55,7 +55,7 @@ class AsOfJoin(TwoSided):
 
     @property
     def chained(self) -> bool:
-        """Whether rows of the left come from below when the same watermark says so."""
+        """True if rows of the left come from below when the same watermark says so."""
         return self.waits and any(node.awaits_watermark for node in walk(self.left))
 
     @property

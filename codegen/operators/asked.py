@@ -19,7 +19,7 @@ _FLINK = {"inner": "InnerJoin", "left": "LeftOuterJoin"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a table, and what becomes of the answers.
+    """A question to a table, and what becomes of the answers.
 
     name: the table's in messages. pairs: (column of the row, column of the table), of one type. names: (column of the
     joined rows, column of the table) of those that are read. before: over the row alone, without which it asks nothing.
@@ -43,7 +43,7 @@ class Asked:
 
     @property
     def by_engine(self) -> bool:
-        """Whether Spark joins the table, and no worker asks."""
+        """True if Spark joins the table, and no worker asks."""
         return isinstance(self.table.source, BatchFrame)
 
     @property
@@ -54,7 +54,7 @@ class Asked:
 
     @property
     def meets_one(self) -> bool:
-        """Whether a row meets one row of the table at most."""
+        """True if a row meets one row of the table at most."""
         asked = {right for _, right in self.pairs}
         return bool(self.table.key) and set(self.table.key) <= asked
 
@@ -71,7 +71,7 @@ class Asked:
 
     @property
     def lineage(self) -> str:
-        """What of it decides what a state holds."""
+        """The text of all in it that decides what a state holds."""
         types = [
             (own, type_name(t))
             for own, t in zip(self.answers.names, self.answers.types, strict=True)

@@ -36,7 +36,7 @@ class WindowColumns(NamedTuple):
 
 
 class Pruner(Protocol):
-    """What a node calls while it is pruned: its inputs with at least some of their columns, and what was left out."""
+    """The calls of a node that is pruned: for its inputs with at least some of their columns, for what was left out."""
 
     def input(self, node: Node, names: list[str]) -> Node: ...
 
@@ -51,7 +51,7 @@ class Node(ABC):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """Where its rows come from."""
+        """Nodes that its rows come from."""
         single = getattr(self, "input", None)
         return () if single is None else (single,)
 
@@ -73,12 +73,12 @@ class Node(ABC):
     @property
     @abstractmethod
     def is_complete(self) -> bool:
-        """Whether each retraction follows the row that it takes back."""
+        """True if each retraction follows the row that it takes back."""
 
     @property
     @abstractmethod
     def never_deletes(self) -> bool:
-        """Whether a row that is there stays, or is replaced by another one of the same origin."""
+        """True if a row that is there stays, or is replaced by another one of the same origin."""
 
     @property
     def never_null(self) -> frozenset[str]:
@@ -93,7 +93,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def trends(self) -> dict[str, Trend]:
-        """How columns change when a row is replaced; those that may go either way are not among them."""
+        """Trends of columns when a row is replaced; those that may go either way are not among them."""
 
     @property
     @abstractmethod
@@ -121,7 +121,7 @@ class Node(ABC):
 
     @property
     def appends_only(self) -> bool:
-        """Whether nothing is ever taken back."""
+        """True if nothing is ever taken back."""
         return self.changelog == ("I",)
 
     @property
@@ -149,7 +149,7 @@ class Node(ABC):
 
     @property
     def awaits_watermark(self) -> bool:
-        """Whether its rows leave it when the watermark has come to them."""
+        """True if its rows leave it when the watermark has come to them."""
         return False
 
     @property
@@ -164,17 +164,17 @@ class Node(ABC):
 
     @property
     def watermark_delay(self) -> int:
-        """By how many milliseconds the watermark is held back for rows that leave it."""
+        """Milliseconds by which the watermark is held back for rows that leave it."""
         return max((each.watermark_delay for each in self.inputs), default=0)
 
     @property
     def handlers(self) -> tuple[AggSpec, ...]:
-        """What the handlers that it runs are generated from."""
+        """The specs that the handlers that it runs are generated from."""
         return ()
 
     @property
     def accumulators(self) -> AggSpec | None:
-        """What the handler of the accumulators that leave it is generated from; None: rows leave it."""
+        """The spec that the handler of the accumulators that leave it is generated from; None: rows leave it."""
         return None
 
     @property
@@ -184,7 +184,7 @@ class Node(ABC):
 
     @property
     def remark(self) -> str:
-        """What `explain` says of it below the tree, where its line cannot; empty if there is nothing."""
+        """The words of `explain` on it below the tree, where its line cannot say them; empty if there are none."""
         return ""
 
     @property
@@ -206,7 +206,7 @@ class Node(ABC):
 
 
 class Subject(Protocol):
-    """What the notes of the rules are about."""
+    """The subject of the rules' notes."""
 
     @property
     def digest(self) -> str: ...
@@ -223,7 +223,7 @@ class Stateful(Node):
     @property
     @abstractmethod
     def subject(self) -> Subject:
-        """What the rules' notes on it are filed under."""
+        """The subject that the rules' notes on it are filed under."""
 
     @property
     @abstractmethod
@@ -232,7 +232,7 @@ class Stateful(Node):
 
     @abstractmethod
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        """What it remembers, as data: its parts, what bounds them, and the bytes that a key takes."""
+        """The state that it remembers, as data: its parts, what bounds them, and the bytes that a key takes."""
 
     @property
     def distribution(self) -> Key | None:
@@ -244,7 +244,7 @@ class Stateful(Node):
 
     @property
     def name(self) -> str:
-        """What messages call its operator."""
+        """Name of its operator in messages."""
         return f"GROUP BY {', '.join(self.keys) or '()'}"
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
@@ -258,11 +258,11 @@ class Stateful(Node):
 
     @property
     def spreads(self) -> bool:
-        """Whether it is there to spread a key over several places, so that it shares none with what is above."""
+        """True if it is there to spread a key over several places, so that it shares none with what is above."""
         return False
 
     def wakes_by(self, ttl: int) -> Waker:
-        """What calls it where no rows do, if it forgets keys after so many milliseconds (0: never)."""
+        """Return the waker that calls it where no rows do, if it forgets keys after so many milliseconds (0: never)."""
         if self.awaits_watermark:
             return "the watermark"
         return "time to live" if ttl else ""
@@ -279,7 +279,7 @@ class Stateful(Node):
     @property
     @abstractmethod
     def described(self) -> dict[str, Any]:
-        """What its state is made from, beside what is below it."""
+        """Return the parts that its state is made from, beside what is below it."""
 
 
 class Passing(Node):
@@ -352,7 +352,7 @@ def walk(node: Node) -> list[Node]:
 
 
 def mark(*schemas: pa.Schema) -> str:
-    """How a planner's own names start: `$`, or as many of them as no name of these columns starts with."""
+    """Return the start of a planner's own names: `$`, or as many of them as no name of these columns starts with."""
     found = "$"
     while any(name.startswith(found) for schema in schemas for name in schema.names):
         found += "$"

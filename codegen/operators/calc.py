@@ -20,7 +20,7 @@ from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import UnsupportedExpressionError
 
 NO_TIME = "CAST(NULL AS TIMESTAMP)"
-"""What stands for the time of day where nothing reads it."""
+"""Text that stands for the time of day where nothing reads it."""
 
 
 @dataclass(frozen=True)

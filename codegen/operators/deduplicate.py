@@ -33,7 +33,7 @@ Keep = Literal["first", "last"]
 
 
 class Settings(Protocol):
-    """What the planner's options say of it."""
+    """The planner's options that are about it."""
 
     @property
     def deduplicate_insert(self) -> bool: ...
@@ -77,17 +77,17 @@ class Deduplicate(RowsByKey):
 
     @property
     def never_updates(self) -> bool:
-        """Whether a row that is given out stays."""
+        """True if a row that is given out stays."""
         return self.waits or (self.keep == "first" and self.order is None)
 
     @property
     def holds_rows(self) -> bool:
-        """Whether it remembers rows, not only keys."""
+        """True if it remembers rows, not only keys."""
         return self.waits or not (self.never_updates or self.is_stateless)
 
     @property
     def is_stateless(self) -> bool:
-        """Whether every row is told as it comes, as +U, so that nothing need be known of the row before."""
+        """True if every row is told as it comes, as +U, so that nothing need be known of the row before."""
         silent = not self.update_before and not self.sends_insert
         return silent and self.keep == "last" and self.order is None and not self.waits
 
@@ -162,7 +162,7 @@ class Deduplicate(RowsByKey):
 
     @property
     def _bounds(self) -> list[str]:
-        """What bounds its state, in words."""
+        """The bounds of its state, in words."""
         if self.window_end is not None:
             return ["the number of keys in windows that are not over"]
         return ["the number of keys" if self.key else "one key"]
@@ -271,7 +271,7 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    """Whether rows can be ordered by a column as by a time."""
+    """Tell whether rows can be ordered by a column as by a time."""
     return bool(
         pa.types.is_timestamp(kind)
         or pa.types.is_date32(kind)

@@ -48,7 +48,7 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
 
 
 def bounds(state: dict[str, Any]) -> str:
-    """What bounds a state, as a phrase."""
+    """Return the bounds of a state, as a phrase."""
     first, *rest = state["bounded_by"]
     per = f"per {state.get('per', 'key')}, "
     within = " and ".join(each.removeprefix(per) for each in rest)
@@ -115,7 +115,7 @@ def _columns(block: Block) -> tuple[str, ...]:
 
 
 def _holds_texts(plan: HandlerPlan) -> bool:
-    """Whether keys or values do not fit into a word, so that the bucket keeps each different one once."""
+    """Tell whether keys or values do not fit into a word, so that the bucket keeps each different one once."""
     keys = [plan.spec.input_schema.field(name).type for name in plan.spec.group_by]
     pooled = [each.pooled for each in plan.fields] + [each.pooled for each in plan.views]
     return any(pooled) or any(map(is_pooled, keys))

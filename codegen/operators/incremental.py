@@ -101,7 +101,7 @@ class IncrementalAggregate(Accumulators, Stateful):
 
 
 def _is_identity(step: Node) -> bool:
-    """Whether a step takes all columns as they are."""
+    """Tell whether a step takes all columns as they are."""
     return getattr(step, "picked", None) == tuple(step.schema.names)
 
 

@@ -154,7 +154,7 @@ class Join(TwoSided):
         return "Join", details
 
     def held_by(self, side: int) -> Held:
-        """How the rows of a side are told apart, in Flink's words."""
+        """Return the way in which the rows of a side are told apart, in Flink's words."""
         key = (self.left_key, self.right_key)[side]
         return held(key, (self.keys, self.right_keys)[side])
 
@@ -188,14 +188,14 @@ class Join(TwoSided):
         return [field for field in self.inputs[side].schema if field.name in read]
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
-        """Whether each row of a side has the number of rows that it matches."""
+        """Tell whether each row of a side has the number of rows that it matches."""
         several = self.held_by(1 - side) != "JoinKeyContainsUniqueKey"
         return self._leaves_alone(side) and (
             other_lives > 0 or (self.condition is not None and several)
         )
 
     def _leaves_alone(self, side: int) -> bool:
-        """Whether rows of a side leave by themselves, for what they match or do not match."""
+        """Tell whether rows of a side leave by themselves, for what they match or do not match."""
         return self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
 
     @property
@@ -242,7 +242,7 @@ def told_in_order(
 
 
 def held(known: Key | None, keys: Key) -> Held:
-    """How rows are told apart by these columns where they lie by the join's key, in Flink's words."""
+    """Return the way in which these columns tell rows apart where they lie by the join's key, in Flink's words."""
     if known is None:
         return "NoUniqueKey"
     return "JoinKeyContainsUniqueKey" if set(known) <= set(keys) else "HasUniqueKey"

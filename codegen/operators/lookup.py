@@ -19,7 +19,7 @@ from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
 from aggloom.errors import UnsupportedSqlError
 
 KEY_COLUMNS = 64
-"""How many columns a key of a state has at most."""
+"""Number of columns that a key of a state has at most."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class MultiJoin(RowsByKey):
 
     @cached_property
     def known(self) -> tuple[Key | None, ...]:
-        """Of each input the columns by which its rows are told apart; None: all of them."""
+        """The columns of each input by which its rows are told apart; None: all of them."""
         return tuple(smallest_key(each, self.key_of(n)) for n, each in enumerate(self.tables))
 
     @property
@@ -173,7 +173,7 @@ class MultiJoin(RowsByKey):
         return "MultiJoin", details
 
     def held_by(self, which: int) -> Held:
-        """How the rows of an input are told apart, in Flink's words."""
+        """Return the way in which the rows of an input are told apart, in Flink's words."""
         return held(self.known[which], self.key_of(which))
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class MultiJoin(RowsByKey):
         return self.footprint(parts, ttl, bounds, texts, TEXT)
 
     def _kept(self) -> Iterator[list[pa.Field]]:
-        """By input the columns that are stored with its rows."""
+        """Yield, by input, the columns that are stored with its rows."""
         read = {*self.columns, *self._read}
         for which, each in enumerate(self.tables):
             known = {*(self.known[which] or ())} - {*self.key_of(which)}

@@ -94,4 +94,4 @@ def shown_order(order: tuple[SortItem, ...]) -> list[str]:
 
 
 Chosen = Callable[[Numbered, Range], Node | None]
-"""What a numbering becomes once its range is known, with the same columns; None: another operator is asked."""
+"""The node that a numbering becomes once its range is known, with the same columns; None: another operator is asked."""

@@ -37,7 +37,7 @@ from aggloom.codegen.sql.numbering import SortItem
 from aggloom.physical import is_pooled
 
 By = Literal["", "row", "processing"]
-"""What rows are given out by, once and for all: row time, processing time; "": by nothing, over changes."""
+"""The time by which rows are given out, once and for all: row time, processing time; "": by nothing, over changes."""
 # Beside its words a row has: its sort word and arrival, links to its equals, its slot, cells of the index, the number
 # of its result, and an entry of a B+tree that is three quarters full.
 _ROW = 24 + 4 + 12 + WORD + 32 * 4 // 3
@@ -120,7 +120,7 @@ class Over(Stateful):
 
     @cached_property
     def digest(self) -> str:
-        """By what the rules' notes know it."""
+        """The mark by which the rules' notes know it."""
         return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
 
     @property
@@ -139,7 +139,7 @@ class Over(Stateful):
 
     @cached_property
     def spec(self) -> AggSpec | None:
-        """What the handler of its aggregates is generated from; None if it has none."""
+        """The spec that the handler of its aggregates is generated from; None if it has none."""
         calls = tuple(replace(each.call, alias=each.name) for each in self.calls if each.call)
         if not calls:
             return None
@@ -156,12 +156,12 @@ class Over(Stateful):
 
     @property
     def chained(self) -> bool:
-        """Whether rows come from below when the same watermark says so."""
+        """True if rows come from below when the same watermark says so."""
         return self.waits and any(node.awaits_watermark for node in walk(self.input))
 
     @property
     def waits(self) -> bool:
-        """Whether rows are given out when the watermark has come to them."""
+        """True if rows are given out when the watermark has come to them."""
         return self.by == "row"
 
     @property
@@ -318,7 +318,7 @@ class Over(Stateful):
 
     @property
     def adds_up(self) -> bool:
-        """Whether it keeps accumulators: by time, of frames that no row leaves."""
+        """True if it keeps accumulators: by time, of frames that no row leaves."""
         return bool(self.by) and any(e.call and e.frame.start is None for e in self.calls)
 
     @property

@@ -44,7 +44,7 @@ _TREE = 4 * WORD
 
 @dataclass(frozen=True)
 class Rank(RowsByKey):
-    """Of the rows of each key those with certain numbers in an order; the input's first columns are the key.
+    """The rows of each key with certain numbers in an order; the input's first columns are the key.
 
     order: none is the order of arrival. number: the name of the number's column, the last one; None: nobody reads it.
     update_before: whether it emits -U. window: the key column that is the end of the row's window, for whose end it
@@ -86,7 +86,7 @@ class Rank(RowsByKey):
 
     @cached_property
     def strategy(self) -> Strategy:
-        """What it has to remember: of fast strategies only the rows that are asked for and those before them."""
+        """The strategy, by what to remember: in fast ones only the rows that are asked for and those before them."""
         return self._chosen[0]
 
     @property
@@ -101,12 +101,12 @@ class Rank(RowsByKey):
 
     @cached_property
     def numbers_rows(self) -> bool:
-        """Whether its messages go by number: the number of a key has one row at a time."""
+        """True if its messages go by number: the number of a key has one row at a time."""
         return self.number is not None and self.function == "ROW_NUMBER"
 
     @property
     def one_row(self) -> bool:
-        """Whether a key has one row at most."""
+        """True if a key has one row at most."""
         asked = self.asked
         return self.function == "ROW_NUMBER" and asked.end is not None and asked.start >= asked.end
 
@@ -148,7 +148,7 @@ class Rank(RowsByKey):
 
     @property
     def _by_place(self) -> bool:
-        """Whether messages go by a number that nobody reads, as Flink's do row by row: a row may be there twice."""
+        """True if messages go by a number that nobody reads, as Flink's do row by row: a row may be there twice."""
         return self.function == "ROW_NUMBER" and self.number is None and self.asked.start > 1
 
     @property
@@ -166,7 +166,7 @@ class Rank(RowsByKey):
 
     @property
     def chained(self) -> bool:
-        """Whether rows come from below when the same watermark says so; without a window it does not matter."""
+        """True if rows come from below when the same watermark says so; without a window it does not matter."""
         return self.window is None or any(node.awaits_watermark for node in walk(self.input))
 
     @cached_property

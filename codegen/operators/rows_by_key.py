@@ -19,7 +19,7 @@ from aggloom.physical import is_pooled
 
 
 def spec_of_rows(rows: pa.Schema, keys: tuple[str, ...], changes: Changes) -> AggSpec:
-    """What stands for rows by key where a description asks for a spec, which has a key or a call."""
+    """Return the spec that stands for rows by key where a description asks for one, which has a key or a call."""
     return AggSpec(rows, keys, () if keys else (AggCall("COUNT"),), changes)
 
 
@@ -31,7 +31,7 @@ class RowsByKey(Stateful):
 
     update_before: bool
     takes: ClassVar[Changes] = "append"
-    """What `aggloom state` says that it reads."""
+    """Changes that it reads, as `aggloom state` says."""
 
     @property
     def remembered(self) -> pa.Schema:
@@ -44,7 +44,7 @@ class RowsByKey(Stateful):
 
     @cached_property
     def digest(self) -> str:
-        """By what the rules' notes know it."""
+        """The mark by which the rules' notes know it."""
         return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
     @property
@@ -128,5 +128,5 @@ def row_parts(columns: pa.Schema) -> list[dict[str, Any]]:
 
 
 def holds_texts(columns: pa.Schema) -> bool:
-    """Whether values of some column do not fit into a word."""
+    """Tell whether values of some column do not fit into a word."""
     return any(is_pooled(field.type) for field in columns)

@@ -28,12 +28,12 @@ class TimedJoin(Join):
 
     @property
     def in_windows(self) -> bool:
-        """Whether rows are in windows, and wait for their ends."""
+        """True if rows are in windows, and wait for their ends."""
         return self.bounds is None
 
     @property
     def once(self) -> bool:
-        """Whether each row of the result is given out once and for all."""
+        """True if each row of the result is given out once and for all."""
         return self.in_windows or (self.left.appends_only and self.right.appends_only)
 
     @cached_property
@@ -51,7 +51,7 @@ class TimedJoin(Join):
 
     @property
     def chained(self) -> bool:
-        """Whether rows come from below when the same watermark says so."""
+        """True if rows come from below when the same watermark says so."""
         return any(node.awaits_watermark for each in self.inputs for node in walk(each))
 
     @property
@@ -134,7 +134,7 @@ class TimedJoin(Join):
 
     @property
     def bound(self) -> str:
-        """What bounds the state, in words."""
+        """The bound of the state, in words."""
         if self.bounds is None:
             ends = " and ".join(shown_names(self.times))
             return f"the rows of windows that are not over, by {ends}"
@@ -146,7 +146,7 @@ class TimedJoin(Join):
 
     @property
     def lasting(self) -> tuple[int, int]:
-        """How long after its time a row of each side is kept, in milliseconds."""
+        """Milliseconds for which a row of each side is kept after its time."""
         assert self.bounds is not None
         lower, upper = self.bounds
         left, right = -(lower // 1000), -(-upper // 1000)

@@ -31,7 +31,7 @@ def state_of_windows(
 
 
 def _add_parts(found: dict[str, Any], keys: tuple[str, ...], windowing: Windowing) -> None:
-    """What windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
+    """Add what windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
     if found["bytes_per_key"] is None:
         return
     key, *rest = found["parts"]
@@ -56,7 +56,7 @@ def _per(windowing: Windowing) -> str:
 
 
 def _open(keys: tuple[str, ...], windowing: Windowing) -> str:
-    """What bounds the number of windows."""
+    """Return the bound of the number of windows, in words."""
     assigner = windowing.assigner
     if isinstance(assigner, GlobalWindow):
         return "the number of keys" if keys else "one key"

@@ -1,1 +1,1 @@
-"""What a user asks for, as data: specs, calls, types."""
+"""The request of a user, as data: specs, calls, types."""

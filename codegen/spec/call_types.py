@@ -63,7 +63,7 @@ def _numbered(count: int) -> str:
 
 
 def _unfit(argument: Argument, dtype: pa.DataType) -> str:
-    """What the argument should be, if the type is not that."""
+    """Name what the argument should be, if the type is not that; else ""."""
     if argument.kind not in ARGUMENT_KINDS:
         return "" if widens(dtype, parse_type(argument.kind)) else argument.kind
     fits, wanted = {
@@ -94,7 +94,7 @@ def _check_options(entry: Aggregate, given: Mapping[str, Any]) -> None:
 
 
 def _unfit_value(option: Option, value: Any) -> str:
-    """What the option should be, if the value is not that."""
+    """Name what the option should be, if the value is not that; else ""."""
     if option.kind == "text":
         return "" if isinstance(value, str) else "a text"
     if option.kind == "choice":

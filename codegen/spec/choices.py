@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 Changes = Literal["append", "retract"]
-"""What an input brings: only insertions, or every kind of change."""
+"""The changes that an input brings: only insertions, or every kind."""
 TableChanges = Literal["append", "retract", "upsert"]
-"""What a table of a query brings: as an input, or rows by key that replace the ones before."""
+"""The changes that a table of a query brings: as an input, or rows by key that replace the ones before."""
 Dialect = Literal["spark", "flink"]
 """Whose rules of types and NULLs an aggregate follows."""
 Nulls = Literal["ignore", "respect"]
 Backend = Literal["numba", "python"]
-"""What a handler is generated for: compiled kernels, or plain Python."""
+"""The target that a handler is generated for: compiled kernels, or plain Python."""
 Mode = Literal["mini_batch", "per_record"]
-"""Whether a bundle gives one change for a key, or one for every row."""
+"""The emission of a bundle: one change for a key, or one for every row."""
 OrphanPolicy = Literal["drop", "error", "keep"]
-"""What becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count."""
+"""The fate of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count."""
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows a join gives: pairs that match, with those of a side that match none, or rows of the left."""
 

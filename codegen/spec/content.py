@@ -48,7 +48,7 @@ class SpecContent:
 
     @property
     def one_row(self) -> bool:
-        """Whether its table is one row at all times, over no rows too: a global aggregate of dialect spark."""
+        """True if its table is one row at all times, over no rows too: a global aggregate of dialect spark."""
         return not self.group_by and self.dialect == "spark"
 
     @cached_property
@@ -75,14 +75,14 @@ class SpecContent:
 
     @cached_property
     def aggregate_schema(self) -> pa.Schema:
-        """What the operator emits: the keys and one column for each call."""
+        """Columns that the operator emits: the keys and one for each call."""
         keys = [self.input_schema.field(name) for name in self.group_by]
         results = [pa.field(call.output_name, self.result_type(call)) for call in self.calls]
         return pa.schema([*keys, *results])
 
     @cached_property
     def output_schema(self) -> pa.Schema:
-        """What the user sees, after the final projection."""
+        """Columns that the user sees, after the final projection."""
         if self.select is None:
             return self.aggregate_schema
         fields = []

@@ -12,7 +12,7 @@ from aggloom.codegen.spec.schemas import SchemaLike
 Digits = tuple[tuple[str, int], ...]
 """Columns of times, and how many digits after the second they have: fewer than six."""
 DIGITS: Final = 6
-"""How many digits after the second a time has."""
+"""Number of digits after the second that a time has."""
 _UNITS: Final = ((1_000_000, "second"), (1_000, "millisecond"), (1, "microsecond"))
 
 

@@ -117,7 +117,7 @@ def type_name(dtype: pa.DataType) -> str:
 
 
 def is_supported(dtype: pa.DataType) -> bool:
-    """Whether a key or an argument may have this type."""
+    """Tell whether a key or an argument may have this type."""
     if pa.types.is_decimal128(dtype):
         return bool(1 <= dtype.precision <= 38 and 0 <= dtype.scale <= dtype.precision)
     if pa.types.is_list(dtype):
@@ -249,7 +249,7 @@ def _known_types(name: str) -> str:
 
 
 def has_order(dtype: pa.DataType) -> bool:
-    """Whether values can be sorted: all but maps, and what holds one."""
+    """Tell whether values can be sorted: all but maps, and what holds one."""
     if pa.types.is_map(dtype):
         return False
     if pa.types.is_list(dtype):

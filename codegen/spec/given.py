@@ -1,4 +1,4 @@
-"""What the arguments of a spec list, as callers give it: one thing, or several."""
+"""The lists in the arguments of a spec, as callers give them: one thing, or several."""
 
 from __future__ import annotations
 

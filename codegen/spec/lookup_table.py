@@ -36,7 +36,7 @@ class GivenRows:
 
     @property
     def shown(self) -> str:
-        """What `explain` calls it."""
+        """The name that `explain` gives it."""
         return "rows of a function" if callable(self.rows) else "given rows"
 
 
@@ -50,7 +50,7 @@ class Files:
 
     @property
     def shown(self) -> str:
-        """What `explain` calls it."""
+        """The name that `explain` gives it."""
         return f"{self.format} files"
 
 
@@ -67,7 +67,7 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """What `explain` calls it."""
+        """The name that `explain` gives it."""
         return f"database table {'.'.join(self.table)}"
 
 
@@ -80,7 +80,7 @@ class Function:
 
     @property
     def shown(self) -> str:
-        """What `explain` calls it."""
+        """The name that `explain` gives it."""
         return f"function {getattr(self.call, '__name__', type(self.call).__name__)}"
 
 
@@ -93,7 +93,7 @@ class BatchFrame:
 
     @property
     def shown(self) -> str:
-        """What `explain` calls it."""
+        """The name that `explain` gives it."""
         return "batch DataFrame"
 
 
@@ -102,7 +102,7 @@ Source = GivenRows | Files | Database | Function | BatchFrame
 
 @dataclass(frozen=True)
 class Cache:
-    """How long answers are kept in a worker process; times in milliseconds, 0: without end.
+    """The time for which answers are kept in a worker process; times in milliseconds, 0: without end.
 
     partial: answers to keys, of which the one that was not asked for longest goes first. full: the whole table.
     """
@@ -116,7 +116,7 @@ class Cache:
 
     @property
     def shown(self) -> str:
-        """What `explain` says of it."""
+        """The words of `explain` for it."""
         if self.kind == "none":
             return "no cache"
         if self.kind == "full":
@@ -130,7 +130,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Asking:
-    """How a table is asked; times in milliseconds.
+    """The way in which a table is asked; times in milliseconds.
 
     capacity: how many calls of a function run at once. timeout: how long a call may take. attempts, delay: how often a
     failed call is made, and how long after the last one. misses, miss_delay: the same of one that found nothing.
@@ -155,11 +155,11 @@ class LookupTable:
     cache: Cache = Cache()
     asking: Asking = Asking()
     identity: str = field(default_factory=lambda: uuid4().hex)
-    """By what a worker process knows its connection and its cache again."""
+    """The mark by which a worker process knows its connection and its cache again."""
 
     @property
     def shown(self) -> str:
-        """What `explain` says of it."""
+        """The words of `explain` for it."""
         parts = [self.source.shown]
         if not isinstance(self.source, BatchFrame):
             parts.append(self.cache.shown)

@@ -43,7 +43,7 @@ def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _last_comma(masked: str) -> int:
-    """Where the last declaration of a text starts: after its last comma outside of brackets."""
+    """Return the place where the last declaration of a text starts: after its last comma outside of brackets."""
     depth = place = 0
     for at, sign in enumerate(masked):
         depth += (sign in "(<") - (sign in ")>")

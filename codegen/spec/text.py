@@ -90,7 +90,7 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "monotonic": ("true or false", lambda value: isinstance(value, bool)),
     "options": ("a mapping such as {separator: ', '}, of constants or lists of them", _are_options),
 }
-"""What the entries of a call look like in text: in words, and as a check."""
+"""Values that the entries of a call take in text: in words, and as a check."""
 
 
 def build(

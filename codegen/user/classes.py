@@ -44,7 +44,7 @@ def render(entry: Aggregate, prefix: str) -> Rendered:
 
 
 def forms(entry: Aggregate, types: tuple[pa.DataType, ...]) -> tuple[str, ...]:
-    """How each argument reaches the class: whole (int), real (float), flag (bool) or value (any Python value)."""
+    """Return the forms of a class's arguments: whole (int), real (float), flag (bool) or value (any Python value)."""
     return tuple(
         _form(argument.kind, dtype) for argument, dtype in zip(entry.arguments, types, strict=True)
     )
@@ -61,7 +61,7 @@ def _form(kind: str, dtype: pa.DataType) -> str:
 
 
 def first_state(entry: Aggregate) -> Any:
-    """What create returns."""
+    """Return the state that `create` returns."""
     assert entry.code is not None
     user_trust.refuse(user_trust.untrusted([entry]))
     return _instance(entry.code.source, entry.name)[1]
@@ -88,7 +88,7 @@ def check_create(entry: Aggregate) -> None:
 
 
 def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataType) -> Verdict:
-    """Whether a class is compiled over arguments of these types, and if not, why."""
+    """Tell whether a class is compiled over arguments of these types, and if not, why."""
     assert entry.code is not None
     given = forms(entry, types)
     for argument, form, dtype in zip(entry.arguments, given, types, strict=True):

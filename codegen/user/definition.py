@@ -97,14 +97,14 @@ def class_entry(
 
 
 def unmergeable(entry: Aggregate) -> str:
-    """What a user's function lacks for its states to be merged, and the fix; "" if it lacks nothing."""
+    """Name what a user's function lacks for its states to be merged, and the fix; "" if it lacks nothing."""
     if entry.code is None or "merge" in entry.code.methods:
         return ""
     return f"{entry.name} has no merge; give its class `def merge(state, other)`"
 
 
 def unretractable(entry: Aggregate, ordered: bool) -> str:
-    """What a user's function lacks to take rows back, and the fix; "" if it lacks nothing."""
+    """Name what a user's function lacks to take rows back, and the fix; "" if it lacks nothing."""
     if entry.code is not None:
         if "retract" in entry.code.methods:
             return ""

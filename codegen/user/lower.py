@@ -73,7 +73,7 @@ def _checked_value(
 
 
 def _exact(function: str, kind: str, argument: pa.DataType | None, result: pa.DataType) -> bool:
-    """Whether a sum becomes this result without passing through a DOUBLE."""
+    """Tell whether a sum becomes this result without passing through a DOUBLE."""
     if kind == "float" or argument is None:
         return False
     if pa.types.is_decimal(argument):

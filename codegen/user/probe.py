@@ -29,7 +29,7 @@ class Verdict:
 
 
 class _Refused(Exception):
-    """What a function does that no compiled state can hold."""
+    """Raised for what a function does that no compiled state can hold."""
 
 
 def probe(

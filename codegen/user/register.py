@@ -140,7 +140,7 @@ def _refuse_taken(name: str, replacing: bool) -> None:
 
 
 def _is_scalar(name: str) -> bool:
-    """Whether SQL has a scalar function or a word of this name, which a call of it would hide."""
+    """Tell whether SQL has a scalar function or a word of this name, which a call of it would hide."""
     if _token(name) not in SparkParser.FUNC_TOKENS:
         return True
     special = {*SparkParser.NO_PAREN_FUNCTION_PARSERS, *SparkParser.FUNCTION_PARSERS}

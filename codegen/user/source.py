@@ -111,7 +111,7 @@ def functions(source: Source, prefix: str) -> tuple[list[str], list[tuple[str, s
 
 
 def returns(method: ast.FunctionDef) -> bool:
-    """Whether a method returns anything."""
+    """Tell whether a method returns anything."""
     returned = [node.value for node in ast.walk(method) if isinstance(node, ast.Return)]
     return any(value is not None for value in returned)
 

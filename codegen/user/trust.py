@@ -24,7 +24,7 @@ def trust(entry: Aggregate) -> None:
 
 
 def is_trusted(entry: Aggregate) -> bool:
-    """Whether a function may run: it has no source of its own, or one that is trusted."""
+    """Tell whether a function may run: it has no source of its own, or one that is trusted."""
     return entry.code is None or entry.code.source in _TRUSTED
 
 

@@ -12,7 +12,7 @@ _LEAST, _MOST = 16, 2**18
 
 
 def registers_for(error: float) -> int:
-    """How many registers give this relative standard error: a power of two."""
+    """Return the number of registers that gives this relative standard error: a power of two."""
     registers = _LEAST
     while registers < _MOST and registers * error**2 < 1.04**2:
         registers *= 2

@@ -59,9 +59,9 @@ class ViewKind:
     queued: bool = False
 
     def counts(self, width: int) -> int:
-        """How many counts an entry has."""
+        """Return the number of counts that an entry has."""
         return width if self.shared else 1
 
     def numbers_of(self, width: int) -> int:
-        """How many numbers follow a word in its entry."""
+        """Return the number of numbers that follow a word in its entry."""
         return width if self.shared else self.numbers

@@ -33,7 +33,7 @@ class Window(NamedTuple):
         return self.end - 1
 
     def touches(self, other: Window) -> bool:
-        """Whether they overlap or meet, which makes two sessions one."""
+        """Tell whether they overlap or meet, which makes two sessions one."""
         return self.start <= other.end and other.start <= self.end
 
     def cover(self, other: Window) -> Window:
@@ -54,11 +54,11 @@ class Assigner:
     """
 
     merges: ClassVar[bool] = False
-    """Whether windows of a key may become one."""
+    """True if windows of a key may become one."""
 
     @property
     def event_time(self) -> bool:
-        """Whether rows are placed by a column, and not by the clock."""
+        """True if rows are placed by a column, and not by the clock."""
         return getattr(self, "on", None) is not None
 
     @property

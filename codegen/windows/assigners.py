@@ -42,12 +42,12 @@ class Aligned(Assigner):
 
     @property
     def shift_ms(self) -> int:
-        """Where windows start, after 1970."""
+        """Milliseconds after 1970 at which windows start."""
         return int(getattr(self, "offset", 0))
 
     @property
     def end_shift_ms(self) -> int:
-        """Where windows end, by step_ms."""
+        """Milliseconds after 1970 at which windows end, by step_ms."""
         return self.shift_ms
 
     def slices(self, times: Times) -> Times:

@@ -28,7 +28,7 @@ class Elements(NamedTuple):
 
 
 class EvictorContext(NamedTuple):
-    """What is known of time when a window fires; milliseconds since 1970."""
+    """The times that are known when a window fires; milliseconds since 1970."""
 
     watermark: int
     processing_time: int

@@ -16,7 +16,7 @@ from aggloom.errors import SpecError
 
 
 class TriggerResult(Enum):
-    """What becomes of a window: fire gives its result out, purge forgets its rows."""
+    """The fate of a window: fire gives its result out, purge forgets its rows."""
 
     CONTINUE = (False, False)
     FIRE = (True, False)
@@ -25,12 +25,12 @@ class TriggerResult(Enum):
 
     @property
     def fires(self) -> bool:
-        """Whether the result is given out."""
+        """True if the result is given out."""
         return self.value[0]
 
     @property
     def purges(self) -> bool:
-        """Whether the rows are forgotten."""
+        """True if the rows are forgotten."""
         return self.value[1]
 
 
@@ -38,7 +38,7 @@ CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
 
 
 class TriggerContext(Protocol):
-    """What a trigger sees of its window; times in milliseconds since 1970."""
+    """The part of its window that a trigger sees; times in milliseconds since 1970."""
 
     @property
     def watermark(self) -> int:
@@ -46,7 +46,7 @@ class TriggerContext(Protocol):
 
     @property
     def processing_time(self) -> int:
-        """What the clock says."""
+        """The time of the clock."""
 
     @property
     def retracts(self) -> bool:
@@ -54,7 +54,7 @@ class TriggerContext(Protocol):
 
     @property
     def state(self) -> MutableMapping[str, Any]:
-        """What the trigger remembers for the window: numbers, texts and booleans by name."""
+        """The trigger's memory for the window: numbers, texts and booleans by name."""
 
     def register_event_time_timer(self, time: int) -> None:
         """Ask for on_event_time once the watermark reaches a time; at once if it has."""
@@ -70,11 +70,11 @@ class TriggerContext(Protocol):
 
 
 class OnMergeContext(TriggerContext, Protocol):
-    """What a trigger sees when windows become one: the window that results, with no state yet."""
+    """The context of a trigger when windows become one: the window that results, with no state yet."""
 
     @property
     def merged(self) -> list[MutableMapping[str, Any]]:
-        """What was remembered for each of the windows that were merged."""
+        """The state of each of the windows that were merged."""
 
 
 class Trigger(ABC):

@@ -125,12 +125,12 @@ class Windowing:
 
     @property
     def on_time_only(self) -> bool:
-        """Whether every window fires once, at its end."""
+        """True if every window fires once, at its end."""
         return not self.fires_again and self.is_vectorised
 
     @property
     def fires_again(self) -> bool:
-        """Whether a window may give out its result more than once."""
+        """True if a window may give out its result more than once."""
         trigger = self.trigger
         if self._fires_at_its_end:
             return getattr(trigger, "early", None) is not None or bool(self.allowed_lateness)
@@ -140,7 +140,7 @@ class Windowing:
 
     @property
     def is_vectorised(self) -> bool:
-        """Whether whole columns can be processed at once: no evictor, and a trigger that only looks at times."""
+        """True if whole columns can be processed at once: no evictor, and a trigger that only looks at times."""
         fits = self._fires_at_its_end and self.function is None
         # Results that are only added each need a firing of their own.
         fits = fits and bool(self.updates or not self.fires_again)
@@ -151,7 +151,7 @@ class Windowing:
 
     @property
     def is_sliced(self) -> bool:
-        """Whether rows can be added up by slice before they reach their bucket."""
+        """True if rows can be added up by slice before they reach their bucket."""
         aligned = isinstance(self.assigner, Aligned) and self.assigner.event_time
         # A late row is handed out with its time, which its slice does not tell. Which slice a staggered one is in, only
         # its bucket knows.
@@ -160,7 +160,7 @@ class Windowing:
 
     @property
     def _fires_at_its_end(self) -> bool:
-        """Whether the trigger goes by the same time as the windows, and by nothing else."""
+        """True if the trigger goes by the same time as the windows, and by nothing else."""
         own = EventTimeTrigger if self.assigner.event_time else ProcessingTimeTrigger
         return isinstance(self.trigger, own)
 

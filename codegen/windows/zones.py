@@ -21,7 +21,7 @@ _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
 
 
 _FARTHEST = 18 * 60
-"""How many minutes a zone is away from UTC at most, in Java."""
+"""Number of minutes that a zone is away from UTC at most, in Java."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
@@ -53,7 +53,7 @@ def _spelled(name: str) -> str:
 
 
 def to_local(instants: Times, zone: str) -> Times:
-    """What the clocks of a zone show at instants."""
+    """Return the times that the clocks of a zone show at instants."""
     return instants if zone in _UTC else _local(instants, zone)
 
 
