@@ -78,7 +78,7 @@ def blocks_of(
 
 
 class Held(NamedTuple):
-    """What an operator holds of a key in one window, or of the key as a whole.
+    """The state that an operator holds of a key in one window, or of the key as a whole.
 
     handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. given:
     accumulators of what was given out last. records: the rows, where accumulators do not count them. written: when
@@ -95,7 +95,7 @@ class Held(NamedTuple):
 
 
 class Bundle(NamedTuple):
-    """What an input of an operator brings: rows in the order in which they are to be applied, and accumulators."""
+    """The input that comes to an operator: rows in the order in which they are to be applied, and accumulators."""
 
     batch: pa.RecordBatch
     kinds: Kinds
@@ -115,7 +115,7 @@ class Operator(ABC):
     counters: dict[str, int]
     update_before: bool
     in_windows: ClassVar[bool] = False
-    """Whether what it holds are windows, not keys."""
+    """True if it holds windows, not keys."""
     keeps_calls: ClassVar[str] = "its state is not made of calls"
     """Why its state does not outlive a change of its calls; empty if it does."""
     _failed: bool = False
@@ -136,24 +136,24 @@ class Operator(ABC):
     @property
     @abstractmethod
     def keys(self) -> int:
-        """How many things the state holds: keys, or windows of keys."""
+        """Number of the things that the state holds: keys, or windows of keys."""
 
     @abstractmethod
     def key_columns(self) -> list[pa.Array]:
         """The keys of all that it holds as columns, a key perhaps several times."""
 
     def rows_held(self) -> Any:
-        """How many rows stand behind each of the keys that `key_columns` lists, as an array; None: it is not known."""
+        """Return the number of rows behind each key that `key_columns` lists, as an array; None: it is not known."""
         return None
 
     @abstractmethod
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        """What it holds of a key (a row of the key's columns), windows in order of time."""
+        """Yield the state that it holds of a key (a row of the key's columns), windows in order of time."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What messages call it."""
+        """The name that messages call it by."""
 
     def shown_row(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row that came, by name, as its user knows it."""
@@ -192,7 +192,7 @@ class Operator(ABC):
         """Take over what an operator remembered besides its states, which have been carried over already."""
 
     def keeps_stamps(self, old: Any) -> bool:
-        """Whether an old operator of the same calls kept the same times by key."""
+        """Tell whether an old operator of the same calls kept the same times by key."""
         return True
 
     def snapshot(self) -> bytes:
@@ -232,7 +232,7 @@ class Operator(ABC):
 
     @property
     def arenas(self) -> list[Arena]:
-        """Where its state lies."""
+        """The arenas in which its state lies."""
         return [state.arena for state in self.states]
 
 
@@ -255,7 +255,7 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
 
     @property
     def handler_spec(self) -> AggSpec | None:
-        """What its handler is generated from; None: it has none, and `make` is given None."""
+        """The aggregates that its handler is generated from; None: it has none, and `make` is given None."""
         return None
 
     @classmethod
@@ -279,7 +279,7 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
 
     @property
     def ttl_ms(self) -> int:
-        """How long after it was written a key is forgotten; 0: never."""
+        """The time, in milliseconds, after which a key that was not written is forgotten; 0: never."""
         return 0
 
     @property
@@ -294,22 +294,22 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
 
     @property
     def wakes(self) -> bool:
-        """Whether every bucket is to be called whenever there are rows for any."""
+        """True if every bucket is to be called whenever there are rows for any."""
         return False
 
     @property
     def always(self) -> bool:
-        """Whether its first bundle brings a change even if no row comes."""
+        """True if its first bundle brings a change even if no row comes."""
         return False
 
     @property
     def moves_last(self) -> bool:
-        """Whether the clock moves after a bundle's rows."""
+        """True if the clock moves after a bundle's rows."""
         return False
 
     @property
     def needs_order(self) -> bool:
-        """Whether the result depends on the order of rows, which is then carried along."""
+        """True if the result depends on the order of rows, which is then carried along."""
         spec = self.handler_spec
         if spec is None or spec.input_changes == "retract":
             return True

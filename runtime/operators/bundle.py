@@ -90,7 +90,7 @@ def _first_orphan(slots: Array, retracts: Array, records: Array) -> int:
 
 
 class Slots(Protocol):
-    """What rows are added up in: a KeyedState, or sessions."""
+    """The slots that rows are added up in: a KeyedState, or sessions."""
 
     handler: Any
     accumulators: Any

@@ -18,7 +18,7 @@ _SHOWN_LINES = 8
 _SHOWN_CHARACTERS = 160
 _OWN_WAY = "Run the query that this checkpoint belongs to, or give this one a checkpoint directory of its own."
 LINE = "\n  - "
-"""What each line of a comparison begins with, below the first line of the message."""
+"""The text that each line of a comparison begins with, below the first line of the message."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CallChanges:
 
     @property
     def line(self) -> str:
-        """What changed of the calls."""
+        """The changes of the calls, in words."""
         parts = (("kept", self.kept), ("removed", self.removed), ("added", self.added))
         return "; ".join(f"{word} {', '.join(calls)}" for word, calls in parts if calls)
 
@@ -88,7 +88,7 @@ def compare(old: Description, new: Description, where: str) -> CallChanges:
 
 
 def _differences(old: Description, new: Description) -> Iterator[tuple[str, Any, Any]]:
-    """What differs besides calls and settings: (what, before, now)."""
+    """Yield the differences besides calls and settings: (what, before, now)."""
     was, now = old["spec"], new["spec"]
     for key, name in (
         ("group_by", "GROUP BY"),
@@ -111,7 +111,7 @@ def _differences(old: Description, new: Description) -> Iterator[tuple[str, Any,
 
 
 def _aligned(old: Description, new: Description) -> tuple[list[Any], list[Any]]:
-    """What is below each; where only one of them computes columns, the other picks its own as they are."""
+    """Return the steps below each; where only one of them computes columns, the other picks its own as they are."""
     below = list(old["below"]), list(new["below"])
     for short, long, description in ((*below, old), (*below[::-1], new)):
         last = long[-1] if long else None
@@ -125,7 +125,7 @@ def _aligned(old: Description, new: Description) -> tuple[list[Any], list[Any]]:
 
 
 def _differences_below(old: list[Any], new: list[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What differs between the tables and the operator; a column that only one of the two reads does not count."""
+    """Yield the differences between tables and operator; a column that only one of the two reads does not count."""
     if [isinstance(each, Mapping) for each in old] != [isinstance(each, Mapping) for each in new]:
         yield "the steps below", _steps(old), _steps(new)
         return
@@ -155,7 +155,7 @@ def _steps(below: list[Any]) -> str:
 
 
 def _step(line: str) -> str:
-    """What a line below stands for."""
+    """Return the words for what a line below stands for."""
     words = {"scan": "the table", "aggregate": "the aggregate below", "window": "the windows below"}
     return words.get(line.split(" ")[0], "the steps below")
 
@@ -171,7 +171,7 @@ def _step_text(line: str) -> str:
 
 
 def takes_back(description: Description) -> bool:
-    """Whether rows that were there before may be taken back from the state."""
+    """Tell whether rows that were there before may be taken back from the state."""
     lines = [each for each in description["below"] if isinstance(each, str)]
     sources = [each for each in lines if each.startswith(("scan ", "aggregate ", "window "))]
     inserted = all(each.startswith("scan ") and each.endswith(" append") for each in sources)

@@ -12,10 +12,10 @@ from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, instant
 from aggloom.shown import html_block, html_line, html_table
 
 FLOWS = ("rows", "changes", "orphans", "late", "expired")
-"""What adds up over bundles; by the names that operators count under:"""
+"""The counts that add up over bundles; by the names that operators count under:"""
 _COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
 LEVELS = ("keys", "windows", "state_bytes")
-"""What an operator holds after a bundle."""
+"""The counts of the things that an operator holds after a bundle."""
 _ORPHAN = "an orphan retracts, or completes, a row that was not read before it"
 _NOTICES = "heartbeats, transactions, changes of schemas, watermarks, or messages of tables that are not asked for"
 _ORDER_HINT = (
@@ -26,7 +26,7 @@ _ORDER_HINT = (
 
 @dataclass(frozen=True)
 class OperatorCounts:
-    """What one operator has counted, all of its buckets together.
+    """The counts of one operator, all of its buckets together.
 
     rows: those that came one by one; the accumulators that a local phase sends do not say how many they are of.
     orphans: retractions dropped since what they take back was not there. expired: keys past their time to live.
@@ -47,7 +47,7 @@ class OperatorCounts:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a query has counted since it started; how much it holds is as of its last bundle.
+    """The counts of a query since it started; how much it holds is as of its last bundle.
 
     rows: as the sources have them, such as lines; refused: of those, what a source was told to pass over; notices:
     messages that have no row, such as heartbeats. changes: rows of the result's changelog. complete: whether every
@@ -173,7 +173,7 @@ class Counts:
 
 
 class Tally:
-    """What an operator counts from now on; what it has counted before, as when it was rebuilt, is no news."""
+    """The counts of an operator from now on; what it has counted before, as when it was rebuilt, is no news."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator

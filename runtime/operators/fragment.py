@@ -79,13 +79,13 @@ class Part:
     delay: int = 0
 
     def clock(self, clock: Clock) -> Clock:
-        """What it knows of time."""
+        """Return the clock as this operator knows it."""
         return clock._replace(watermark=clock.watermark - self.delay) if self.delay else clock
 
 
 @dataclass(frozen=True)
 class FragmentSpec:
-    """What a fragment is made from: its operators, each after those that feed it, the last the one that gives out.
+    """The description of a fragment: its operators, each after those that feed it, the last the one that gives out.
 
     inputs: the columns of each of its inputs.
     """
@@ -105,7 +105,7 @@ class FragmentSpec:
 
     @property
     def handler_specs(self) -> list[AggSpec | None]:
-        """What the handler of each operator is generated from; None where it has none."""
+        """The aggregates that the handler of each operator is generated from; None where it has none."""
         return [spec.handler_spec for spec in self.specs]
 
     def make(
@@ -122,7 +122,7 @@ class FragmentSpec:
         return Fragment(self, operators)
 
     def ordered(self, number: int) -> bool:
-        """Whether the order of an input's rows counts for the operators that it feeds."""
+        """Tell whether the order of an input's rows counts for the operators that it feeds."""
         return any(part.spec.needs_order for part in self.fed(number))
 
     def fed(self, number: int) -> list[Part]:
@@ -135,7 +135,7 @@ class FragmentSpec:
 
     @property
     def evaluates(self) -> bool:
-        """Whether expressions are evaluated between its operators."""
+        """True if expressions are evaluated between its operators."""
         feeds = (feed for part in self.parts for feeds in part.inputs for feed in feeds)
         return any(isinstance(step, LoweredCalc) for feed in feeds for step in feed.steps)
 
@@ -153,12 +153,12 @@ class FragmentSpec:
 
     @property
     def wakes(self) -> bool:
-        """Whether every bucket is to be called whenever there are rows for any."""
+        """True if every bucket is to be called whenever there are rows for any."""
         return any(spec.wakes for spec in self.specs)
 
     @property
     def always(self) -> bool:
-        """Whether its first bundle brings a change even if no row comes."""
+        """True if its first bundle brings a change even if no row comes."""
         return self.root.always
 
 
@@ -181,7 +181,7 @@ class Fragment:
         return out[-1]
 
     def followed(self, inputs: Sequence[Bundle], clock: Clock, number: int) -> list[Bundle]:
-        """What a bundle of each input brings to an operator, once those before it have run."""
+        """Return the bundles that one of each input brings to an operator, once those before it have run."""
         out: list[Rows] = []
         for place, (operator, bundles) in enumerate(self._flow(inputs, out)):
             if place == number:
@@ -237,7 +237,7 @@ class Fragment:
 
     @property
     def arenas(self) -> list[Arena]:
-        """Where its state lies."""
+        """The arenas in which its state lies."""
         return [arena for each in self.operators for arena in each.arenas]
 
     def _flow(
@@ -255,7 +255,7 @@ class Fragment:
 def _bundle(
     feeds: Sequence[Feed], schema: pa.Schema, inputs: Sequence[Bundle], out: Sequence[Rows]
 ) -> Bundle:
-    """What comes to an input of an operator on all of its feeds."""
+    """Return the bundle that comes to an input of an operator on all of its feeds."""
     outer = [inputs[feed.source] for feed in feeds if not feed.inner]
     if len(feeds) == 1 and outer and not feeds[0].steps:
         return outer[0]
@@ -338,7 +338,7 @@ def _renamed(part: Node, schema: pa.Schema) -> tuple[Step, ...]:
 
 
 def feeds_data(spec: FragmentSpec) -> list[Any]:
-    """How each operator of a fragment is fed, as JSON can hold it."""
+    """Return the feeds of each operator of a fragment, as JSON can hold them."""
     return [[[feed.to_data() for feed in feeds] for feeds in part.inputs] for part in spec.parts]
 
 
@@ -348,7 +348,7 @@ def inputs_data(spec: FragmentSpec) -> list[Any]:
 
 
 def feeds_from(data: Any) -> tuple[tuple[Feed, ...], ...]:
-    """How an operator is fed; raises SpecError."""
+    """Return the feeds of an operator; raises SpecError."""
     try:
         return tuple(tuple(Feed.from_data(feed) for feed in feeds) for feeds in data)
     except (TypeError, ValueError) as error:

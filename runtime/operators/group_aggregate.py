@@ -153,7 +153,7 @@ class GroupAggOperator(OneInput):
         return emitted
 
     def _as_shown(self, noted: Noted, shown: bool) -> Noted:
-        """What is noted, where the only row is there whatever it holds; shown: also before this bundle."""
+        """Return the note, where the only row is there whatever it holds; shown: also before this bundle."""
         if not self._one_row:
             return noted
         was = np.ones(len(noted.was), np.bool_)
@@ -294,7 +294,7 @@ class GroupAggOperator(OneInput):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
-    """What a group aggregate is made from, besides its handler; see GroupAggOperator."""
+    """The description that a group aggregate is made from, besides its handler; see GroupAggOperator."""
 
     kind: ClassVar[str] = "group aggregate"
     spec: AggSpec

@@ -45,7 +45,7 @@ def _counted(numbers: Array, ends: Array, order: Array) -> None:
 
 
 def in_order(numbers: Array, limit: int) -> Array:
-    """What puts numbers from 0 to below a limit in order, equal ones as they stand."""
+    """Return the order that sorts numbers from 0 to below a limit, equal ones as they stand."""
     if limit > _DENSE * len(numbers):
         return np.argsort(numbers, kind="stable")
     order = np.empty(len(numbers), np.int64)

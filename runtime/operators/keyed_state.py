@@ -40,7 +40,7 @@ class KeyedState(SlotState):
 
     @property
     def index(self) -> KeyIndex:
-        """Where the keys are found."""
+        """The index in which the keys are found."""
         return self.table.index
 
     def stamps(self, name: str) -> Array:

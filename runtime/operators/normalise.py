@@ -148,7 +148,7 @@ class NormaliseOperator(RowsByKey[DeduplicateState], KeyedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class NormaliseSpec(OperatorSpec[Normalise]):
-    """What a Normalise is made from; see NormaliseOperator."""
+    """The description that a Normalise is made from; see NormaliseOperator."""
 
     kind: ClassVar[str] = "normalise"
     schema: pa.Schema

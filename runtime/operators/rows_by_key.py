@@ -25,7 +25,7 @@ class RowState(ABC):
 
     @property
     def key_texts(self) -> int:
-        """How many columns of a slot's key are texts."""
+        """Number of columns of a slot's key that are texts."""
         return int(self.table.index.pooled.sum())
 
     def used(self) -> Array:

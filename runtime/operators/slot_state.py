@@ -27,11 +27,11 @@ class SlotState:
 
     @property
     def records(self) -> Array:
-        """How many rows each slot holds."""
+        """Number of rows that each slot holds."""
         return np.asarray(self.accumulators.records)
 
     def rows_held(self) -> Array | None:
-        """How many rows each slot in use holds; None where rows only come, so that nobody counts them."""
+        """Return how many rows each slot in use holds; None where rows only come, so that nobody counts them."""
         counts = self.handler.FIELDS[0][1] == "i8"
         return self.records[self.used()] if counts else None
 
@@ -41,7 +41,7 @@ class SlotState:
 
     @property
     def key_texts(self) -> int:
-        """How many columns of a slot's key are texts."""
+        """Number of columns of a slot's key that are texts."""
         return 0
 
     def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None:

@@ -24,7 +24,7 @@ class SortedState(RowState):
         return self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
 
     def owing(self, slots: Array) -> Array:
-        """Whether each of the slots has rows that were taken back and never came."""
+        """Tell whether each of the slots has rows that were taken back and never came."""
         return np.zeros(len(slots), np.bool_) if self.owed is None else self.owed.holds(slots)
 
 

@@ -61,7 +61,7 @@ def bare(node: Node) -> Node:
 
 
 def is_step(node: Node) -> bool:
-    """Whether a node is a step that needs no lowering."""
+    """Tell whether a node is a step that needs no lowering."""
     if isinstance(node, Lookup | LookupJoin):
         return not node.asked.by_engine
     return type(node) in _RUN and (not isinstance(node, Calc) or node.picked is not None)

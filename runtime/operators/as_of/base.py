@@ -69,7 +69,7 @@ class AsOfOperator(HoldsRows[AsOfState]):
         """The joined rows of slots that were told and stay."""
 
     def _described(self, slots: Array) -> list[dict[str, int]]:
-        """What else is told of a key that has no joined rows."""
+        """Return what else is told of a key that has no joined rows: by side the number of its rows."""
         return [{side.name: int(side.rows.sizes(slots)[0][0]) for side in self.state.sides}]
 
     def _inserts(self, rows: Weighted) -> Rows:

@@ -116,7 +116,7 @@ class NearestOperator(AsOfOperator):
         return in_waves(taken.slots, bundle)
 
     def _bundle(self, left: Taken, right: Taken) -> tuple[Weighted, Kinds]:
-        """What changes of both sides bring; the rows that are gone are readable until `_free`."""
+        """Return the messages that changes of both sides bring; the rows that are gone are readable until `_free`."""
         lefts, rights = self._applied(self.state.left, left), self._applied(self.state.right, right)
         self.state.fit_rows()
         found = self.state.found
@@ -181,7 +181,7 @@ class NearestOperator(AsOfOperator):
         return Changed(came[stays], gone[known], came_slots[stays], gone_slots[known])
 
     def _orphans(self, side: Side, taken: Taken, row: int) -> tuple[Array, Array]:
-        """What becomes of retractions of rows that are not there: the rows that went after all, and their slots."""
+        """Deal with retractions of rows that are not there: return the rows that went after all, and their slots."""
         if self.spec.on_orphan_retraction == "error":
             raise OrphanRetractionError(
                 f"row {row} of the {side.name} retracts from "

@@ -65,12 +65,12 @@ class AsOfSettings:
 
     @property
     def strict(self) -> bool:
-        """Whether equal times do not match."""
+        """True if equal times do not match."""
         return self.matches in (">", "<")
 
     @property
     def descending(self) -> bool:
-        """Whether rows are looked for behind, so that both sides stand in descending order."""
+        """True if rows are looked for behind, so that both sides stand in descending order."""
         return self.matches in ("<=", "<")
 
     def kept(self, side: int) -> list[pa.Field]:

@@ -45,7 +45,7 @@ class Side:
 
     @property
     def bag(self) -> SortedRows:
-        """What holds the rows."""
+        """The store that holds the rows."""
         return self.rows
 
     def given(self, batch: pa.RecordBatch) -> pa.RecordBatch:

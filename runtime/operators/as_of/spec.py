@@ -18,7 +18,7 @@ from aggloom.runtime.operators.waiting import WaitingSpec
 
 @dataclass(frozen=True, kw_only=True)
 class AsOfSpec(AsOfSettings, WaitingSpec[AsOfJoin]):
-    """What an AsOfJoin is made from, as a checkpoint holds it."""
+    """The description that an AsOfJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "as_of"
 

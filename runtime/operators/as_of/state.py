@@ -17,7 +17,7 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 GONE = pa.field("", pa.bool_())
-"""Of a version, whether its key has no row from then on. No column of a query is called so."""
+"""Column of a version: whether its key has no row from then on. No column of a query is called so."""
 
 
 class AsOfState(RowState):
@@ -34,7 +34,7 @@ class AsOfState(RowState):
 
     @property
     def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         return {
             side.name: (len(side.rows), int(side.rows.rows.pooled.sum()), None)
             for side in self.sides
@@ -42,12 +42,12 @@ class AsOfState(RowState):
 
     @property
     def found(self) -> Array:
-        """By row of the left the number of the row of the right that it was told with + 1; 0: with none."""
+        """The number of the row of the right, + 1, that each row of the left was told with; 0: with none."""
         return self.arena.array("found", 0, "i8")
 
     @property
     def due(self) -> Array:
-        """By slot the next time, in milliseconds, at which rows leave or versions are over; AFTER_ALL: none."""
+        """The next time, in milliseconds, at which rows of each slot leave or versions are over; AFTER_ALL: none."""
         return self.arena.array("due", 0, "i8")
 
     @property

@@ -152,7 +152,7 @@ class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
 
 
 def named(keep: Keep, state: DeduplicateState) -> str:
-    """What messages call an operator."""
+    """Return the name that messages call an operator by."""
     keys = ", ".join(field.name for field in state.fields)
     return f"{keep} row by {keys or '()'}"
 
@@ -167,7 +167,7 @@ def refuse_retractions(kinds: Kinds, name: str) -> None:
 
 
 def held_of(state: DeduplicateState, key: pa.RecordBatch, stamped: bool) -> Iterator[Held]:
-    """What a state holds of a key."""
+    """Yield the things that a state holds of a key."""
     slot = int(state.table.find(key)[0])
     if slot < 0:
         return

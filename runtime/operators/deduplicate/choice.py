@@ -16,11 +16,11 @@ from aggloom.runtime.storage.jit import kernel
 
 Keep = Literal["first", "last"]
 BEFORE_NUMBERS = -(2**63)
-"""Where rows without a time stand in the order."""
+"""The place in the order of rows without a time."""
 
 
 class Choice(NamedTuple):
-    """What became of a bundle's rows, key by key.
+    """The fate of a bundle's rows, key by key.
 
     slots: the keys that have rows in the bundle. stored: by key whether it had one before. before: by row its
     predecessor: a row of the bundle, n + the place of its key, or -1. acts: by row whether it replaced that one.

@@ -19,7 +19,8 @@ from aggloom.runtime.operators.waiting import WaitingSpec
 
 @dataclass(frozen=True, kw_only=True)
 class DeduplicateSpec(WaitingSpec[Deduplicate]):
-    """What a Deduplicate is made from; see DeduplicateOperator, and where it waits WaitingDeduplicateOperator.
+    """The description that a Deduplicate is made from; see DeduplicateOperator,
+    and where it waits WaitingDeduplicateOperator.
 
     waits: whether rows are given out once and for all when the watermark has come to them.
     """

@@ -17,7 +17,7 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 NONE, GIVEN = 0, -1
-"""What stands for the row of a key that has none: yet, or any more, since it was given out."""
+"""The numbers that stand for the row of a key that has none: yet, or any more, since it was given out."""
 
 
 @kernel

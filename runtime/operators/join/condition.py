@@ -34,7 +34,7 @@ class Condition:
         self._calc = lower_condition(condition, self._schema, zone)
 
     def holds(self, sides: Sequence[StoredSide], *ids: Array) -> Array:
-        """Whether each joined row passes; NULL is no. ids: by input its stored rows, -1 where it is padded."""
+        """Tell whether each joined row passes; NULL is no. ids: by input its stored rows, -1 where it is padded."""
         arrays: list[pa.Array] = []
         for side, names, rows in zip(sides, self._names, ids, strict=False):
             if names:

@@ -94,7 +94,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         return self._let_go(gone)
 
     def _forgotten(self, now: int) -> Rows:
-        """What was not written for as long as it lives leaves as if the watermark had passed it."""
+        """Let rows that were not written for as long as they live leave as if the watermark had passed them."""
         gone = [_NONE, _NONE]
         for which, slots in self._expired(now):
             walked = [ids for _, ids in self.state.sides[which].bag.walk(slots)]

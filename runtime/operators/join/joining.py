@@ -113,7 +113,7 @@ class Joining(HoldsRows[JoinState]):
                 yield which, old
 
     def _took(self, inputs: Sequence[Given], now: int) -> Rows:
-        """How the joined rows change by changes of all inputs."""
+        """Return the changes of the joined rows by changes of all inputs."""
         taken = [self._taken(which, given) for which, given in enumerate(inputs)]
         touched = self.state.distinct(*(each.slots for each in taken))
         each = self.spec.per_record
@@ -123,18 +123,18 @@ class Joining(HoldsRows[JoinState]):
 
     @abstractmethod
     def _each(self, taken: Sequence[Taken], now: int) -> Rows:
-        """What each change by itself brings, those of an input before those of the next."""
+        """Return the rows that each change by itself brings, those of an input before those of the next."""
 
     @abstractmethod
     def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
-        """What all changes together bring; touched: their slots."""
+        """Return the rows that all changes together bring; touched: their slots."""
 
     @abstractmethod
     def _joined(self, slots: Array) -> Rows:
         """All joined rows of slots, each an insertion."""
 
     def _stored(self, taken: Sequence[Taken], now: int) -> list[Items]:
-        """What the changes come to by row, now stored; rows that are gone have to be freed."""
+        """Store the changes and return what they come to by row; rows that are gone have to be freed."""
         nets = [self._net(which, rows) for which, rows in enumerate(taken)]
         items = [side.store(net) for side, net in zip(self.state.sides, nets, strict=True)]
         for each, ttl, name in zip(taken, self.spec.ttls, self.spec.names, strict=True):
@@ -162,7 +162,7 @@ class Joining(HoldsRows[JoinState]):
             )
 
     def _net(self, which: int, taken: Taken) -> Net:
-        """What the changes of a side come to; what they take back that is not there is dealt with."""
+        """Return the net changes of a side; what they take back that is not there is dealt with."""
         side, owed = self.state.sides[which], self.state.owed[which]
         slots, given, retracts = taken.slots, taken.given, is_retraction(taken.kinds)
         if owed is not None and len(owed):

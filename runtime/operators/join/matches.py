@@ -34,7 +34,7 @@ class Weighted(NamedTuple):
 
     @property
     def ids(self) -> tuple[Array, ...]:
-        """By input its stored rows."""
+        """The stored rows of each input."""
         return self.left, self.right
 
     def some(self, which: Array) -> Weighted:
@@ -60,7 +60,7 @@ class TooManyMatches(Exception):
 
 
 class Bundle(NamedTuple):
-    """What a bundle has changed: of each side its items, and whether each touched slot was empty before.
+    """The changes of a bundle: of each side its items, and whether each touched slot was empty before.
 
     slots: the touched ones.
     """
@@ -231,7 +231,7 @@ class Matcher:
         yield items.new[come], items.after[come]
 
     def _counts(self, which: int) -> bool:
-        """Whether what each row of a side meets is added up."""
+        """Tell whether what each row of a side meets is added up."""
         side = self.state.sides[which].settings
         return side.alone and (side.keeps_degrees or self.condition is not None)
 
@@ -263,7 +263,7 @@ class Matcher:
 
 
 def refused(slot_name: str, limit: int) -> AggloomError:
-    """What is raised for more joined rows than a bundle may bring."""
+    """Return the error that is raised for more joined rows than a bundle may bring."""
     return AggloomError(
         f"one bundle joins more than {limit:,} rows, most of them of {slot_name}; "
         "take smaller bundles, join on more columns, or raise join_match_limit"

@@ -21,7 +21,7 @@ from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 Columns = list[Array]
-"""By input numbers of its stored columns."""
+"""Numbers of the stored columns of each input."""
 
 
 class Joined(Protocol):
@@ -29,7 +29,7 @@ class Joined(Protocol):
 
     @property
     def ids(self) -> tuple[Array, ...]:
-        """By input its stored rows."""
+        """The stored rows of each input."""
 
     @property
     def weight(self) -> Array: ...
@@ -45,7 +45,7 @@ J = TypeVar("J", bound=Joined)
 
 
 class Shown(Protocol):
-    """What leaves: the columns, those by which an update is told, and whether its old half is."""
+    """The rows that leave: their columns, those by which an update is told, and whether its old half is."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -142,14 +142,14 @@ class Output:
         return _pairs(groups, firsts, rows.weight)
 
     def _partners(self, rows: Joined) -> Array:
-        """By row the one of its key that it replaces or that replaces it, or -1."""
+        """Return for each row the one of its key that it replaces or that replaces it, or -1."""
         if self._key is None:
             return np.full(len(rows.weight), -1, np.int64)
         groups, firsts = self._named(rows, self._key)
         return _pairs(groups, firsts, rows.weight)
 
     def _named(self, rows: Joined, columns: Columns) -> tuple[Array, Array]:
-        """By joined row the number of its equals in some columns, and by number the first of them."""
+        """Return for each joined row the number of its equals in some columns, and by number the first of them."""
         n = len(rows.weight)
         hashes, firsts, groups = np.zeros(n, np.int64), *(np.empty(n, np.int64) for _ in range(2))
         for side, places, ids in zip(self.state.sides, columns, rows.ids, strict=True):
@@ -165,7 +165,7 @@ class Output:
             hashes[other] += 1
 
     def _differ(self, columns: Columns, rows: Joined, others: Array) -> Array:
-        """Whether joined rows differ in some columns from those with these numbers; -1: no."""
+        """Tell whether joined rows differ in some columns from those with these numbers; -1: no."""
         out = np.zeros(len(others), np.bool_)
         for side, places, ids in zip(self.state.sides, columns, rows.ids, strict=True):
             if len(places):

@@ -27,7 +27,7 @@ def hash_joined(rows: RowArrays, columns: Array, ids: Array, hashes: Array) -> N
 
 @kernel
 def name_hashes(hashes: Array, table: Array, firsts: Array, groups: Array) -> int:
-    """By joined row the number of the first with its hash; how many different ones there are.
+    """Write for each joined row the number of the first with its hash; return how many different ones there are.
 
     firsts: by number its first row. table: zeros, a power of two of them that is greater than the number of rows; a
     cell has the upper half of a hash beside the number + 1.
@@ -79,7 +79,8 @@ def add_up(groups: Array, weights: Array, total: Array) -> None:
 
 @kernel
 def pair_up(groups: Array, weights: Array, gone: Array, come: Array, partner: Array) -> None:
-    """By row the one that it replaces or that replaces it: one that goes and one that comes, in one group; else -1.
+    """Write for each row the one that it replaces or that replaces it: one that goes and one that comes, in one group;
+    else -1.
 
     gone, come: -1 by group.
     """

@@ -77,7 +77,7 @@ class OneByOne:
         self._told: list[_Told] = []
         self._gone: tuple[list[Array], list[Array]] = ([], [])
         self.orphans: list[tuple[int, int, int]] = []
-        """Of each row that was taken back and not there: side, number, slot."""
+        """The rows that were taken back and not there: of each its side, number, slot."""
 
     def take(self, taken: Sequence[Taken]) -> None:
         """Apply changes of both sides; those of the right are numbered after those of the left."""
@@ -93,7 +93,7 @@ class OneByOne:
                     self._step(which, taken[which].some(rows), rows + which * lefts)
 
     def messages(self) -> tuple[Weighted, Kinds]:
-        """What all changes bring, in their order; the rows are readable until `free`."""
+        """Return the messages that all changes bring, in their order; the rows are readable until `free`."""
         if not self._told:
             return Weighted.of([]), np.zeros(0, np.int8)
         told = _Told(*(np.concatenate(each) for each in zip(*self._told, strict=True)))
@@ -131,7 +131,7 @@ class OneByOne:
         self._store(which, taken, changes, sums)
 
     def _replace(self, step: _Step, taken: Taken, met: _Met, sums: Array) -> _Met:
-        """What came without the row that it replaces: that one no longer meets what this one does not meet.
+        """Replace rows for those that came without them: the old one no longer meets what the new one does not meet.
 
         Returns the pairs, of which those that both rows make are known to the other side.
         """
@@ -156,7 +156,7 @@ class OneByOne:
         return met._replace(known=np.isin(one, other))
 
     def _meet(self, step: _Step, met: _Met, slots: Array) -> None:
-        """What pairs bring, and how many rows those of the other side meet from now on."""
+        """Tell what pairs bring, and count how many rows those of the other side meet from now on."""
         other = self.state.sides[1 - step.which]
         if self.settings.pairs_leave:
             self._pairs(step, met)
@@ -270,7 +270,7 @@ class OneByOne:
 
 
 def ranks(slots: Array, first: Array) -> Array:
-    """Of each change how many before it have its slot; 0 for those that are marked."""
+    """Return for each change how many before it have its slot; 0 for those that are marked."""
     order = np.argsort(slots, kind="stable")
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
     lengths = np.diff(np.r_[opens, len(order)])

@@ -12,10 +12,10 @@ from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
 from aggloom.runtime.operators.settings import Changing
 
 Held = Literal["row", "rows", "bag"]
-"""What there is of a key: one row, rows by a unique key, or equal rows with a count."""
+"""The things that there are of a key: one row, rows by a unique key, or equal rows with a count."""
 NAMES = ("left", "right")
 MATCH_LIMIT = 50_000_000
-"""How many joined rows one bundle may bring."""
+"""Number of joined rows that one bundle may bring at most."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class SideSettings:
 
 
 class JoinedSettings(Protocol):
-    """What joins of two inputs and of many know of themselves alike; JoinSettings says what is what."""
+    """The settings that joins of two inputs and of many have alike; JoinSettings says what is what."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the inputs' arrays and entries are called by."""
+        """The names that the inputs' arrays and entries are called by."""
 
     @property
     def key_fields(self) -> list[pa.Field]:
@@ -145,7 +145,7 @@ class JoinSettings:
 
     @property
     def waits(self) -> bool:
-        """Whether rows that match nothing leave no sooner than they are forgotten."""
+        """True if rows that match nothing leave no sooner than they are forgotten."""
         return False
 
     @property
@@ -160,7 +160,7 @@ class JoinSettings:
 
     @property
     def pairs_leave(self) -> bool:
-        """Whether pairs of rows leave, and not rows of the left alone."""
+        """True if pairs of rows leave, and not rows of the left alone."""
         return self.how not in ("semi", "anti")
 
     @property

@@ -15,7 +15,7 @@ from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
 _NOTHING = pa.field("", pa.int8())
-"""What is stored of rows of which no column is read."""
+"""The column that is stored of rows of which no column is read."""
 
 
 class Items(NamedTuple):
@@ -35,7 +35,7 @@ class Items(NamedTuple):
 
 
 class Net(NamedTuple):
-    """What a bundle comes to before it is stored: as Items, but for `last`, the given row that comes or -1."""
+    """The sum of a bundle before it is stored: as Items, but for `last`, the given row that comes or -1."""
 
     given: Encoded
     slots: Array
@@ -83,7 +83,7 @@ class Side:
         return self.bag.rows.encode(batch.select(list(self.settings.kept)))
 
     def net(self, slots: Array, given: Encoded, retracts: Array) -> Net:
-        """What changes come to, one after another as they stand; nothing is stored yet."""
+        """Return what changes come to, one after another as they stand; nothing is stored yet."""
         bag, n = self.bag, len(slots)
         groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
         table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
@@ -135,7 +135,7 @@ class Side:
             self.bag.free(gone)
 
     def is_empty(self, slots: Array) -> Array:
-        """Whether each slot has no row; one of -1 has none."""
+        """Tell whether each slot has no row; one of -1 has none."""
         return ~self.bag.holds(slots)
 
     def all_of(self, slots: Array) -> Items:

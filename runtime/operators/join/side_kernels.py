@@ -21,7 +21,8 @@ def name_groups(
     groups: Array,
     firsts: Array,
 ) -> int:
-    """By change the number of the row that it is about, and by row its first change; how many rows there are.
+    """Write for each change the number of the row that it is about, and by row its first change;
+    return how many rows there are.
 
     table: zeros, a power of two of them that is greater than the number of changes.
     """

@@ -15,7 +15,9 @@ from aggloom.runtime.operators.join.settings import JoinSettings
 
 
 class JoinedSpec(OperatorSpec[NodeT]):
-    """What joins of two inputs and of many are made from: their inputs forget, each after its own time."""
+    """The description that joins of two inputs and of many are made from: their inputs forget,
+    each after its own time.
+    """
 
     ttls: tuple[int, ...]
 
@@ -31,7 +33,7 @@ class JoinedSpec(OperatorSpec[NodeT]):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinSpec(JoinSettings, JoinedSpec[Join]):
-    """What a Join is made from, as a checkpoint holds it."""
+    """The description that a Join is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "join"
 

@@ -33,7 +33,7 @@ class JoinState(RowState):
 
     @property
     def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         return {
             side.name: (
                 len(side.bag),
@@ -44,7 +44,7 @@ class JoinState(RowState):
         }
 
     def met(self, slots: Array) -> Array | None:
-        """How many rows of all inputs each slot has."""
+        """Return the number of rows of all inputs that each slot has."""
         total = np.zeros(self.table.capacity, np.float64)
         for side in self.sides:
             ids = side.bag.rows.live()

@@ -11,7 +11,7 @@ from aggloom.runtime.state.row_store import RowStore
 
 
 class Rows(Protocol):
-    """What holds the rows of a side."""
+    """The store that holds the rows of a side."""
 
     rows: RowStore
 

@@ -25,7 +25,7 @@ from aggloom.runtime.values.clock import BEFORE_ALL, Clock
 
 
 class TimedState(JoinState):
-    """What a Join remembers, and the watermark that rows were judged by last."""
+    """The state of a Join, and the watermark that rows were judged by last."""
 
     @property
     def clock(self) -> Array:
@@ -85,7 +85,7 @@ class TimedJoinOperator(JoinOperator):
         return int(self.state.clock[0])
 
     def _advanced(self, clock: Clock) -> Rows:
-        """What leaves as the watermark moves on."""
+        """Return the rows that leave as the watermark moves on."""
         now = self.state.clock
         now[0] = max(int(now[0]), clock.watermark)
         return self._left()

@@ -31,7 +31,7 @@ class TimedSettings(JoinSettings):
 
     @property
     def spans(self) -> tuple[int, int] | None:
-        """How long after its time a row of each side may get a partner, in microseconds; None: it never has one."""
+        """The microseconds after its time for which a row of each side may get a partner; None: it never has one."""
         assert self.bounds is not None
         lower, upper = self.bounds
         if not self.once:

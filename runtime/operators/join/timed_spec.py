@@ -17,7 +17,7 @@ from aggloom.runtime.operators.join.windowed import WindowJoinOperator
 
 @dataclass(frozen=True, kw_only=True)
 class TimedJoinSpec(TimedSettings, JoinSpec):
-    """What a TimedJoin is made from, as a checkpoint holds it."""
+    """The description that a TimedJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "timed_join"
 

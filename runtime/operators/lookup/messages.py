@@ -26,7 +26,7 @@ class Side(NamedTuple):
 def told(
     old: Side, new: Side, schema: pa.Schema, key: Sequence[str] | None, update_before: bool
 ) -> Rows:
-    """What goes, then what changes (with a key), then what comes. What goes and comes alike is not told."""
+    """Return what goes, then what changes (with a key), then what comes. What goes and comes alike is not told."""
     gone, came = np.ones(len(old.slots), np.bool_), np.ones(len(new.slots), np.bool_)
     shared = np.intersect1d(old.slots, new.slots)
     pairs: list[tuple[int, int]] = []

@@ -35,7 +35,7 @@ from aggloom.runtime.values.clock import Clock
 
 @dataclass(frozen=True, kw_only=True)
 class LookupSettings:
-    """What a MaterialisedLookup is made from.
+    """The settings that a MaterialisedLookup is made from.
 
     given: the columns that come: `keys` of the key, others of the row, the list of answers. result: those that leave.
     replaces: whether a row takes the place of the one of its key. output_key: by which an update is told, if by any.
@@ -118,7 +118,7 @@ class LookupOperator(RowsByKey[LookupState], KeyedStep):
         return self.state.gather(_repeated(ids, self.state.bag.counts(ids)))
 
     def _bundle(self, batch: pa.RecordBatch, kinds: Kinds, now: int) -> Rows:
-        """What a bundle changes."""
+        """Return the changes that a bundle brings."""
         state, settings, n = self.state, self.settings, batch.num_rows
         adds = ~is_retraction(kinds)
         slots, groups = np.unique(state.lookup(batch), return_inverse=True)

@@ -15,7 +15,7 @@ from aggloom.runtime.operators.lookup.operator import LookupOperator, LookupSett
 
 @dataclass(frozen=True, kw_only=True)
 class LookupSpec(LookupSettings, OperatorSpec[MaterialisedLookup]):
-    """What a MaterialisedLookup is made from. The table is none of it: the operator does not ask."""
+    """The description that a MaterialisedLookup is made from. The table is none of it: the operator does not ask."""
 
     kind: ClassVar[str] = "lookup"
 

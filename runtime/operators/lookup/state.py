@@ -16,7 +16,7 @@ from aggloom.runtime.storage.pool import Pool
 
 ARRIVAL, NOTHING = "$arrival", "$nothing"
 _FIRST = 2
-"""How many columns stand before those of the result: the number of the arrival, and whether it got nothing."""
+"""Number of columns before those of the result: the number of the arrival, and whether it got nothing."""
 
 
 class LookupState(RowState):
@@ -28,12 +28,12 @@ class LookupState(RowState):
 
     @property
     def depth(self) -> Array:
-        """By slot, how many arrivals there are."""
+        """Number of arrivals of each slot."""
         return self.arena.array("depth", 0, "i8")
 
     @property
     def owed(self) -> Array:
-        """By slot, how many rows were taken back before they came."""
+        """Number of rows of each slot that were taken back before they came."""
         return self.arena.array("owed", 0, "i8")
 
     @property
@@ -48,11 +48,11 @@ class LookupState(RowState):
 
     @property
     def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         return {"answers": (len(self.bag), int(self.bag.rows.pooled.sum()), None)}
 
     def met(self, slots: Array) -> Array | None:
-        """How many rows each slot has taken."""
+        """Return the number of rows that each slot has taken."""
         return self.depth[slots]
 
     def arrive(
@@ -92,7 +92,7 @@ class LookupState(RowState):
         return pa.RecordBatch.from_arrays(columns, schema=self.result)
 
     def is_nothing(self, ids: Array) -> Array:
-        """Whether stored rows stand for arrivals that got nothing."""
+        """Tell whether stored rows stand for arrivals that got nothing."""
         (column,) = self.bag.rows.gather_columns(ids, np.ones(1, np.int64))
         return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
 

@@ -147,7 +147,7 @@ def matched(
 
 
 def request_of(asked: Asked) -> Request:
-    """What a lookup join wants of its table. Its columns are read under the names of the joined rows."""
+    """Return the request of a lookup join to its table. Its columns are read under the names of the joined rows."""
     columns = tuple(right for _, right in asked.pairs)
     read = pa.schema([asked.table.columns.field(name) for _, name in asked.names])
     more = [asked.table.columns.field(n) for n in dict.fromkeys(columns) if n not in read.names]
@@ -182,7 +182,7 @@ def _found(asked: Asked, answers: Sequence[Answer]) -> Found:
 
 
 def _has_key(asked: Asked, batch: pa.RecordBatch) -> Array:
-    """Whether a row has a value in each column of the key."""
+    """Tell whether a row has a value in each column of the key."""
     found = np.ones(batch.num_rows, np.bool_)
     for name in asked.keys:
         column = batch.column(name)
@@ -216,7 +216,7 @@ def _distinct(asked: Asked, batch: pa.RecordBatch, numbers: Array) -> tuple[list
 def _passing(
     asked: Asked, batch: pa.RecordBatch, table: pa.RecordBatch, rows: Array, places: Array
 ) -> Array:
-    """Whether pairs pass the condition."""
+    """Tell whether pairs pass the condition."""
     pairs = Pairs(rows, places, table, rows)
     names = [*batch.schema.names, *table.schema.names]
     schema = pa.schema([*batch.schema, *table.schema])
@@ -226,7 +226,7 @@ def _passing(
 
 
 def _holds(condition: str, batch: pa.RecordBatch) -> Array:
-    """Whether rows pass a condition; NULL is no."""
+    """Tell whether rows pass a condition; NULL is no."""
     calc = lower_calc(None, (("passes", condition),), _PASSES, batch.schema)
     found, _ = calc.run(batch, np.zeros(batch.num_rows, np.int8))
     flags = pc.fill_null(found.column(0), False)

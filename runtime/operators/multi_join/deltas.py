@@ -58,7 +58,7 @@ class Combined(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What a bundle has changed: of each input its items, and whether each touched slot was empty before.
+    """The changes of a bundle: of each input its items, and whether each touched slot was empty before.
 
     slots: the touched ones.
     """
@@ -129,7 +129,7 @@ class Deltas:
         return self._whole(list(self._extended(rows, 0, len(self._marks), frozenset())))
 
     def _delta(self, which: int) -> Iterator[Combined]:
-        """What the changes of one input bring, those of the inputs before it in turn being there."""
+        """Yield the joined rows that changes of one input bring, those of the inputs before it in turn being there."""
         last = len(self._views)
         # Those of which the rows before the bundle count.
         early = frozenset((0, *range(which + 1, last)) if which else ())
@@ -145,7 +145,7 @@ class Deltas:
                 yield from self._extended(met, which + 1, last, early)
 
     def _leads(self, which: int, early: frozenset[int]) -> Array:
-        """Whether joined rows of a place can leave: of each other input that has to have a row there is one."""
+        """Tell whether joined rows of a place can leave: of each other input that has to have a row there is one."""
         found = np.ones(len(self._slots), np.bool_)
         for n, view in enumerate(self._views):
             if n != which and not (n and self.settings.steps[n - 1].padded):
@@ -264,7 +264,7 @@ class Deltas:
     def _chunks(
         self, walk: Callable[[Array], int], rows: int
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """What a walk finds, in a room that is used again as soon as anything else is looked for."""
+        """Yield the finds of a walk, in a room that is used again as soon as anything else is looked for."""
         cursor = np.zeros(4, np.int64)
         while cursor[0] < rows:
             found = walk(cursor)

@@ -14,7 +14,7 @@ from aggloom.runtime.operators.settings import Changing
 
 @dataclass(frozen=True)
 class Step:
-    """How one more input joins those before it.
+    """The way in which one more input joins those before it.
 
     padded: whether joined rows that match none of its rows stay, padded (LEFT), or go (INNER). null_safe: of each
     column of the key, whether NULL equals NULL. via: the inputs whose key it is compared with, where these may be
@@ -85,7 +85,7 @@ class MultiJoinSettings:
 
     @cached_property
     def sides(self) -> tuple[SideSettings, ...]:
-        """How the rows of each input are held."""
+        """The way in which the rows of each input are held."""
         return tuple(self._side(which) for which in range(len(self.tables)))
 
     @cached_property

@@ -16,7 +16,7 @@ from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings, Ste
 
 @dataclass(frozen=True, kw_only=True)
 class MultiJoinSpec(MultiJoinSettings, JoinedSpec[MultiJoin]):
-    """What a MultiJoin is made from, as a checkpoint holds it."""
+    """The description that a MultiJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "multi_join"
 

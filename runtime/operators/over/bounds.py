@@ -23,7 +23,7 @@ class Lines(NamedTuple):
 
 
 class Standing:
-    """Where rows stand among those of their slots; they may have left, and then stand where they would.
+    """The places of rows among those of their slots; they may have left, and then stand where they would.
 
     slots: by row. positions, sizes: by row, where they are known already.
     """
@@ -47,7 +47,7 @@ class Standing:
 
     @property
     def position(self) -> Array:
-        """How many rows stand before each."""
+        """Number of rows that stand before each."""
         if self._positions is None:
             self._positions = self.rows.positions(self.ids)
         return self._positions
@@ -66,7 +66,7 @@ class Standing:
 
     @property
     def dense(self) -> Array:
-        """How many distinct sort keys stand before each one's own."""
+        """Number of distinct sort keys that stand before each one's own."""
         return self.places[2]
 
     @cached_property
@@ -91,7 +91,7 @@ class Standing:
         return np.asarray(self.values.is_null().to_numpy(zero_copy_only=False))
 
     def at(self, distance: str, *, equals: bool) -> Array:
-        """How many rows stand before the sort keys at a distance from these; `equals`: or have them."""
+        """Return the number of rows before the sort keys at a distance from these; `equals`: or that have them."""
         word, tier, beyond = key_at(self.values, distance, self.rows.key.columns[0], self.pool)
         found = self.rows.before(self.slots, word, tier, equals=equals)
         follows = not distance.startswith("-")

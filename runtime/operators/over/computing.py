@@ -86,7 +86,7 @@ class Computing:
         return slide(self.handler, batch, count, given, fields, place)
 
     def _inputs(self, rows: SortedRows, ids: Array) -> pa.RecordBatch:
-        """What the handler reads of rows."""
+        """Return the values that the handler reads of rows."""
         if not len(self._read):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
         names = self.spec.spec.handler_schema.names if self.spec.spec else []

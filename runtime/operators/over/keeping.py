@@ -18,7 +18,7 @@ _UNITS = {"s": Decimal(1000), "ms": Decimal(1), "us": Decimal("0.001"), "ns": De
 
 @dataclass(frozen=True)
 class Keeping:
-    """How many of the last rows are kept, and those within which distance of the last one.
+    """The rows that are kept: how many of the last ones, and those within which distance of the last one.
 
     until: that distance in milliseconds, rounded up; None: no frame goes by time. by_last: whether a row is late by its
     key's last time, not by the watermark. slides: whether rows leave frames. forgets: whether nothing is left of a key
@@ -34,7 +34,7 @@ class Keeping:
 
     @classmethod
     def of(cls, spec: OverSettings) -> Keeping:
-        """What the calls of an Over by time need."""
+        """Return the keeping that the calls of an Over by time need."""
         bounded = [c.frame for c in spec.calls if not c.function and c.frame.start is not None]
         rows = [abs(int(frame.start or 0)) for frame in bounded if frame.rows]
         rows += [call.number for call in spec.calls if call.function == "LAG"]

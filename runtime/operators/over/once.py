@@ -30,8 +30,8 @@ from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _NUMBERS = ("given", "seen", "times", "last", "due")
-"""By key: the kept rows that were given out; how many ever were, and of how many times; the last time, + 1, and the
-next, in milliseconds."""
+"""Numbers by key: the kept rows that were given out; how many ever were, and of how many times; the last time, + 1,
+and the next, in milliseconds."""
 
 
 class OverOnceOperator(SortedByKey[OverState]):
@@ -189,7 +189,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         state.table.stamps("written")[slots] = now
 
     def _is_late(self, batch: pa.RecordBatch, due: Array) -> Array:
-        """Whether rows come behind what was given out: their key's last time, or, of all rows, the watermark."""
+        """Tell whether rows come behind what was given out: their key's last time, or, of all rows, the watermark."""
         if not self._waits:
             return np.zeros(len(due), np.bool_)
         clock = int(self.state.clock[0])
@@ -209,7 +209,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         return due <= last
 
     def _waiting(self, slots: Array) -> Array:
-        """How many rows of slots were not given out yet."""
+        """Return the number of rows of slots that were not given out yet."""
         return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
 
     def _certain(self) -> Rows:
@@ -271,7 +271,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         return columns
 
     def _peers(self, standing: Standing) -> Array:
-        """By row the number of its key and time, rising."""
+        """Return for each row the number of its key and time, rising."""
         new = np.ones(len(standing.ids), np.bool_)
         if self._waits:
             words = standing.words[0]

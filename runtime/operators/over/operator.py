@@ -47,7 +47,7 @@ class _Keys(NamedTuple):
         return Balance(*(had == has for had, has in zip(self.before, self.after, strict=True)))
 
     def sizes_of(self, places: Array) -> tuple[Array, Array]:
-        """What some of them have after it."""
+        """Return the sizes that some of them have after it."""
         return self.after[0][places], self.after[1][places]
 
 
@@ -154,7 +154,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         owners: Array,
         kinds: Kinds,
     ) -> Messages:
-        """What is told of rows that came and went, and of those around them."""
+        """Return the messages that tell of rows that came and went, and of those around them."""
         state = self.state
         known = state.told[gone] > 0
         lost = Side(owners[len(ids) :][known], gone[known], state.told[gone[known]] - 1)

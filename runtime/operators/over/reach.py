@@ -25,7 +25,7 @@ class Stretches(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """By place of a slot, whether it has as many rows, and as many distinct sort keys, as it had."""
+    """The balance by place of a slot: whether it has as many rows, and as many distinct sort keys, as it had."""
 
     rows: Array
     keys: Array
@@ -50,7 +50,7 @@ def reach(
 
 
 def _key(call: Call) -> tuple[object, ...]:
-    """What the reach of a call follows from."""
+    """Return the properties of a call that its reach follows from."""
     if call.function in _COUNTING:
         return (call.function,)
     frame = _frame(call)

@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class OverSettings:
-    """What an Over computes, and how it tells it; columns by number.
+    """The settings of an Over: what it computes, and how it tells it; columns by number.
 
     keys: how many of the first columns are the key. results: the columns of the functions' values. spec: what the
     handler of the aggregates is generated from. identity: the columns by which a row is known again when it changes;

@@ -13,7 +13,7 @@ from aggloom.runtime.storage.jit import kernel
 
 
 class Steps(NamedTuple):
-    """What the handler does: rows, whether each is taken back, the stretch and the item (values to read) it is for."""
+    """Steps of the handler: rows, whether each is taken back, the stretch and the item (values to read) it is for."""
 
     rows: Array
     retracts: Array

@@ -19,7 +19,7 @@ from aggloom.runtime.state.sort_key import SortColumn
 
 @dataclass(frozen=True, kw_only=True)
 class OverSpec(OverSettings, OperatorSpec[Over]):
-    """What an Over is made from, as a checkpoint holds it."""
+    """The description that an Over is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "over"
 

@@ -47,22 +47,22 @@ class OverState(SortedState):
 
     @property
     def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
         texts += int(self.results.pooled.sum()) if self.kept else 0
         return {"rows": (len(self.sorted), texts, None)}
 
     def met(self, slots: Array) -> Array | None:
-        """How often rows met each slot."""
+        """Return the number of times that rows met each slot."""
         return self.sorted.sizes(slots)[0]
 
     @property
     def told(self) -> Array:
-        """By row the number of its values + 1."""
+        """The number of the values of each row, + 1."""
         return self.arena.array("told", 0, "i8")
 
     def number(self, name: str) -> Array:
-        """By slot what is kept under a name."""
+        """Return the number that is kept under a name for each slot."""
         return self.arena.array(name, 0, "i8")
 
     @property

@@ -19,7 +19,7 @@ from aggloom.runtime.storage.key_index import cells_for
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 By = Literal["key", "number", "row", "nothing"]
-"""What makes a row that comes the successor of one that goes: the same key, number or identity."""
+"""The thing that makes a row that comes the successor of one that goes: the same key, number or identity."""
 
 
 class Messages(NamedTuple):
@@ -81,7 +81,7 @@ class Difference:
         return Messages(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
 
     def _different(self, store: RowStore, ids: Array, numbers: Array, before: int) -> Array:
-        """Whether each row is not there both before and after, at the same number if that counts."""
+        """Tell whether each row is not there both before and after, at the same number if that counts."""
         if len(self._mark) < store.capacity:
             self._mark = np.zeros(store.capacity, np.int32)
         left = np.ones(len(ids), np.bool_)
@@ -119,7 +119,7 @@ class Difference:
         comes: Array,
         slots: Array,
     ) -> Array:
-        """By row the one that it replaces or that replaces it, or -1."""
+        """Return for each row the one that it replaces or that replaces it, or -1."""
         n = len(ids)
         if self.by == "nothing" or not n:
             return np.full(n, -1, np.int64)
@@ -152,7 +152,9 @@ class Difference:
 def row_partners(
     store: RowStore, places: Array, ids: Array, comes: Array, slots: Array, identity: Array
 ) -> Array:
-    """By row the one with its identity at its place that comes where it goes, or goes where it comes, or -1."""
+    """Return for each row the one with its identity at its place that comes where it goes, or goes where it comes,
+    or -1.
+    """
     marks = np.empty(len(ids), np.int64)
     hash_rows(store.arrays, ids, slots, identity, marks)
     partner = _partners(places, marks, comes)
@@ -163,7 +165,7 @@ def row_partners(
 
 
 def _partners(places: Array, marks: Array, comes: Array) -> Array:
-    """By row the one with its mark at its place on the other side, the first beside the first, or -1."""
+    """Return for each row the one with its mark at its place on the other side, the first beside the first, or -1."""
     n = len(marks)
     partner, table = np.full(n, -1, np.int64), np.zeros(cells_for(n), np.int32)
     waiting, after = np.empty(n, np.int32), np.empty(n, np.int32)

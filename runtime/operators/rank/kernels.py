@@ -36,7 +36,7 @@ def in_range(
     ends: Array,
     out: Array,
 ) -> None:
-    """Whether each row would have a number up to its end, if it came now."""
+    """Write whether each row would have a number up to its end, if it came now."""
     for r in range(len(slots)):
         slot, end = slots[r], ends[r]
         weight = weight_of(tree, slot)
@@ -77,7 +77,7 @@ def pair_off(
     after: Array,
     partner: Array,
 ) -> None:
-    """By row the one with its mark at its place on the other side, the first beside the first; -1 before.
+    """Write for each row the one with its mark at its place on the other side, the first beside the first; -1 before.
 
     table, zero before: by hash the first row with a place and mark, + 1, with room to spare. waiting, after: by row.
     """

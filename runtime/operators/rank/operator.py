@@ -120,7 +120,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return batch, kinds
 
     def _learn_ends(self, batch: pa.RecordBatch, slots: Array, now: int) -> None:
-        """Of each new key the last number that is asked for, where the first row says it; no number: none."""
+        """Learn the last number that is asked for of each new key, where the first row says it; no number: none."""
         column = self.spec.end_column
         if column is None:
             return
@@ -211,7 +211,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return applied.gone[applied.gone >= 0], cut
 
     def _in_range(self, batch: pa.RecordBatch, slots: Array) -> Array:
-        """Whether each row would be in range if it came now, or takes the place of one that is."""
+        """Tell whether each row would be in range if it came now, or takes the place of one that is."""
         rows = self.state.sorted
         words, tiers = rows.key.words(batch, self.state.pool)
         fits = np.empty(len(slots), np.bool_)
@@ -236,7 +236,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _comparison(self) -> Difference:
-        """How messages are told: per record as Flink's functions tell them."""
+        """Return the comparison by which messages are told: per record as Flink's functions tell them."""
         spec, each = self.spec, self.spec.per_record
         by_row = spec.function == "ROW_NUMBER"
         known = bool(spec.identity)

@@ -51,10 +51,10 @@ class RankSettings:
 
     @property
     def one_row(self) -> bool:
-        """Whether a key has one row at most."""
+        """True if a key has one row at most."""
         return self.function == "ROW_NUMBER" and self.end is not None and self.first >= self.end
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row has a number in the range."""
+        """True if no row has a number in the range."""
         return self.end_column is None and (self.end or 0) < self.first

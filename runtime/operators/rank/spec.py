@@ -18,7 +18,7 @@ from aggloom.runtime.state.sort_key import SortColumn
 
 @dataclass(frozen=True, kw_only=True)
 class RankSpec(RankSettings, OperatorSpec[Rank]):
-    """What a Rank is made from, as a checkpoint holds it."""
+    """The description that a Rank is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "rank"
 

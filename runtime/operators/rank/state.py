@@ -18,7 +18,7 @@ from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
 _TELLING = 5
-"""How many rows of a key tell how rare it is."""
+"""Number of rows of a key that tell how rare it is."""
 
 
 class RankState(SortedState):
@@ -47,19 +47,19 @@ class RankState(SortedState):
 
     @property
     def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
         return {"rows": (len(self.sorted), texts, self.most)}
 
     def met(self, slots: Array) -> Array | None:
-        """How often rows met each slot; None where it keeps too few of them to tell."""
+        """Return the number of times that rows met each slot; None where it keeps too few of them to tell."""
         if self.most is not None and self.most <= _TELLING:
             return None
         return self.sorted.sizes(slots)[0]
 
     @property
     def end(self) -> Array:
-        """By slot the last number that is asked for + 1, where a column says it."""
+        """The last number that is asked for of each slot, + 1, where a column says it."""
         return self.arena.array("end", 0, "i8")
 
     def forget(self, slots: Array) -> None:

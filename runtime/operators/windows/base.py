@@ -64,11 +64,11 @@ class WindowOperator(OneInput):
 
     @abstractmethod
     def _advance(self) -> Rows:
-        """What is due now that the clock has moved."""
+        """Return the rows that are due now that the clock has moved."""
 
     @property
     def clock(self) -> Array:
-        """What the operator remembers of time; see the names of its places."""
+        """The times that the operator remembers; see the names of its places."""
         arena = self.states[0].arena
         if "clock" not in arena:
             arena.array("clock", 5, "i8")[:] = (BEFORE_ALL, 0, AFTER_ALL, 0, BEFORE_ALL)

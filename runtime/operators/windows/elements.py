@@ -78,7 +78,7 @@ class ElementStore:
         return to_bytes(pa.Table.from_batches(self._chunks, self._schema))
 
     def load(self, data: bytes) -> None:
-        """What `dump` wrote, instead of all rows; raises ValueError or ArrowException."""
+        """Load what `dump` wrote, instead of all rows; raises ValueError or ArrowException."""
         self._fill(from_bytes(data, self._schema).to_batches())
 
     def _fill(self, chunks: list[pa.RecordBatch]) -> None:
@@ -117,7 +117,7 @@ class Eviction:
         return self._kept("evict_before", numbers, window, ctx)
 
     def after(self, numbers: list[int], window: Window, ctx: EvictorContext) -> list[int]:
-        """Of the rows that were added up, those that stay."""
+        """Return the rows that stay of those that were added up."""
         return self._kept("evict_after", numbers, window, ctx)
 
     def _kept(

@@ -116,7 +116,7 @@ class GeneralWindowOperator(WindowOperator):
         return self._book.event.first(), self._book.processing.first()
 
     def contents(self) -> Rows:
-        """What has been given out and may still change: each row an insertion."""
+        """Return the rows that have been given out and may still change: each row an insertion."""
         return self._changes.contents(self._book.windows.values())
 
     def snapshot(self) -> bytes:
@@ -132,7 +132,7 @@ class GeneralWindowOperator(WindowOperator):
     # Rows.
 
     def _advance(self) -> Rows:
-        """What is due now that the clock has moved."""
+        """Return the rows that are due now that the clock has moved."""
         self._book.clock = self._time()
         self._fire_due()
         return self._carry_out()
@@ -169,7 +169,7 @@ class GeneralWindowOperator(WindowOperator):
         return self._carry_out(np.unique(slots).tolist())
 
     def _stagger(self) -> int:
-        """How much later staggered windows start; settled once, when the first row comes."""
+        """Return how much later staggered windows start; settled once, when the first row comes."""
         assigner = self.windowing.assigner
         if not self.clock[STAGGER] and isinstance(assigner, Aligned):
             now, digest = self._book.clock.processing, self.spec.digest
@@ -179,7 +179,7 @@ class GeneralWindowOperator(WindowOperator):
     def _putting(
         self, rows: pa.RecordBatch, retracts: Array, times: Array
     ) -> Callable[[Live, int], None]:
-        """How a row comes to a window; settles what the ledger means by the number of a row."""
+        """Return the function that puts a row into a window; settles what the ledger means by the number of a row."""
         handler, ledger = self.state.handler, self._ledger
         if self._store is not None:
             store, first = self._store, self._store.add(rows, times)

@@ -21,7 +21,7 @@ class Key:
 
 
 class Pane:
-    """Where the rows of a window are added up, or with an evictor their numbers.
+    """The place in which the rows of a window are added up, or with an evictor their numbers.
 
     The state window of Flink's MergingWindowSet: a session that grows keeps the pane of one of its parts. slot: that of
     the accumulators, -1 before the first row. wave, closed: see Ledger.
@@ -81,7 +81,7 @@ class Book:
         return window.max_timestamp + self._lateness if window.end < FOREVER else None
 
     def is_late(self, window: Window) -> bool:
-        """Whether a window is over by the watermark."""
+        """Tell whether a window is over by the watermark."""
         cleanup = self.cleanup_of(window)
         return self.event_time and cleanup is not None and cleanup <= self.clock.watermark
 
@@ -142,7 +142,7 @@ class Book:
         return f'{{"numbers":{self._numbers},"keys":[{keys}]}}'.encode()
 
     def load(self, text: bytes) -> None:
-        """What `dump` wrote, into a new book."""
+        """Load what `dump` wrote, into a new book."""
         book = json.loads(text)
         self._numbers = book["numbers"]
         for slot, windows in book["keys"]:

@@ -114,7 +114,7 @@ class Changes:
         return to_bytes(pa.Table.from_batches([self._rows]))
 
     def load(self, data: bytes) -> None:
-        """What `dump` wrote."""
+        """Load what `dump` wrote."""
         batches = from_bytes(data, self._schema).combine_chunks().to_batches()
         self._rows = batches[0] if batches else empty(self._schema)
         self._kept = self._rows.num_rows
@@ -180,7 +180,7 @@ class Changes:
 
 
 def _same(a: pa.Array, b: pa.Array) -> Array:
-    """Where two columns have the same value; NULL is the same as NULL, NaN as NaN."""
+    """Tell where two columns have the same value; NULL is the same as NULL, NaN as NaN."""
     if is_pooled(a.type) or pa.types.is_map(a.type):
         pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
         return np.array([same_value(x) == same_value(y) for x, y in pairs], np.bool_)

@@ -72,7 +72,7 @@ class WindowState(KeyedState):
 
 
 class Wave:
-    """What happens to panes of which nothing has been read yet."""
+    """The merges, rows and firings that happen to panes of which nothing has been read yet."""
 
     def __init__(self) -> None:
         self.merges: list[tuple[Pane, Pane]] = []
@@ -116,7 +116,7 @@ class Ledger:
         pane.closed = True
 
     def merge(self, into: Pane, other: Pane) -> None:
-        """What is in a pane goes to another one."""
+        """Move what is in a pane to another one."""
         wave = max(into.wave, other.wave) + 1
         if other.wave < 0:
             self._enter(other, wave)

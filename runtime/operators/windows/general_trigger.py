@@ -114,7 +114,7 @@ class Asker:
         self._element = trigger.on_element
 
     def element(self, live: Live, columns: Columns, row: int, time: int) -> TriggerResult:
-        """What becomes of a window that a row has come to."""
+        """Return the fate of a window that a row has come to."""
         view: Mapping[str, Any] = RowView(columns, row) if self._own else {}
         self.context.live, self.context.retracts = live, columns.retracts[row]
         try:
@@ -124,11 +124,11 @@ class Asker:
         return self._checked("on_element", live, result) if self._own else result
 
     def event_time(self, live: Live, time: int) -> TriggerResult:
-        """What becomes of a window of which an event-time timer has come due."""
+        """Return the fate of a window of which an event-time timer has come due."""
         return self._timer("on_event_time", self._trigger.on_event_time, live, time)
 
     def processing_time(self, live: Live, time: int) -> TriggerResult:
-        """What becomes of a window of which a processing-time timer has come due."""
+        """Return the fate of a window of which a processing-time timer has come due."""
         return self._timer("on_processing_time", self._trigger.on_processing_time, live, time)
 
     def merge(self, live: Live, merged: list[Live]) -> None:

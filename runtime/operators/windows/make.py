@@ -22,7 +22,7 @@ from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSettings(OperatorSpec[WindowAggregate]):
-    """What a worker needs, besides the handler, to make the operator of a WindowAggregate."""
+    """The settings that a worker needs, besides the handler, to make the operator of a WindowAggregate."""
 
     kind: ClassVar[str] = "window aggregate"
     spec: AggSpec
@@ -107,7 +107,7 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
         return super().needs_order or not self.windowing.is_vectorised
 
     def _moves(self, handler_class: type[Any]) -> bool:
-        """Whether a retraction may come to another slice than its row, and yet to a window that has it."""
+        """Tell whether a retraction may come to another slice than its row, and yet to a window that has it."""
         assigner = self.windowing.assigner
         shares = isinstance(assigner, Aligned) and assigner.slice_ms != assigner.size_ms
         return shares and not assigner.event_time and handler_class.RETRACTING

@@ -123,7 +123,7 @@ def _free(a: SessionArrays, slots: Array) -> None:
 
 @kernel
 def _check_sessions(a: SessionArrays, used: Array, marks: Array) -> bool:
-    """Whether the lists of all keys have every session once, newest first, none of which touch.
+    """Tell whether the lists of all keys have every session once, newest first, none of which touch.
 
     used: uint8[keys], 1 for one in use. marks: uint8[sessions], 1 for a free one and else 0; set to 2.
     """

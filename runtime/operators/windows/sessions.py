@@ -67,7 +67,7 @@ class SessionWindowOperator(WindowOperator):
         return len(self.live)
 
     def contents(self) -> Rows:
-        """What has been given out and may still change: each row an insertion."""
+        """Return the rows that have been given out and may still change: each row an insertion."""
         if self.given is None:
             return self.nothing
         slots = np.flatnonzero(self._was_given(np.arange(self.live.capacity)))
@@ -135,7 +135,7 @@ class SessionWindowOperator(WindowOperator):
         return starts, ends
 
     def _after_rows(self, touched: Array, merged: Array) -> Rows:
-        """What rows bring at once: corrections of sessions that were given out already."""
+        """Return the rows that come at once: corrections of sessions that were given out already."""
         ends = self.live.sessions.arrays.end[touched]
         due = ends - 1
         self._wait(due[due > self.now])

@@ -127,7 +127,7 @@ class SlicedRows(WindowOperator):
 
     @abstractmethod
     def _after_rows(self, touched: Array) -> Rows:
-        """What rows bring at once: late updates, early results, and the times that are waited for."""
+        """Handle what rows bring at once: late updates, early results, and the times that are waited for."""
 
     def _placed(self, batch: pa.RecordBatch, kinds: Array) -> Rows:
         """The rows that are not late, with the end of their slice in the window's column."""
@@ -153,7 +153,7 @@ class SlicedRows(WindowOperator):
         return batch, kinds
 
     def _where_kept(self, slices: Array) -> Array:
-        """Where rows of slices are added up: in a cumulating window that has fired, in its first slice."""
+        """Return the slices in which rows are added up: in a cumulating window that has fired, its first slice."""
         if self.windows is not None or not isinstance(self._assigner, Cumulate) or not len(slices):
             return slices
         if self._fires(slices.min(keepdims=True))[0] > self.now:

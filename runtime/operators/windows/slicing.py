@@ -50,7 +50,7 @@ class SlicingWindowOperator(SlicedRows):
     """
 
     def contents(self) -> Rows:
-        """What has been given out and may still change: each row an insertion."""
+        """Return the rows that have been given out and may still change: each row an insertion."""
         if self.windows is None:
             return self.nothing
         slots = self.windows.index.used_slots()
