@@ -31,7 +31,7 @@ _GONE = re.compile(r"(?i)not found|no such file|does not exist")
 @mask_repr
 @dataclass(frozen=True)
 class DeltaPlace:
-    """Where a Delta table is: a directory or a place in an object store, and the store's options."""
+    """The place of a Delta table: a directory or a place in an object store, and the store's options."""
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class DeltaPlace:
 
     @property
     def where(self) -> str:
-        """What to call it."""
+        """Name of the table, for messages."""
         return f"source delta, table {self.path}"
 
     def table(self, version: int | None = None) -> Any:
@@ -95,12 +95,12 @@ def schema_of(table: Any, where: str) -> pa.Schema:
 
 
 def has_feed(configuration: Mapping[str, str]) -> bool:
-    """Whether a table notes the rows that its commits change."""
+    """Tell whether a table notes the rows that its commits change."""
     return str(configuration.get(FEED, "")).lower() == "true"
 
 
 def is_plain(table: Any) -> bool:
-    """Whether the rows of a table are those of its files, column by column under their names."""
+    """Tell whether the rows of a table are those of its files, column by column under their names."""
     protocol = table.protocol()
     mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
     return not mapped and {*(protocol.reader_features or ())} <= _PLAIN

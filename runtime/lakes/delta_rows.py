@@ -52,7 +52,7 @@ def file_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
 
 
 def feed_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
-    """What a version took back, or what it put, by its change data feed."""
+    """Return the rows that a version took back, or those that it put, by its change data feed."""
     version = piece.version
     table = place.table(version)
     with place.told(version):

@@ -96,7 +96,7 @@ class DeltaSource:
         return field in _METADATA
 
     def first(self) -> Offset:
-        """Where reading begins."""
+        """Return the offset at which reading begins."""
         table = self.place.table()
         about = {"table": str(table.metadata().id)}
         if self.start == "snapshot" and not (self.changelog and self._has_all(table)):
@@ -117,7 +117,7 @@ class DeltaSource:
         return {**about, "version": version - 1}
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """How far it can be read: to the last version, or by so many versions at most."""
+        """Return the offset up to which it can be read: to the last version, or by so many versions at most."""
         table = self.place.table()
         last = int(table.version())
         self._check(table, start, last)
@@ -138,7 +138,7 @@ class DeltaSource:
             )
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        """What lies between two offsets, in the order in which it is to be applied."""
+        """Return the pieces between two offsets, in the order in which they are to be applied."""
         if start == end:
             return ()
         if start.get("snapshot"):
@@ -235,7 +235,7 @@ class DeltaSource:
         return [json.loads(line) for line in text.split("\n") if line.strip()]
 
     def _has_all(self, table: Any) -> bool:
-        """Whether the log has every version yet."""
+        """Tell whether the log has every version yet."""
         return len(table.history()) == table.version() + 1
 
     def _check_schema(self, version: int, text: str, now: Sequence[str]) -> None:
@@ -270,7 +270,7 @@ class DeltaSource:
 
 
 def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Piece]:
-    """What a commit changes."""
+    """Return the pieces that a commit changes."""
     told: dict[str, list[Any]] = {"add": [], "remove": [], "cdc": [], "commitInfo": []}
     for action in actions:
         for kind, value in action.items():

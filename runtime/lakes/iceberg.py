@@ -21,7 +21,7 @@ _TRIES = "commit.retry.num-retries"
 @mask_repr
 @dataclass(frozen=True)
 class IcebergPlace:
-    """Where an Iceberg table is. table: its name with its namespace. catalog: the name of the catalog, as PyIceberg's
+    """Place of an Iceberg table. table: its name with its namespace. catalog: the name of the catalog, as PyIceberg's
     own configuration may know it; options: what is said to it, as type, uri and warehouse.
     """
 
@@ -31,7 +31,7 @@ class IcebergPlace:
 
     @property
     def where(self) -> str:
-        """What to call it."""
+        """Name of the table, for messages."""
         return f"source iceberg, table {self.table}"
 
     def opened_catalog(self) -> Any:

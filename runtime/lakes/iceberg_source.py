@@ -60,7 +60,7 @@ class IcebergSource:
         return cls(place, wanted, start, changelog)
 
     def first(self) -> Offset:
-        """Where reading begins."""
+        """Return the offset at which reading begins."""
         table = self.place.opened()
         about = {"table": str(table.metadata.table_uuid)}
         if self.start == "snapshot":
@@ -77,7 +77,7 @@ class IcebergSource:
         return {**about, **_place(found[0])}
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """How far it can be read: to the last snapshot, or by so many of them at most."""
+        """Return the offset up to which it can be read: to the last snapshot, or by so many of them at most."""
         table = self.place.opened()
         lineage = _lineage(table)
         known = start["version"] < 0 or any(
@@ -96,7 +96,7 @@ class IcebergSource:
         return {"table": start["table"], **_place(later[:at_most][-1])}
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        """What lies between two offsets, in the order in which it is to be applied."""
+        """Return the pieces between two offsets, in the order in which they are to be applied."""
         if start == end:
             return ()
         table = self.place.opened()
@@ -150,7 +150,7 @@ class IcebergSource:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), words
 
     def _pieces(self, table: Any, snapshot: Any) -> list[Piece]:
-        """What a snapshot changes."""
+        """Return the pieces that a snapshot changes."""
         operation = snapshot.summary.operation.value if snapshot.summary else "append"
         if operation == "replace":
             # Rows in other files, as compaction leaves them.
@@ -226,7 +226,7 @@ def _lineage(table: Any) -> list[Any]:
 
 
 def _place(snapshot: Any) -> Offset:
-    """Where a snapshot is: its number, by which snapshots have their order, and its id."""
+    """Return the place of a snapshot: its number, by which snapshots have their order, and its id."""
     return {"version": int(snapshot.sequence_number), "id": int(snapshot.snapshot_id)}
 
 
@@ -235,6 +235,6 @@ def _is_first(snapshot: Any) -> bool:
 
 
 def _goes_back(table: Any) -> bool:
-    """Whether every snapshot is kept, from the first on."""
+    """Tell whether every snapshot is kept, from the first on."""
     lineage = _lineage(table)
     return not lineage or _is_first(lineage[0])

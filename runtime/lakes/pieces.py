@@ -11,7 +11,7 @@ import pyarrow as pa
 
 _BYTES = 64 << 20
 Offset = dict[str, Any]
-"""How far a source is read: the last version of which everything is."""
+"""The point up to which a source is read: the last version of which everything is."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Lake(Protocol):
     """A table of files as a source of changes."""
 
     def first(self) -> Offset:
-        """Where reading begins."""
+        """Return the offset at which reading begins."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """How far it can be read, by so many versions at most."""
+        """Return the offset up to which it can be read, by so many versions at most."""
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        """What lies between two offsets, in the order in which it is to be applied."""
+        """Return the pieces between two offsets, in the order in which they are to be applied."""
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The rows of a piece, and the words of their changes."""

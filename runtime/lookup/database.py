@@ -16,7 +16,7 @@ from aggloom.runtime.lookup.request import Key, Outcome, Request
 _MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric": ":{n}", "named": ":p{n}"}
 
 _OF_A_VALUE = ("DataError", "OverflowError", "UnicodeEncodeError", "ValueError", "TypeError")
-"""What drivers raise where a value is at fault, and not the database."""
+"""Names of the errors that drivers raise where a value is at fault, and not the database."""
 
 
 class DatabaseSource:
@@ -158,7 +158,7 @@ class DatabaseSource:
 
 
 def _style_of(connection: Any) -> str:
-    """How the module of a connection marks parameters."""
+    """Return the style in which the module of a connection marks parameters."""
     for kind in type(connection).__mro__:
         parts = kind.__module__.split(".")
         for length in range(len(parts), 0, -1):

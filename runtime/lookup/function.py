@@ -84,7 +84,7 @@ class FunctionSource:
 
 
 def _rows(said: Any) -> Outcome:
-    """What a function says, as rows: nothing, one, or several."""
+    """Return the answer of a function as rows: nothing, one, or several."""
     if said is None:
         return []
     # What is no row is an error where rows are brought into their types.

@@ -43,11 +43,11 @@ class Times(NamedTuple):
 
 
 Outcome = Sequence[Any] | Exception
-"""What a source says to a key: rows as it has them, or what went wrong."""
+"""The answer of a source to a key: rows as it has them, or the error that came instead."""
 
 
 class Source(Protocol):
-    """Where rows come from: tuples of the columns that are read, in their order, or mappings by name."""
+    """The origin of rows: tuples of the columns that are read, in their order, or mappings by name."""
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -58,7 +58,7 @@ class Asked(Source, Protocol):
     """A source that is asked key by key."""
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
-        """What the table says to each key."""
+        """Return the answer of the table to each key."""
 
 
 @runtime_checkable

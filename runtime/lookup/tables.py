@@ -175,7 +175,7 @@ class OpenTable:
         return rows
 
     def _failed(self, key: Key, error: Exception) -> Answer:
-        """What stands for the answer to a key that could not be had."""
+        """Return the stand-in for the answer to a key that could not be had."""
         if isinstance(error, LookupAnswerError):
             raise error
         name, policy = self.request.name, self._asking.on_error

@@ -67,11 +67,11 @@ class Round:
 
     @property
     def is_over(self) -> bool:
-        """Whether no thread works for it any more."""
+        """Tell whether no thread works for it any more."""
         return self._over.is_set()
 
     def _patience(self, seconds: float | None) -> float | None:
-        """How long no running call can be late."""
+        """Return the seconds for which no running call can be late; None: no limit."""
         if seconds is None:
             return None
         begun = [at for _, at in list(self._running.values())]
@@ -98,7 +98,7 @@ class Threads:
         seconds: float | None,
         late: Callable[[], Exception],
     ) -> list[Any]:
-        """What the calls return or raise, in their order; what `late` gives for one that takes longer."""
+        """Return the results or errors of the calls, in their order; the error of `late` for one that takes longer."""
         this = Round(call, arguments)
         for _ in range(min(self._most, len(arguments))):
             self._send(this)

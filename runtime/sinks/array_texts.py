@@ -17,7 +17,7 @@ _YEARS = (-62_135_596_800, 253_402_300_800)
 
 
 def has_array_text(dtype: pa.DataType) -> bool:
-    """Whether columns of a type can be written as one text; lists of lists are no arrays of arrays."""
+    """Tell whether columns of a type can be written as one text; lists of lists are no arrays of arrays."""
     if pt.is_list(dtype):
         return not pt.is_list(dtype.value_type) and has_array_text(dtype.value_type)
     return not (pt.is_time(dtype) and dtype.unit == "ns")
@@ -40,7 +40,7 @@ def _arrays(values: pa.Array, offsets: Any, dialect: Dialect) -> pa.Array:
 
 
 def _is_bare(dtype: pa.DataType) -> bool:
-    """Whether the texts of a type's values need no quotes."""
+    """Tell whether the texts of a type's values need no quotes."""
     return pt.is_primitive(dtype) or pt.is_decimal(dtype)
 
 

@@ -19,7 +19,7 @@ from aggloom.runtime.sinks.statements import Statements
 FEWEST = 20
 """From how many rows on blocks are quicker."""
 _ROWS, _BYTES = 50_000, 1 << 25
-"""How many rows a block has at most, and how many bytes, about."""
+"""Number of rows that a block has at most, and number of bytes, about."""
 _WHOLE = (20, 21, 23, 1700)
 _TYPES = {
     "BOOLEAN": (16,),
@@ -53,7 +53,7 @@ _TYPES = {
 
 
 def fit_blocks(say: Statements, description: Sequence[Any]) -> bool:
-    """Whether rows can be written in blocks into the table of which a driver tells these columns."""
+    """Tell whether rows can be written in blocks into the table of which a driver tells these columns."""
     if not say.dialect.in_blocks:
         return False
     there = {column[0]: column[1] for column in description}

@@ -29,7 +29,7 @@ from aggloom.runtime.values.changelog import Kinds
 
 _ANEW = "Start with an empty checkpoint and existing=replace."
 _TWICE = "21000"
-"""What PostgreSQL says of a statement that writes a row a second time."""
+"""The code of PostgreSQL for a statement that writes a row a second time."""
 _OF_LIBPQ = ("psycopg", "psycopg2")
 _CONNECT_SECONDS = 10
 """For so long a host that does not answer is waited for."""
@@ -73,7 +73,7 @@ class DatabaseSink:
                     retries.wait_after(error)
 
     def _is_away(self, error: BaseException | None) -> bool:
-        """Whether the database is away that has been there: a wrong name or password is said at once."""
+        """Tell whether the database is away that has been there: a wrong name or password is said at once."""
         dialect = dialect_of(self.options.driver, self.options.dialect)
         return self._connected and is_away(error, _module(self.options.driver), dialect.name)
 
@@ -211,7 +211,7 @@ class DatabaseSink:
         return None if found is None else (int(found[0]), str(found[1]))
 
     def _begin(self, cursor: Any, say: Statements, batch: int, checkpoint: str) -> None:
-        """What a checkpoint does when it first writes to the table."""
+        """Begin the table for a checkpoint that writes to it for the first time."""
         if batch and self.options.existing != "keep":
             raise CheckpointError(
                 f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "

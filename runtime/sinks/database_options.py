@@ -25,7 +25,7 @@ _CONNECT_EXAMPLES = "postgresql://USER@HOST:5432/DATABASE or host=HOST dbname=DA
 
 @dataclass(frozen=True)
 class DatabaseOptions:
-    """What a database sink is told.
+    """Options of a database sink.
 
     table: its name, perhaps with its schema. connect: what the driver connects with: a text, keywords, or a function
     that gives a connection. driver: a module of Python's database interface. dialect: its database's, where that is
@@ -52,7 +52,7 @@ class DatabaseOptions:
 
     @property
     def needs_key(self) -> bool:
-        """Whether nothing can be written without a key of the result."""
+        """Tell whether nothing can be written without a key of the result."""
         return True
 
 

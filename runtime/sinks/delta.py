@@ -39,7 +39,7 @@ _LOOKED = 100
 @mask_repr
 @dataclass(frozen=True, kw_only=True)
 class DeltaOptions(LakeOptions):
-    """What a Delta sink is told.
+    """Options of a Delta sink.
 
     path: the table's directory, or where it is in an object store. storage: options of the object store. Properties
     are Delta's, as delta.enableChangeDataFeed.
@@ -191,7 +191,7 @@ class DeltaSink(LakeSink):
         merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
 
     def _properties(self, table: Any, note: Note) -> Any:
-        """What is committed beside the rows: no commit is tried again without a look at what came between."""
+        """Properties committed beside the rows: no commit is tried again without a look at what came between."""
         library = _library()
         batch, digest, epoch = _names(note.checkpoint)
         now = (table.transaction_version(_EPOCH) or 0) + note.anew
@@ -235,7 +235,7 @@ def table_schema(table: Any) -> pa.Schema:
 
 
 def _names(checkpoint: str) -> tuple[str, str, str]:
-    """What Delta's transaction identifiers of a checkpoint are called: the batch's, its digest's, the epoch's."""
+    """Return the names of Delta's transaction identifiers of a checkpoint: the batch's, its digest's, the epoch's."""
     own = f"aggloom/{checkpoint}"
     return own, f"{own}/digest", f"{own}/epoch"
 

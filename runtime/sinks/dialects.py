@@ -66,13 +66,13 @@ class Dialect:
         raise SpecError(f"{self.name} has no type for {dtype}; cast the column in the query")
 
     def holder(self, dtype: pa.DataType, mark: str) -> str:
-        """What stands for a value of a column in a statement."""
+        """Return the text that stands for a value of a column in a statement."""
         kind = self.type_of(dtype)
         nested = pt.is_nested(dtype) and self.writes_dates
         return f"CAST({mark} AS {kind})" if nested else mark
 
     def value_of(self, dtype: pa.DataType) -> Value | None:
-        """What makes of a column's values those that the driver takes; None: they are taken as they are."""
+        """Return the function that makes a column's values fit for the driver; None: they are taken as they are."""
         if pt.is_list(dtype) and self.arrays:
             inner = self.value_of(dtype.value_type)
             return inner and (lambda value: [None if one is None else inner(one) for one in value])
@@ -95,7 +95,7 @@ def _moment(value: dt.datetime) -> str:
 
 
 def _plain(dtype: pa.DataType) -> Value:
-    """What makes of a column's values, of which none is NULL, those that JSON has."""
+    """Return the function that makes of a column's values, of which none is NULL, those that JSON has."""
     if pt.is_map(dtype):
         item = _plain(dtype.item_type)
         return lambda value: {str(k): None if v is None else item(v) for k, v in value}
@@ -182,7 +182,7 @@ _DRIVERS = {
 DRIVERS = tuple(_DRIVERS)
 """The modules of Python's database interface whose dialect is known."""
 MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
-"""What stands for a value, by a driver's paramstyle."""
+"""The placeholder of a value, by a driver's paramstyle."""
 
 
 def dialect_of(driver: str, said: str | None) -> Dialect:

@@ -25,7 +25,7 @@ _CHANGE = CHANGE_COLUMNS["spark"]
 
 
 class Encoding(Protocol):
-    """What makes messages of the rows of a batch."""
+    """A maker of messages from the rows of a batch."""
 
     def key(self, values: Row) -> Part:
         """A key."""
@@ -114,7 +114,7 @@ def encoding(
     topic: str,
     registry: SchemaRegistry | None,
 ) -> Encoding:
-    """What writes messages of a format; raises SpecError for columns that it has no words for, and as Avro does."""
+    """Return a format's encoding; raises SpecError for columns that it has no words for, and as Avro does."""
     own = pa.schema([columns.field(name) for name in key or ()])
     if registry is None:
         return JsonEncoding(format, columns, own)

@@ -45,7 +45,7 @@ _WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 @mask_repr
 @dataclass(frozen=True, kw_only=True)
 class IcebergOptions(LakeOptions):
-    """What an Iceberg sink is told.
+    """Options of an Iceberg sink.
 
     table: its name, with its namespace (db.totals). catalog: the name of the catalog; connect: what is said to it, as
     type, uri and warehouse.

@@ -18,7 +18,7 @@ Writer = Callable[[Any], str]
 
 
 def object_writer(schema: pa.Schema) -> Callable[[Sequence[Any]], str]:
-    """What writes rows of a schema as objects; raises SpecError for a type that JSON has no words for."""
+    """Return a writer of a schema's rows as objects; raises SpecError for a type that JSON has no words for."""
     named = [(json.dumps(field.name, ensure_ascii=False), _writer(field.type)) for field in schema]
 
     def write(row: Sequence[Any]) -> str:
@@ -33,7 +33,7 @@ def _or_null(write: Writer, value: Any) -> str:
 
 
 def _writer(dtype: pa.DataType) -> Writer:
-    """What writes the values of a type, of which none is NULL."""
+    """Return the writer of a type's values, of which none is NULL."""
     if pt.is_boolean(dtype):
         return lambda value: "true" if value else "false"
     if pt.is_integer(dtype):

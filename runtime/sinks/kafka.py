@@ -33,7 +33,7 @@ Message = tuple[Part | None, Part | None]
 @mask_repr
 @dataclass(frozen=True)
 class KafkaOptions:
-    """What a Kafka sink is told.
+    """Options of a Kafka sink.
 
     servers: host:port, several with commas. format: "upsert-json" (key and row, or a tombstone), "debezium-json" (op c
     and d), "jsonl" (rows with `_change_type`), or the same in Avro: "upsert-avro", "debezium-avro", "avro-confluent".
@@ -60,7 +60,7 @@ class KafkaOptions:
 
     @property
     def needs_key(self) -> bool:
-        """Whether nothing can be written without a key of the result."""
+        """Tell whether nothing can be written without a key of the result."""
         return self.format in UPSERTS
 
 
@@ -263,7 +263,7 @@ class KafkaSink:
         group.commit(offsets=[start], asynchronous=False)
 
     def _is_next(self, last: tuple[int, str] | None, batch: int, before: int, digest: str) -> bool:
-        """Whether a batch is to be written; raises SinkError and CheckpointError where it does not fit."""
+        """Tell whether a batch is to be written; raises SinkError and CheckpointError where it does not fit."""
         anew = "Start with an empty checkpoint and another topic"
         if last is None:
             if batch and self.options.existing != "keep":
@@ -343,7 +343,7 @@ class KafkaSink:
                 raise
 
     def _has_messages(self) -> bool:
-        """Whether the topic has messages, of whomever."""
+        """Tell whether the topic has messages, of whomever."""
         topic = self.options.topic
         reader = self._consumer(f"{self.options.prefix}-look")
         try:

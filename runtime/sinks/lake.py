@@ -38,7 +38,7 @@ class Last(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a batch does: rows that are there from now on (or changes, of a changelog), keys whose rows are gone."""
+    """The change of a batch: rows that are there from now on (or changes, of a changelog), keys whose rows are gone."""
 
     rows: pa.Table
     gone: pa.Table
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What is committed with a batch. anew: whether the table holds nothing else from now on."""
+    """The note committed with a batch. anew: whether the table holds nothing else from now on."""
 
     checkpoint: str
     batch: int
@@ -56,7 +56,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LakeOptions:
-    """What is told to each of these sinks.
+    """Options of each of these sinks.
 
     form: "table" (the result's rows, by its key) or "changelog" (each change, with `_change_type`). existing: what to
     do about rows that a checkpoint finds in the table when it first writes to it: "error", "keep", or "replace" them.
@@ -75,7 +75,7 @@ class LakeOptions:
 
     @property
     def needs_key(self) -> bool:
-        """Whether nothing can be written without a key of the result."""
+        """Tell whether nothing can be written without a key of the result."""
         return self.form == "table"
 
 
@@ -113,11 +113,11 @@ class LakeSink(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """What to call it."""
+        """Name of the table, for messages."""
 
     @abstractmethod
     def _exists(self) -> bool:
-        """Whether the table is there."""
+        """Tell whether the table is there."""
 
     def check_start(self, schema: pa.Schema) -> None:
         """Raise SinkError where a table that is there does not have the result's columns in their types."""
@@ -137,7 +137,7 @@ class LakeSink(ABC):
 
     @abstractmethod
     def _has_rows(self, table: Any) -> bool:
-        """Whether the table has rows, of whomever."""
+        """Tell whether the table has rows, of whomever."""
 
     @abstractmethod
     def _commit(self, table: Any, change: Change, note: Note) -> None:
@@ -219,7 +219,7 @@ class LakeSink(ABC):
             )
 
     def _change(self, rows: pa.Table, kinds: Kinds) -> Change:
-        """What a batch does."""
+        """Return the change that a batch makes."""
         rows = stored(rows, self.where)
         none = rows.schema.empty_table()
         if self.options.form == "changelog":

@@ -56,7 +56,7 @@ class NetRows:
 
     @cached_property
     def digest(self) -> str:
-        """What tells these rows from any others, however they lie in memory."""
+        """Return the digest that tells these rows from any others, however they lie in memory."""
         found = hashlib.sha256(repr(self.rows.schema.names).encode(errors="replace"))
         found.update(np.packbits(self.gone).tobytes())
         there = pa.array(~self.gone)
@@ -79,7 +79,7 @@ def _add(digest: Any, values: pa.Array) -> None:
 
 
 def tells_before(kinds: Kinds) -> bool:
-    """Whether a batch tells the rows that it replaces, as far as it shows: it has -U rows, or no +U rows."""
+    """Tell whether a batch tells the rows that it replaces, as far as it shows: it has -U rows, or no +U rows."""
     return bool((kinds == UPDATE_BEFORE).any() or not (kinds == UPDATE_AFTER).any())
 
 

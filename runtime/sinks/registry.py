@@ -22,14 +22,14 @@ SINKS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
     "iceberg": iceberg_options,
     "kafka": kafka_options,
 }
-"""What reads the options of a kind."""
+"""Readers of the options, by kind."""
 PLAIN = ("console", "table", "jsonl", "parquet")
 """Sinks that Spark writes, or that take a path at most: jsonl:PATH."""
 KNOWN = (
     *("console", "table", "jsonl:PATH", "parquet:PATH"),
     f"a mapping with a kind: {', '.join(SINKS)}",
 )
-"""What a sink may be, as messages say it."""
+"""The choices for a sink, as messages say them."""
 
 
 class Sink(Protocol):

@@ -17,18 +17,18 @@ from aggloom.runtime.sinks.database_options import DatabaseOptions
 from aggloom.runtime.sinks.stopping import STOP
 
 _CROSSED = ("40P01", "40001")
-"""What PostgreSQL says where others write the same rows in another order, and this transaction has to begin again."""
+"""Codes of PostgreSQL where others write the same rows in another order, and this transaction has to begin again."""
 _MADE_MEANWHILE = ("42P07", "42710")
-"""What it says, IF NOT EXISTS or not, where another transaction makes the same table at the same time."""
+"""Its codes, IF NOT EXISTS or not, where another transaction makes the same table at the same time."""
 _CATALOGUE_INDEX = re.compile(r"\bpg_(class|type)_\w+_index\b")
-"""What it says it with, too: the name of an index of its own that would hold the table twice."""
+"""Pattern of its words for that, too: the name of an index of its own that would hold the table twice."""
 _LOCKED = "55P03"
 _AWAY = ("08", "57P01", "57P02", "57P03", "53300")
-"""What it says where it ends, starts, or takes no more connections; 08 begins what is said of connections."""
+"""Its codes where it ends, starts, or takes no more connections; 08 begins what is said of connections."""
 _UNIQUE = "23505"
 NOTHING = "Nothing of the batch was written."
 PERHAPS = "If the batch was written, the next run finds it and passes over it."
-"""What the end of an attempt says: before its commit, and where the commit had no answer."""
+"""The end of an attempt, in two texts for messages: before its commit, and where the commit had no answer."""
 _TRIES = 10
 _SHORTEST, _LONGEST = 0.1, 5.0
 _LOCK_PAUSE = 0.05
@@ -44,7 +44,7 @@ def state_of(error: BaseException | None) -> str | None:
 
 
 def is_busy(error: BaseException | None) -> bool:
-    """Whether SQLite says that another connection has locked what is to be written."""
+    """Tell whether SQLite says that another connection has locked what is to be written."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF in _SQLITE_BUSY
@@ -52,7 +52,7 @@ def is_busy(error: BaseException | None) -> bool:
 
 
 def is_away(error: BaseException | None, module: Any, dialect: str) -> bool:
-    """Whether an error says that the connection is lost, and not that a statement is wrong."""
+    """Tell whether an error says that the connection is lost, and not that a statement is wrong."""
     if isinstance(error, ConnectionError | TimeoutError):
         return True
     state = state_of(error)
@@ -97,7 +97,7 @@ class Retries:
             raise error
 
     def _may_cross(self, error: AggloomError, state: str | None) -> bool:
-        """Whether the batch was crossed by another transaction, perhaps by the one of its last attempt."""
+        """Tell whether the batch was crossed by another transaction, perhaps by the one of its last attempt."""
         crossed = state in _CROSSED or state in _MADE_MEANWHILE
         crossed = crossed or _CATALOGUE_INDEX.search(str(error)) is not None
         # A server may commit the transaction of a connection that is lost after the next attempt has begun.

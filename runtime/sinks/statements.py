@@ -24,7 +24,7 @@ def table_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Statements:
-    """What is said to a database about one table."""
+    """Statements to a database about one table."""
 
     dialect: Dialect
     mark: str
@@ -57,7 +57,7 @@ class Statements:
 
     @property
     def _over(self) -> str:
-        """What becomes of a row whose key there is already."""
+        """Return the clause for a row whose key there is already."""
         if not self.key:
             return ""
         rest = [self._said(name) for name in self.schema.names if name not in self.key]
@@ -124,7 +124,7 @@ class Statements:
         return f"CAST({own} AS {self.dialect.type_of(dtype)})" if pa.types.is_list(dtype) else own
 
     def _same(self, nulls: Sequence[bool]) -> str:
-        """Whether an old row and one of a block have one key."""
+        """Return the condition that an old row and one of a block have one key."""
         wanted = []
         for place, (name, null) in enumerate(zip(self.key, nulls, strict=True)):
             value = self._of_block(place, self.schema.field(name).type)
@@ -172,12 +172,12 @@ class Statements:
         return f"DELETE FROM {self._log} WHERE sink = {self.mark} AND checkpoint <> {self.mark}"
 
     def add_column(self, name: str) -> str:
-        """What would give the table a column that it lacks."""
+        """Return the statement that would give the table a column that it lacks."""
         kind = self.dialect.type_of(self.schema.field(name).type)
         return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quoted(name)} {kind}"
 
     def alter_type(self, name: str) -> str:
-        """What would give a column of the table a type that holds the result's values."""
+        """Return the statement that would give a column of the table a type that holds the result's values."""
         kind = self.dialect.type_of(self.schema.field(name).type)
         table, column = table_name(self.table), quoted(name)
         return self.dialect.alter.format(table=table, column=column, kind=kind)

@@ -21,7 +21,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the run is to stop."""
+        """Tell whether the run is to stop."""
         return self._asked.is_set()
 
     def ask(self) -> None:

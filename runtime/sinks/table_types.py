@@ -76,7 +76,7 @@ def _is_text(dtype: pa.DataType) -> bool:
 
 
 def _postgresql_changes(dtype: pa.DataType, name: str) -> bool:
-    """Whether a column of a type would change values of the result's."""
+    """Tell whether a column of a type would change values of the result's."""
     while pt.is_list(dtype) and name.endswith("[]"):
         dtype, name = dtype.value_type, name if pt.is_list(dtype.value_type) else name[:-2]
     parts = _NAME.fullmatch(name)
@@ -101,7 +101,7 @@ def _postgresql_changes(dtype: pa.DataType, name: str) -> bool:
 
 
 def _rounds(dtype: pa.DataType, base: str, digits: list[int]) -> bool:
-    """Whether a column of decimals or whole numbers would round."""
+    """Tell whether a column of decimals or whole numbers would round."""
     scale = {"money": 2, **dict.fromkeys(_WHOLE, 0)}.get(base)
     if digits:
         scale = digits[1] if len(digits) > 1 else 0
@@ -115,7 +115,7 @@ def _rounds(dtype: pa.DataType, base: str, digits: list[int]) -> bool:
 
 
 def _sqlite_changes(dtype: pa.DataType, name: str) -> bool:
-    """Whether a column of a type, which SQLite takes for an affinity, would change values of the result's."""
+    """Tell whether a column of a type, which SQLite takes for an affinity, would change values of the result's."""
     upper = name.upper()
     if "INT" in upper:
         affinity = "INTEGER"

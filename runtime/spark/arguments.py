@@ -1,4 +1,4 @@
-"""What public functions are given, looked at before anything is asked of it."""
+"""Checks of the arguments of public functions, before anything is asked of them."""
 
 from __future__ import annotations
 

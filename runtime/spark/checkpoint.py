@@ -66,7 +66,7 @@ def check_place(root: Path) -> None:
 
 
 def copied_from(checkpoint: str | Path) -> Path | None:
-    """Where a local checkpoint was written, if it is a copy beside the one that is still there."""
+    """Return the path to which a local checkpoint was written, if it is a copy beside the one that is still there."""
     root = local(checkpoint)
     for place, name in _placed(root):
         both = (place / name).exists() and (root / name).exists()
@@ -94,13 +94,13 @@ def _check_version(root: Path) -> None:
 
 
 def _has_our_state(root: Path) -> bool:
-    """Whether Spark's list of the state in a checkpoint has that of an operator of ours, of this version."""
+    """Tell whether Spark's list of the state in a checkpoint has that of an operator of ours, of this version."""
     listed = [read_file(root, path) for path in root.glob("state/*/_metadata/v*/[0-9]*")]
     return any(all(_names(text, name) for name in _STATE) for text in listed)
 
 
 def _names(text: bytes, variable: bytes) -> bool:
-    """Whether a record of Spark's names a state variable."""
+    """Tell whether a record of Spark's names a state variable."""
     return b'\\"%s\\"' % variable in text
 
 
@@ -134,7 +134,7 @@ def local(path: str | Path) -> Path:
 
 
 def is_local(path: str | Path) -> bool:
-    """Whether a path is one on this machine, and no file system's of another."""
+    """Tell whether a path is one on this machine, and no file system's of another."""
     return "://" not in str(path) or str(path).startswith("file:")
 
 
@@ -149,7 +149,7 @@ def batches(directory: Path) -> list[int]:
 
 
 def _matches(root: Path, file: Path, sums: Path) -> bool:
-    """Whether a file has the checksums of Hadoop's that lie beside it: one for each chunk."""
+    """Tell whether a file has the checksums of Hadoop's that lie beside it: one for each chunk."""
     found = read_file(root, sums)
     if len(found) < _HEADER.size:
         return False

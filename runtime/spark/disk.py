@@ -19,11 +19,11 @@ def local(path: str) -> Path | None:
 
 
 def on_this_disk(spark: Any, path: str) -> bool:
-    """Whether a path is one of this machine's, and the workers of a session run on it."""
+    """Tell whether a path is one of this machine's, and the workers of a session run on it."""
     return local(path) is not None and is_local(spark) and _reads_this_disk(spark, path)
 
 
 def _reads_this_disk(spark: Any, path: str) -> bool:
-    """Whether a path without a scheme is one of this machine's for Spark, too."""
+    """Tell whether a path without a scheme is one of this machine's for Spark, too."""
     default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:"
     return path.startswith("file:") or str(default).startswith("file:")

@@ -105,7 +105,7 @@ def await_end(query: StreamingQuery) -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """What fails inside, as one typed error; of one in a sink foreachBatch keeps nothing but the text.
+    """Raise a failure inside as one typed error; of one in a sink foreachBatch keeps nothing but the text.
 
     what: the sink, and what it writes, for a disk that is full.
     """
@@ -197,7 +197,7 @@ def no_room(what: str) -> StateRoomError:
 
 
 def _whole_text(failure: BaseException) -> str:
-    """What a failure says, and what its causes in the JVM say, a line for each."""
+    """Return the text of a failure, and those of its causes in the JVM, a line for each."""
     said: list[str] = []
     cause: BaseException | None = failure
     while cause is not None and len(said) < 20:

@@ -113,7 +113,7 @@ class WithFiles:
 
 
 def _checked(old: Query, query: Lowering, new: Query) -> list[str]:
-    """What to tell of operators whose calls have changed; raises StateMismatchError where anything else has."""
+    """Return the lines on operators whose calls have changed; raises StateMismatchError where anything else has."""
     differing = query_file.differing(old, new)
     if differing is not None:
         raise differing

@@ -115,7 +115,7 @@ def _kinds(
     said: str | Mapping[str, str] | None,
     by_key: Mapping[str, tuple[str, ...]],
 ) -> Mapping[str, str]:
-    """What kinds of changes each table sends: as is said of it, as it was read, or as its change column says.
+    """Return the kinds of changes each table sends: as is said of it, as it was read, or as its change column says.
 
     by_key: the tables that were read by their keys; raises SpecError where something else is said of one.
     """
@@ -168,7 +168,7 @@ def _check_read(query: str, plan: Plan, names: Sequence[str]) -> None:
 
 
 def _waits_for_the_clock(plan: Plan) -> bool:
-    """Whether an operator has timers in processing time; beside the watermark a time to live has none."""
+    """Tell whether an operator has timers in processing time; beside the watermark a time to live has none."""
     forgets = plan.forgets and not plan.awaits_watermark
     return forgets or any(not each.event_time for each in _assigners(plan))
 

@@ -143,12 +143,12 @@ def late_blob(batch: pa.RecordBatch, kinds: Kinds) -> bytes:
 
 
 def is_late(batch: pa.RecordBatch) -> bool:
-    """Whether a batch comes from a `late_blob`."""
+    """Tell whether a batch comes from a `late_blob`."""
     return bool(_LATE.items() <= (batch.schema.metadata or {}).items())
 
 
 def is_partial(blob: bytes | memoryview) -> bool:
-    """Whether a blob holds the accumulators of a LocalAggregator instead of rows."""
+    """Tell whether a blob holds the accumulators of a LocalAggregator instead of rows."""
     return bytes(blob[: len(MAGIC)]) == MAGIC
 
 

@@ -71,7 +71,7 @@ def evolved(
 def changed_calls(
     factory: FragmentFactory, old: Description, new: Description, where: str, added_calls: str
 ) -> str:
-    """What of the calls has changed, in a line; "" if nothing has.
+    """Return the changes of the calls, in a line; "" if nothing has changed.
 
     Raises StateMismatchError as `evolved` would, without a look at the state.
     """
@@ -95,7 +95,7 @@ def _reading_description(where: str) -> Iterator[None]:
 
 
 class _Step:
-    """How one operator of a fragment gets from an old query to a new one; made, it is known to be possible."""
+    """The step of one operator of a fragment from an old query to a new one; made, it is known to be possible."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ Handlers = tuple[HandlerText | None, ...]
 
 @dataclass(frozen=True)
 class FragmentFactory:
-    """What a worker needs to make a fragment; `description`: what its state is made from, as JSON.
+    """Everything a worker needs to make a fragment; `description`: what its state is made from, as JSON.
 
     handlers: one for each operator; None where it has none.
     """
@@ -65,7 +65,7 @@ def factory_of(
 def _described(
     node: Stateful, part: Part, handler: HandlerText | None, feeds: list[Any]
 ) -> dict[str, Any]:
-    """What an operator's state is made from."""
+    """Return the description of what an operator's state is made from."""
     return {
         "operator": part.name,
         "kind": part.spec.kind,

@@ -49,7 +49,7 @@ _TIMER_STEPS = 16
 
 @dataclass(frozen=True)
 class Options:
-    """What the host itself needs to know. `place` tells the nodes of a query apart; `way`: how changes leave.
+    """Options that the host itself needs to know. `place` tells the nodes of a query apart; `way`: how changes leave.
 
     ttls: the times to live of the operators, in milliseconds.
     time_mode: Spark's word for the timers that there are.
@@ -163,7 +163,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         yield from leaving(self._options.way, bucket, told, (), counts)
 
     def _clock(self, timer_values: Any, now: int | None = None) -> Clock:
-        """What the batch knows of time.
+        """Return the clock of the batch: all that it knows of time.
 
         Spark's watermark is a time at which rows may still come; an operator's is one at which none does.
         now: the time of the batch, if its rows say it.
@@ -258,5 +258,5 @@ def _stamp(frames: Sequence[pd.DataFrame]) -> int | None:
 
 
 def _taken(tallies: Sequence[Tally]) -> Iterator[int]:
-    """What each operator has counted, one after the other."""
+    """Return the counts of each operator, one after the other."""
     return (count for tally in tallies for count in tally.taken())

@@ -104,7 +104,7 @@ class AsColumns:
         return str(self.shown.names[-1])
 
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
-        """Of limited size."""
+        """Yield frames of limited size."""
         if len(changes[1]):
             for piece in cut(shown_rows(*changes, self.schema, self.profile)):
                 yield self._frame(piece.columns)
@@ -135,7 +135,7 @@ class AsBlobs:
         return StructType([StructField("blob", BinaryType()), _COUNTS])
 
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
-        """Of limited size."""
+        """Yield frames of limited size."""
         if len(changes[1]):
             for piece in cut(with_kinds(*changes)):
                 yield self._frame(write_blob(piece.schema, [(piece, b"")]))
@@ -153,14 +153,14 @@ class AsBlobs:
 
 
 def leaves_as_columns(schema: pa.Schema) -> bool:
-    """Whether pandas hands the columns on as they are: it looks into each value of those that are nested."""
+    """Tell whether pandas hands the columns on as they are: it looks into each value of those that are nested."""
     return not any(pa.types.is_nested(field.type) for field in schema)
 
 
 def leaving(
     way: Way, bucket: int, changes: Iterable[Rows], late: Iterable[Rows], counts: Iterable[int]
 ) -> Iterator[pd.DataFrame]:
-    """What a bucket gives out: the frames of its changes and late rows, its counts in the first row of all."""
+    """Yield the output of a bucket: the frames of its changes and late rows, its counts in the first row of all."""
     told: str | None = ",".join(map(str, counts))
     made = chain.from_iterable(way.frames(bucket, rows) for rows in changes)
     for frame in chain(made, chain.from_iterable(map(way.late, late))):

@@ -77,7 +77,7 @@ def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _takes_values(call: str) -> bool:
-    """Whether this Spark has the rows in the request itself; 4.0 sends them after it."""
+    """Tell whether this Spark has the rows in the request itself; 4.0 sends them after it."""
     field = messages.ListStateCall.DESCRIPTOR.fields_by_name.get(call)
     return field is not None and "value" in field.message_type.fields_by_name
 

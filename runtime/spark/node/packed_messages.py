@@ -95,7 +95,7 @@ class PackMessages:
 
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:
-    """Where a message lies, by the columns that tell it."""
+    """Return the place of a message, by the columns that tell it."""
     told = {f.name: batch.column(n)[at].as_py() for n, f in enumerate(batch.schema) if n > 1}
     parts = [f"{name} {value}" for name, value in told.items() if value is not None]
     return ", ".join(parts) or A_MESSAGE

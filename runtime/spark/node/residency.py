@@ -42,7 +42,7 @@ _growth: dict[Path, int] = {}
 
 
 class Mapped(Protocol):
-    """What a residence asks of an arena: where it says what its files hold, if they hold all of it."""
+    """The operator as an arena needs it: where it says what its files hold, if they hold all of it."""
 
     listing: tuple[Path, Identity] | None
 
@@ -80,7 +80,7 @@ def make_root(root: Path) -> Path:
 
 
 def _boot_id() -> str | None:
-    """What changes when the host restarts: mapped pages that never reached the disk are lost then."""
+    """Return the id that changes when the host restarts: mapped pages that never reached the disk are lost then."""
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
 
 
@@ -95,11 +95,11 @@ class Residence:
         self._lock = lock
         self._arena, self._size = "", 0
         self.grown = 0
-        """By how many bytes the arena has grown."""
+        """Number of bytes by which the arena has grown."""
 
     @property
     def arena(self) -> Path:
-        """Where the operator maps its arrays."""
+        """Return the directory in which the operator maps its arrays."""
         return self.directory / self._arena
 
     def holds(self, token: str) -> bool:
@@ -235,7 +235,7 @@ def _try_lock(directory: Path, create: int = 0) -> int | None:
 
 
 def default_limit() -> int | None:
-    """How many bytes live state may take on this host, by $AGGLOOM_STATE_LIMIT; None: see `make_room`."""
+    """Return the bytes that live state may take on this host, by $AGGLOOM_STATE_LIMIT; None: see `make_room`."""
     configured = os.environ.get("AGGLOOM_STATE_LIMIT")
     return size_of(configured) if configured else None
 

@@ -60,7 +60,7 @@ class Blob(NamedTuple):
 
 
 class Came(NamedTuple):
-    """What a batch brings to a bucket: a bundle of each input, and the binaries of them, which the log keeps."""
+    """The input of a batch to a bucket: a bundle of each input, and the binaries of them, which the log keeps."""
 
     bundles: list[Bundle]
     blobs: tuple[Blob, ...] = ()
@@ -73,7 +73,7 @@ class Came(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """What is in the store, and the token of the commit that put it there; `log_bytes` as they lie there, compressed.
+    """Contents of the store, and the token of the commit that put it there; `log_bytes` as they lie there, compressed.
 
     description: the digest of the description that lies beside it.
     """
@@ -148,7 +148,7 @@ class BucketStore:
     def bundles(
         self, head: Head, inputs: Sequence[pa.Schema]
     ) -> Iterator[tuple[list[Bundle], Clock]]:
-        """What the log has in order, each time a bundle of each input and the clock; raises StateCorruptError.
+        """Yield the log in order, each time a bundle of each input and the clock; raises StateCorruptError.
 
         inputs: the columns of each input.
         """
@@ -266,7 +266,7 @@ def _digest(description: str) -> str:
 
 
 def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = False) -> Came:
-    """What binaries bring, by input, rows in the order in which they are to be applied; `inputs`: their columns.
+    """Return what binaries bring, by input, rows in the order they are to be applied in; `inputs`: their columns.
 
     check: raise ArrowInvalid, ValueError or StateCorruptError unless they are changes of these columns.
     """

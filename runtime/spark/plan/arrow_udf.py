@@ -17,7 +17,7 @@ from aggloom.runtime.spark.release import SPARK
 
 
 def arrow_udf(function: Callable[..., pa.Array], returned: DataType) -> Callable[..., Column]:
-    """What makes a column of other columns; it is not computed twice, nor moved to where other rows are."""
+    """Return a maker of a column from others; it is not computed twice, nor moved to where other rows are."""
     if SPARK >= (4, 1):
         made: Callable[..., Column] = F.arrow_udf(function, returned).asNondeterministic()
         return made
@@ -42,5 +42,5 @@ class _Kept(pd.Series):
     """A column of Arrow's that stays one: pyspark would make Python objects of it, and NULL of their NaN."""
 
     def apply(self, *_: Any, **__: Any) -> _Kept:  # type: ignore[override]
-        """What pyspark converts values with."""
+        """Return the column as it is; pyspark converts values with this method."""
         return self

@@ -35,14 +35,14 @@ _FOLLOWED: WeakKeyDictionary[StreamingQuery, Totals] = WeakKeyDictionary()
 
 
 def number() -> int:
-    """What tells the metrics of a query from those of others that may be made one with it."""
+    """Return the number that tells the metrics of a query from those of others that may be made one with it."""
     return next(_NUMBERS)
 
 
 def operators_counted(
     df: DataFrame, names: Sequence[str], place: int, query: int, buckets: int, filled: str
 ) -> DataFrame:
-    """What leaves a fragment, without the counts of its operators, which are one observed metric.
+    """Return the output of a fragment, without the counts of its operators, which are one observed metric.
 
     Its name says how many buckets there are, and what the operators are called. filled: the column that is NULL in
     rows that bring only counts.
@@ -60,7 +60,7 @@ def result_counted(df: DataFrame, query: int, late_row: str | None) -> DataFrame
 
 
 def progress(query: StreamingQuery) -> Counts:
-    """What a streaming query has counted since it started, each batch once.
+    """Return the counts of a streaming query since it started, each batch once.
 
     Ask at least once in 100 batches: Spark forgets older ones (spark.sql.streaming.numRecentProgressUpdates).
     Raises SpecError if it is no streaming query.
@@ -145,7 +145,7 @@ class _Fragment:
         self._buckets, *self._names = json.loads(named[2])
         self._flows = [[0] * len(FLOWS) for _ in self._names]
         self.now = self._flows
-        """What each operator did in the last batch."""
+        """The counts of each operator in the last batch."""
         self._levels: dict[int, list[list[int]]] = {}
 
     def add(self, told: Sequence[str]) -> None:

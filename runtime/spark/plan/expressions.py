@@ -33,7 +33,7 @@ _UTC: dict[str, str] = {} if SPARK < (4, 2) else {"timezone": "UTC"}
 
 
 def is_ansi(spark: SparkSession) -> bool:
-    """Whether expressions have the meaning of ANSI mode in a session; lowered ones always have."""
+    """Tell whether expressions have the meaning of ANSI mode in a session; lowered ones always have."""
     return bool(spark.conf.get("spark.sql.ansi.enabled") == "true")
 
 
@@ -98,7 +98,7 @@ def check_columns(df: DataFrame, schema: pa.Schema) -> None:
 
 
 def _same_type(found: DataType, wanted: DataType) -> bool:
-    """Whether the values are the same, whatever may be null in them."""
+    """Tell whether the values are the same, whatever may be null in them."""
     # What an array or a struct holds may be declared not null, of which the short text says nothing.
     same = found.simpleString() == wanted.simpleString()
     return same or bool(arrow_type(found) == arrow_type(wanted))
@@ -139,7 +139,7 @@ def calculate_with(
 
 
 def analyser(spark: SparkSession) -> Analyser:
-    """What tells the type of an expression over columns by a session's analyser.
+    """Return a function that tells the type of an expression over columns by a session's analyser.
 
     It raises UnsupportedSqlError for one that aggregates: Spark lets none stand beside the columns.
     """

@@ -81,13 +81,13 @@ _LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
 
 
 def lowered(df: DataFrame) -> Lowering | None:
-    """What a DataFrame was made by, if it is still as it was."""
+    """Return the lowering by which a DataFrame was made, if it is still as it was."""
     return _LOWERED.get(df)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a plan is hosted: buckets (None: twice the shuffle partitions), where live state is, the words for kinds.
+    """Hosting of a plan: buckets (None: twice the shuffle partitions), where live state is, the words for kinds.
 
     state_limit: how many bytes the directory for live state may take (None: by the host's settings).
     """
@@ -163,12 +163,12 @@ class Lowering:
         return [factory for _, factory in sorted(self._factories.items())]
 
     def about(self) -> Query:
-        """What a checkpoint is to know of a plan that has been lowered."""
+        """Return the facts that a checkpoint is to know of a plan that has been lowered."""
         operators = tuple(json.loads(factory.description) for factory in self.factories)
         return Query(operators, above(self.plan.root), self._zone)
 
     def _stands_still(self, table: Table) -> bool:
-        """Whether a table is a batch beside streams."""
+        """Tell whether a table is a batch beside streams."""
         return self._streams and not table.df.isStreaming
 
     def _shown(self, node: Node) -> DataFrame:
@@ -242,7 +242,7 @@ class Lowering:
             return None
 
     def _is_packed(self, node: Node) -> bool:
-        """Whether rows leave a node packed, through steps that are lowered."""
+        """Tell whether rows leave a node packed, through steps that are lowered."""
         while isinstance(node, Calc) and self._step(node) is not None:
             node = node.input
         if isinstance(node, Scan):
@@ -250,7 +250,7 @@ class Lowering:
         return isinstance(node, Stateful) or is_step(node)
 
     def _files(self, node: Node) -> Packable | None:
-        """What a source is read from, unless Spark has to see its rows for their event times."""
+        """Return the packable that a source is read from, unless Spark has to see its rows for their event times."""
         table = self.tables[node.table] if isinstance(node, Scan) else None
         if table is None or table.change_column not in (None, CHANGE_COLUMN):
             return None
@@ -350,7 +350,7 @@ class Lowering:
         return self._counted(hosted, [part.name for part in fragment.parts], hosting)
 
     def _counted(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
-        """What leaves a fragment, the counts of its operators observed."""
+        """Return the output of a fragment, the counts of its operators observed."""
         about = (hosting.place, self._number, hosting.buckets, hosting.way.filled)
         return counting.operators_counted(hosted, names, *about)
 
@@ -381,7 +381,7 @@ class Lowering:
         return self._packed(exchange.input, route, name, fragment.ordered(number))
 
     def _count(self, exchange: Exchange) -> int:
-        """How many buckets an operator has; a global aggregate has one key, so one bucket."""
+        """Return the number of buckets of an operator; a global aggregate has one key, so one bucket."""
         return self._buckets if exchange.keys else 1
 
 

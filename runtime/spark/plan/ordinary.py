@@ -35,7 +35,7 @@ class Table:
 
     @property
     def moving(self) -> bool:
-        """Whether it has a watermark."""
+        """Tell whether it has a watermark."""
         return self.time is not None
 
 

@@ -53,7 +53,7 @@ class HandlerText:
 
     @property
     def backend(self) -> str:
-        """What the module says that it runs on."""
+        """The backend that the module says it runs on."""
         found = _BACKEND.search(self.text)
         return found[1] if found else ""
 
@@ -70,7 +70,7 @@ def _loaded(text: str, digest: str) -> type[Any]:
 
 @dataclass(frozen=True)
 class Route:
-    """Where rows go. `schema`: the columns of the next fragment's input of this number; `keys`: the places of those
+    """The way of rows. `schema`: the columns of the next fragment's input of this number; `keys`: the places of those
     by which they find their bucket.
 
     steps: Calcs that pick columns or are lowered, Expands and assignments to windows, before. local: the handler that
@@ -96,7 +96,7 @@ class Route:
 
     @property
     def carries_now(self) -> bool:
-        """Whether the batch of this task is the one in which every bucket is called."""
+        """Tell whether the batch of this task is the one in which every bucket is called."""
         return self.carries is not None and batch_number() == self.carries
 
 
@@ -243,7 +243,7 @@ class _Local:
         return next((n for n in _LOOKS if self._tried < n < self._trial), self._trial)
 
     def _looks_hopeless(self) -> bool:
-        """Whether hardly a key has come twice so far."""
+        """Tell whether hardly a key has come twice so far."""
         return self._tried >= _LOOKS[-1] and self._entries() > _HOPELESS * self._tried
 
     def _decide(self) -> None:

@@ -28,7 +28,7 @@ UNKNOWN_TO_SPARK = ".zst"
 
 
 def has_unknown_packing(spark: SparkSession, path: str, options: Mapping[str, Any]) -> bool:
-    """Whether Spark's reader of text cannot unpack one of the files that are there now."""
+    """Tell whether Spark's reader of text cannot unpack one of the files that are there now."""
     place = local(path)
     if place is None or not on_this_disk(spark, path):
         with telling(f"read_changes: {path}"):

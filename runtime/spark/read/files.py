@@ -56,7 +56,7 @@ _READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
 
 
 class Packable(Protocol):
-    """What can be read where its rows are packed."""
+    """A source that can be read where its rows are packed."""
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """Its rows, packed; how many there are is an observed metric of the query."""
@@ -144,7 +144,7 @@ def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) 
 
 
 def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
-    """What a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
+    """Return the source a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
 
     columns: those that are read; the one that a watermark goes by has to be among them.
     """

@@ -98,7 +98,7 @@ def _check_groups(path: str, metadata: pq.FileMetaData, size: int) -> None:
 
 
 def _begin(column: pq.ColumnChunkMetaData) -> int:
-    """Where a column's pages begin: with its dictionary, if it has one."""
+    """Return the offset at which a column's pages begin: with its dictionary, if it has one."""
     own = column.dictionary_page_offset if column.has_dictionary_page else None
     return int(column.data_page_offset if own is None else min(own, column.data_page_offset))
 

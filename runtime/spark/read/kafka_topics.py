@@ -28,14 +28,14 @@ from aggloom.runtime.storage.checked import with_checksum, without_checksum
 _SECONDS = 10
 _PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
-"""How Kafka writes the id of a topic of a broker that gives none."""
+"""The id that Kafka writes for a topic of a broker that gives none."""
 _TOPICS: WeakKeyDictionary[DataFrame, Topics] = WeakKeyDictionary()
 
 
 @mask_repr
 @dataclass(frozen=True)
 class Topics:
-    """What a DataFrame reads. strict: whether it is an error that messages are gone."""
+    """The topics that a DataFrame reads. strict: whether it is an error that messages are gone."""
 
     servers: str
     names: tuple[str, ...]
@@ -94,7 +94,7 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
 
 
 def _cluster(topics: Topics) -> tuple[str, str]:
-    """By what topics are asked for together."""
+    """Return the key by which topics are asked for together."""
     return topics.servers, repr(sorted(topics.properties.items()))
 
 

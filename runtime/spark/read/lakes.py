@@ -145,7 +145,7 @@ def _source_of(lake: Lake, most: int | None) -> type[DataSource]:
 
 
 class PieceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """How far a lake is read: offsets go into the checkpoint, and say the same pieces when a batch runs again."""
+    """The reading of a lake: offsets go into the checkpoint, and say the same pieces when a batch runs again."""
 
     def __init__(self, lake: Lake, most: int | None) -> None:
         self._lake, self._most = lake, most
@@ -164,7 +164,7 @@ class PieceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """How far the next batch reads; without a start (Spark 4.1 and older) to the end."""
+        """Return the offset up to which the next batch reads; without a start (Spark 4.1 and older) the end."""
         at = self._lake.first() if start is None else start
         most = getattr(limit, "max_files", None)
         if not self._stops:

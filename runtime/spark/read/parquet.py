@@ -193,7 +193,7 @@ class _Reader:
             ) from error
 
     def _place(self, name: str) -> int | None:
-        """Where the file has a column: by its name, else by its name in another case."""
+        """Return the place of a column in the file: by its name, else by its name in another case."""
         names = self._found.names
         if name in names:
             return int(names.index(name))

@@ -25,7 +25,7 @@ RECORD_SHOWN = 300
 
 @dataclass(frozen=True)
 class Place:
-    """Where a record lies: its file, its text and its line's number where they are known."""
+    """The place of a record: its file, its text and its line's number where they are known."""
 
     file: Column
     text: Column | None = None

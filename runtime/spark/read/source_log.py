@@ -35,7 +35,7 @@ _SOURCES: WeakKeyDictionary[DataFrame, Source] = WeakKeyDictionary()
 
 
 class Source(NamedTuple):
-    """Where a DataFrame's files lie; in_parts: whether a batch may have some of them only; deep: at any depth.
+    """The place of a DataFrame's files; in_parts: whether a batch may have some of them only; deep: at any depth.
 
     names: a pattern of their names. by_name: they are ordered by their paths alone.
     """
@@ -232,7 +232,7 @@ def _named(paths: list[str]) -> str:
 
 
 def ignores_missing(df: DataFrame) -> bool:
-    """Whether a DataFrame's session is told to pass over files that are gone."""
+    """Tell whether a DataFrame's session is told to pass over files that are gone."""
     return str(df.sparkSession.conf.get(_IGNORE, "false")).lower() == "true"
 
 

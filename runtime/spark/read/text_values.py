@@ -22,7 +22,7 @@ from aggloom.runtime.formats.inferred_values import MANY_DIGITS, declared_advice
 from aggloom.runtime.spark.read.records import Place
 
 _LATER = r"[0-9][T ](?!\s*$|00:00(:00(\.0+)?)?\s*(Z|UTC|[+-]00(:?00)?)?\s*$)"
-"""What is in a text of a day and another time than its beginning."""
+"""Pattern of what is in a text of a day and another time than its beginning."""
 _ZONED = r":[0-9.]+\s*[A-Za-z+-]"
 
 

@@ -26,7 +26,7 @@ from aggloom.private import cache_directory, refuse_foreign
 _HOME: Final = "SPARK_HOME"
 _CLASSES: Final = "classes.jsa"
 _MAGIC: Final = b"\xa8\xab\x0b\xf0"
-"""How an archive begins once it is whole: Java writes its header last."""
+"""The first bytes of an archive once it is whole: Java writes its header last."""
 _WRITER: Final = "writer"
 _GIVEN_UP: Final = 3600.0
 _PATHS: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
@@ -93,7 +93,7 @@ def _linked(where: Path | None) -> Path:
 
 
 def _installation() -> str:
-    """What tells this Spark and this Java from others."""
+    """Return the text that tells this Spark and this Java from others."""
     package = Path(pyspark.__file__).parent
     java = shutil.which(
         f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
@@ -130,7 +130,7 @@ def _take_up(classes: Path) -> None:
 
 
 def _may_write(writer: Path) -> bool:
-    """Whether this session is the one whose Java writes; one that did not get to it is given up after an hour."""
+    """Tell whether this session is the one whose Java writes; one that did not get to it is given up after an hour."""
     with suppress(OSError):
         if time.time() - writer.stat().st_mtime < _GIVEN_UP:
             return False

@@ -26,7 +26,7 @@ def compiled(jvm: Any, parent: Any, source: str) -> Any:
 def function_of(
     spark: SparkSession, name: str, source: str, *texts: str
 ) -> Callable[..., Column] | None:
-    """What makes a column of others by a class whose static `function` of texts gives a UserDefinedFunction; None
+    """Return a maker of a column by a class whose static `function` of texts gives a UserDefinedFunction; None
     without it.
 
     The session is one under a local master, whose tasks run in this JVM.

@@ -57,7 +57,7 @@ def state(
     trust: bool = False,
     spark: SparkSession | None = None,
 ) -> State:
-    """What the operators of a checkpoint hold after a batch (None: the last), and what they hold of a key.
+    """Return the state of a checkpoint's operators after a batch (None: the last), and what they hold of a key.
 
     key: values by column, or text that is read as the column's type; None is NULL. In windows the start or the end of
     one may be among them. operator: by its number; of operators that share a stateful node by that of the node, or
@@ -105,12 +105,12 @@ class Look:
 
     @property
     def number(self) -> str:
-        """By what its user names it."""
+        """The number by which its user names it."""
         return f"{self.stored.number}.{self.part}" if self.shares else str(self.stored.number)
 
     @property
     def sizes(self) -> dict[int, BucketSize]:
-        """What each bucket takes in the store."""
+        """Return the size of each bucket in the store."""
         return {each.bucket: _size(each) for each in self.files}
 
     def state(self, key: Mapping[str, Any] | None, limit: int | None) -> OperatorState:
@@ -133,7 +133,7 @@ class Look:
         return self.told(sizes, clock, found, note)
 
     def why(self, key: Mapping[str, Any]) -> Why:
-        """How a key came to its value."""
+        """Return the story of a key: how it came to its value."""
         row, window = self._split(key)
         bucket = self._bucket(row)
         shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
@@ -165,7 +165,7 @@ class Look:
         return Why(*about, shown, bucket, False, (), 0, (), (), self._nearest(row))
 
     def bytes_of(self, key: Mapping[str, Any]) -> int:
-        """What the bucket that a key is in takes in the store."""
+        """Number of bytes that the bucket of a key takes in the store."""
         bucket = self._bucket(self._split(key)[0])
         own = [each for each in self.files if each.bucket == bucket]
         return sum(each.snapshot_bytes + each.log_bytes for each in own)
@@ -304,7 +304,7 @@ class Opened:
         return self.fragment().operators[self._part]
 
     def entries(self) -> Iterator[Entry]:
-        """What the log brought to the operator, through those before it."""
+        """Yield the entries that the log brought to the operator, through those before it."""
         fragment = self.fragment()
         if self._whole:
             fragment.restore(self._whole)

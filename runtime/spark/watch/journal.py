@@ -106,7 +106,7 @@ class Journal(threading.Thread):
             replaced(self._plan, with_checksum(json.dumps(mask_values(about(self._made)))))
 
     def _over(self) -> bool:
-        """Whether the query has ended, after a moment in which it may."""
+        """Tell whether the query has ended, after a moment in which it may."""
         try:
             return bool(self._query.awaitTermination(_POLL_SECONDS))
         except Exception:
@@ -154,7 +154,7 @@ class Journal(threading.Thread):
 
 
 def about(made: Lowering) -> dict[str, Any]:
-    """What a watcher is told of a query: its text, its plan, and by what number each operator of the plan counts."""
+    """Return the facts for a watcher of a query: its text, its plan, and the number by which each operator counts."""
     nodes = numbered(made.plan)
     places: dict[int, list[str]] = {}
     for place, fragment in sorted(made.nodes.items()):

@@ -62,7 +62,7 @@ class ProgressPrinter:
 
     @property
     def counts(self) -> Counts:
-        """What the query has counted, of all batches that have completed."""
+        """Return the counts of the query, of all batches that have completed."""
         return self._totals.counts
 
     def __enter__(self) -> ProgressPrinter:

@@ -100,7 +100,7 @@ def _elsewhere(old: Query, new: Query) -> StateMismatchError | None:
 
 
 def changed_above(old: Query, new: Query) -> list[str]:
-    """What differs above the operators, in a line each: columns that only one of the queries has do not count."""
+    """Return the differences above the operators, a line each: columns that only one query has do not count."""
     both = old.result.keys() & new.result.keys() | {"HAVING"}
     listed = [pair for pair in _above(old, new) if pair[0] in both]
     return [f"{what}: {was or 'none'} -> {now or 'none'}" for what, was, now in listed]

@@ -34,7 +34,7 @@ _OFFSETS = ("avgOffsetsBehindLatest", "maxOffsetsBehindLatest")
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was found: the last run, the batches by number, and what of the log could not be read.
+    """The findings: the last run, the batches by number, and what of the log could not be read.
 
     run: when it started and ended, in milliseconds, and its error. beat: when the log was written or touched last.
     """
@@ -77,7 +77,7 @@ def line_of(progress: Any, totals: Totals, before: Mapping[str, Any]) -> dict[st
 
 
 def last_total(lines: Iterable[str]) -> dict[str, int]:
-    """What all batches that were noted came to, by the last of them."""
+    """Return the totals of all batches that were noted, by the last of them."""
     found: dict[str, int] = {}
     for line in lines:
         total = (_parsed(line) or {}).get("total")
@@ -87,7 +87,7 @@ def last_total(lines: Iterable[str]) -> dict[str, int]:
 
 
 def read_progress(checkpoint: Path) -> Recorded:
-    """What the log of a checkpoint says; of a batch that was noted twice, the last."""
+    """Return the contents of the log of a checkpoint; of a batch that was noted twice, the last."""
     file = checkpoint / PROGRESS_FILE
     try:
         with open_file(checkpoint, file) as log:
@@ -117,7 +117,7 @@ def read_progress(checkpoint: Path) -> Recorded:
 
 
 def read_plan(checkpoint: Path) -> dict[str, Any] | None:
-    """What the query of a checkpoint is, as `journal.about` told it; None if that is not known.
+    """Return the query of a checkpoint, as `journal.about` told it; None if that is not known.
 
     Raises ValueError if the file is damaged, CheckpointError if it is too large or no regular file.
     """
@@ -142,7 +142,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 
 def _lag(sources: Iterable[Any]) -> dict[str, int]:
-    """How much waits to be read, of what the sources tell."""
+    """Return the amount that waits to be read, of what the sources tell."""
     found: dict[str, int] = {}
     for source in sources:
         told = source["metrics"] or {}

@@ -107,7 +107,7 @@ def _partitions_in(offsets: str) -> int | None:
 
 
 def hint(spark: SparkSession, checkpoint: str | Path) -> str:
-    """What to tell of a checkpoint whose partitions are not those of the session; "" if they are."""
+    """Return the advice on a checkpoint whose partitions are not those of the session; "" if they are."""
     known, asked = partitions_of(checkpoint), spark.conf.get(_PARTITIONS, None)
     if known is None or asked is None or str(known) == asked:
         return ""

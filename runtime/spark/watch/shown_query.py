@@ -21,7 +21,7 @@ def shown(query: StreamingQuery) -> StreamingQuery:
 
 
 def query_html(query: StreamingQuery) -> str:
-    """Whether a query runs, waits, has ended or failed, and its counts so far."""
+    """Return, as HTML, whether a query runs, waits, has ended or failed, and its counts so far."""
     counts = progress(query)._repr_html_()
     return html_block(html_line(f"query {query.name or query.id}: {_state(query)}"), counts)
 

@@ -53,7 +53,7 @@ class BucketFiles(NamedTuple):
 
 @dataclass
 class StoredBucket:
-    """What the state store holds of one bucket."""
+    """The contents of the state store for one bucket."""
 
     bucket: int
     head: Head
@@ -63,12 +63,12 @@ class StoredBucket:
 
     @classmethod
     def of(cls, bucket: int, head: Head, blobs: Sequence[bytes]) -> StoredBucket:
-        """What lies in a bucket's list: the description, the snapshot's chunks, the log."""
+        """Make one of what lies in a bucket's list: the description, the snapshot's chunks, the log."""
         start = 1 + head.snapshot_chunks
         return cls(bucket, head, blobs[0], list(blobs[1:start]), list(blobs[start:]))
 
     def description(self, trust: bool) -> FragmentDescription:
-        """What the state was made from; raises StateError if the blob is not whole."""
+        """Return the description the state was made from; raises StateError if the blob is not whole."""
         return described_by(self.about, self.bucket, trust)
 
     def last_clock(self, store: BucketStore) -> Clock:
@@ -140,7 +140,7 @@ class Checkpoint:
         return sorted(found)
 
     def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
-        """What the state of an operator was made from, as one of its buckets says."""
+        """Return the description that the state of an operator was made from, as one of its buckets says."""
         blobs = self._variable("log", operator, batch).where(_content() == f"{DESCRIPTION:02X}")
         rows = blobs.select("key.bucket", "list_element.blob").limit(1)
         for key, blob in self._collect(rows):
@@ -150,7 +150,7 @@ class Checkpoint:
     def buckets(
         self, operator: int, batch: int, wanted: Collection[BucketFiles]
     ) -> Iterator[StoredBucket]:
-        """What these buckets hold, as many at once as fit into memory well."""
+        """Yield the contents of these buckets, as many at once as fit into memory well."""
         chunk: list[BucketFiles] = []
         room = _BYTES_AT_ONCE
         for each in sorted(wanted):
@@ -199,7 +199,7 @@ class Checkpoint:
 
 
 def _content() -> Column:
-    """What a frame holds, as a byte of its header says."""
+    """Return the column that tells the kind of a frame's content, by a byte of its header."""
     return F.hex(F.substring("list_element.blob", 7, 1))
 
 
@@ -215,7 +215,7 @@ class _Kept:
 
 
 def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:
-    """What the sealed description of a bucket says; raises StateError if it is not whole or another's."""
+    """Return the sealed description of a bucket; raises StateError if it is not whole or another's."""
     owner = stated_owner(about, "a checkpoint")
     text = bytes(unseal(about, owner, DESCRIPTION).payload)
     if owner.bucket != bucket:

@@ -73,7 +73,7 @@ def looked_up(
     trust: bool = False,
     spark: SparkSession | None = None,
 ) -> Found:
-    """What the operator at a place of a query holds of a key. Raises CheckpointError and StateError."""
+    """Return the state of a key in the operator at a place of a query. Raises CheckpointError and StateError."""
     for look in looks_at(checkpoint, None, None, trust, spark):
         if f"{look.node.description.place}.{look.part}" == place:
             size = look.bytes_of(key)

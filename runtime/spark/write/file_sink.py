@@ -130,7 +130,7 @@ def _text(stream: Any) -> str:
 
 
 def is_here(session: Any) -> bool:
-    """Whether a session's JVM can be called; over Connect it cannot."""
+    """Tell whether a session's JVM can be called; over Connect it cannot."""
     return hasattr(session, "_jsparkSession")
 
 

@@ -292,7 +292,7 @@ def _net(rows: pa.Table) -> pa.Table:
 
 
 def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What Arrow can group by: for arrays, structs and maps, numbers that are equal where these are."""
+    """Return a column that Arrow can group by: for arrays, structs and maps, numbers that are equal where these are."""
     if not pa.types.is_nested(column.type):
         return column
     numbers: dict[Any, int] = {}
@@ -331,7 +331,7 @@ def _read(file: Path) -> pa.Table:
 
 
 def _checksum(table: pa.Table) -> bytes:
-    """What tells the contents of a table, and its metadata, from any other."""
+    """Return the checksum that tells the contents of a table, and its metadata, from any other."""
     found = zlib.crc32(table.schema.serialize())
     for batch in table.to_batches():
         found = zlib.crc32(batch.serialize(), found)
