@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "a06a836adf98f36c"
-DIGEST = "2d02b481f7d0a8a2"
+SUPPORT = "89c77f4d84ac52cb"
+DIGEST = "4bf98195665cf206"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "5b0bcec76e8b3af7"
-DIGEST = "b39d0ab3e66c2f30"
+SUPPORT = "a88d56c163cba7d5"
+DIGEST = "3c1434a0d4719726"
 
 
 class Inputs(NamedTuple):
