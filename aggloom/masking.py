@@ -60,9 +60,12 @@ def mask_record(record: logging.LogRecord) -> bool:
     """Mask the message and the traceback of a record of the log; true, so that it is logged."""
     record.msg, record.args = mask_secrets(record.getMessage()), ()
     if record.exc_info and record.exc_info[0] is not None:
-        record.exc_text = mask_secrets(
-            "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        )
+        text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        record.exc_text = mask_secrets(text)
+        if record.exc_text != text:
+            # Formatters of JSON, as Spark's, write the exception itself.
+            kind, error, trace = record.exc_info
+            record.exc_info = kind, Exception(mask_secrets(str(error))), trace
     return True
 
 

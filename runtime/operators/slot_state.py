@@ -13,6 +13,9 @@ from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.restored import check_pooled_values
 
+_PLAIN = frozenset(("COUNT", "MAX", "MIN"))
+"""Functions that store the values of their argument as they are."""
+
 
 class SlotState:
     """The accumulators of a handler class, by slot.
@@ -78,9 +81,16 @@ class SlotState:
         self.accumulators.check_restored(audit)
 
     def _note_types(self, audit: Audit) -> None:
-        """Note the type of all strings where the spec has one pooled type; accumulators do not say theirs."""
+        """Note the type of all strings where the spec has one pooled type, and no call packs several values into one.
+
+        Accumulators do not say the types of their strings.
+        """
         types = {field.type for field in self.spec.handler_schema if is_pooled(field.type)}
-        if len(types) == 1 and not self.spec.functions:
+        plain = all(
+            call.function in _PLAIN and len(call.args) <= 1 and not call.order_by
+            for call in self.spec.calls
+        )
+        if len(types) == 1 and plain and not self.spec.functions:
             (dtype,) = types
             audit.note_type(dtype, np.flatnonzero(audit.held))
 

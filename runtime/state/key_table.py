@@ -72,7 +72,9 @@ class KeyTable:
             return
         words, nulls = self.index.keys(self.used_slots())
         for c in np.flatnonzero(self.index.pooled):
-            audit.note_type(self.fields[c].type, words[(nulls >> c) & 1 == 0, c])
+            # NumPy has no uint64 >> int64.
+            valid = (nulls >> nulls.dtype.type(c)) & 1 == 0
+            audit.note_type(self.fields[c].type, words[valid, c])
 
     def lookup(self, batch: pa.RecordBatch) -> Array:
         """The slot of each row's key, which are the first columns; new keys get one."""

@@ -156,7 +156,7 @@ def test_patterns_links_and_names(tmp_path: Path) -> None:
     [
         ("nullValue=x", "jsonl has no option 'nullValue'"),
         ("encoding=UTF-16", "jsonl has no option 'encoding'"),
-        ("comment=#", "t: comment is an option of Spark's"),
+        ("comment=#", "jsonl has no option 'comment'"),
         ("locale=de", "t: locale is an option of Spark's"),
     ],
 )

@@ -91,7 +91,7 @@ def test_runs_go_on_counting_and_say_why_they_failed(tmp_path: Path) -> None:
     found = read_progress(tmp_path)
     assert (list(found.batches), found.unread) == ([0, 1], 0)
     assert found.batches[1]["total"] == {
-        **dict.fromkeys(("refused", "late", "expired"), 0),
+        **dict.fromkeys(("refused", "notices", "late", "expired"), 0),
         "batches": 2,
         "rows": 20,
         "changes": 4,

@@ -224,8 +224,8 @@ def test_a_harness_reads_files(tmp_path: Path, format: str) -> None:
         # In CSV an empty text is NULL, as in Spark's.
         assert harness.table() == [(None, 2, None), (None if format == "csv" else "", 3, None)]
         if format == "csv":
-            with pytest.raises(al.errors.SpecError, match="no option 'comment' in a harness"):
-                harness.read(file, format, comment="#")
+            with pytest.raises(al.errors.SpecError, match="csv has no option 'locale'"):
+                harness.read(file, format, locale="de")
             file.write_text("k,n,d\na,x,2026-01-01\n")
             with pytest.raises(
                 al.errors.InputFormatError, match="column 'n' cannot hold 'x' as INT, row 1"

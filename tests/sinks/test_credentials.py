@@ -173,6 +173,8 @@ def test_the_log_masks_messages_and_traces(caplog: pytest.LogCaptureFixture) -> 
         except ValueError:
             logging.getLogger(name).exception("cannot reach %s", URL)
     assert "etl:***@" in caplog.text and SECRET not in caplog.text
+    # Spark's formatter writes the exception of a record as JSON, and not its text.
+    assert all(SECRET not in str(each.exc_info) for each in caplog.records)
 
 
 def test_a_lookup_table_shows_no_secret() -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import aggloom as al
 from aggloom.errors import InputFormatError
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.read import footers, sources
+from aggloom.runtime.spark.read import footers, parquet_rows
 from aggloom.runtime.spark.read.footers import Footers
 
 
@@ -152,7 +152,7 @@ def test_flattened_records_are_told_where_no_worker_can_open_a_file(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(footers, "is_local", lambda spark: False)
-    monkeypatch.setattr(sources, "sound_in_workers", lambda look: F.lit(True))
+    monkeypatch.setattr(parquet_rows, "sound_in_workers", lambda look: F.lit(True))
     flattened(tmp_path / "b.parquet")
     rows = al.read_changes(
         spark, tmp_path, "parquet", "name STRING, cnt BIGINT", streaming=False, whole_files=False
