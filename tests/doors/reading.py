@@ -87,7 +87,7 @@ def harness_table(given: Any) -> list[Row]:
 def harness_file(path: Path) -> list[Row]:
     """The rows of a Parquet file as a harness reads it."""
     found = read_files(path, "parquet", Scan("t", SCHEMA), {})
-    return [row for batch, kinds, _ in found for row in _rows(batch, kinds)]
+    return [row for batch, kinds, *_ in found for row in _rows(batch, kinds)]
 
 
 def frame(spark: Any, table: pa.Table) -> Any:

@@ -228,6 +228,6 @@ def test_a_harness_reads_files(tmp_path: Path, format: str) -> None:
                 harness.read(file, format, locale="de")
             file.write_text("k,n,d\na,x,2026-01-01\n")
             with pytest.raises(
-                al.errors.InputFormatError, match="column 'n' cannot hold 'x' as INT, row 1"
+                al.errors.InputFormatError, match="line 2: column 'n' cannot hold 'x' as INT"
             ):
                 harness.read(file, format)
