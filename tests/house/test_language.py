@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("aggloom", "benchmarks", "codegen", "examples", "runtime", "tests")
+REWRITTEN_LATER = ("cases", "local", "sizing")
+"""Rooms of the runtime whose docstrings are still to be rewritten, as those of aggloom, benchmarks, examples and tests are."""
+ROOMS = (
+    "codegen",
+    *(
+        f"runtime/{path.name}"
+        for path in sorted((ROOT / "runtime").iterdir())
+        if path.is_dir() and path.name not in REWRITTEN_LATER
+    ),
+)
 INDIRECT = re.compile(r"(What|Whether|How|Of|By|Where)\b")
 """Words with which a docstring says something about its subject before it has named it."""
 
