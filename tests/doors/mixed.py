@@ -18,6 +18,7 @@ from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.local.reading import read_files
 from aggloom.runtime.spark import await_end, read_changes
+from aggloom.runtime.spark.plan.counting import PASSED_OVER
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 from doors.example import DDL, Row
 from doors.messages import VARIANTS, Change, Lines, Variant, lines_of, rows_of
@@ -235,5 +236,5 @@ def _nth(table: list[dict[str, Any]], row: dict[str, Any], lines: list[bytes], v
 def _refused(query: Any) -> Iterator[int]:
     for progress in query.recentProgress:
         for name, metric in progress["observedMetrics"].items():
-            if "refused" in name:
+            if name.startswith(PASSED_OVER):
                 yield metric["refused"] or 0

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 REWRITTEN_LATER = ("cases", "local", "sizing")
-"""Rooms of the runtime whose docstrings are still to be rewritten, as those of aggloom, benchmarks, examples and tests are."""
+"""Rooms of the runtime whose docstrings are yet to be rewritten, as aggloom, benchmarks, examples and tests are."""
 ROOMS = (
     "codegen",
     *(
