@@ -12,7 +12,7 @@ import aggloom as al
 from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.errors import UnsupportedSqlError
 
-TABLES: Final = {"t": "k INT, s STRING, ts TIMESTAMP(3), a ARRAY<STRING>", "u": "k INT, s STRING"}
+TABLES: Final = {"t": "k INT, s STRING, ts TIMESTAMP(6), a ARRAY<STRING>", "u": "k INT, s STRING"}
 EARLY: Final = datetime.datetime(1960, 1, 1, 0, 0, 0, 123456)
 LATE: Final = datetime.datetime(1960, 1, 1, 0, 0, 0, 123999)
 ROWS_OF_T: Final = [("+I", 1, "ab", EARLY, None), ("+I", 2, "abcd", LATE, None)]
