@@ -26,7 +26,7 @@ from aggloom.testing.cli import run_tests
 from aggloom.text_file import read_text
 
 _CLICKS = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
-"""What click says itself; where a pipe is broken, whoever read what is printed has seen enough."""
+"""Errors that click reports itself; where a pipe is broken, whoever read what is printed has seen enough."""
 
 
 class _Group(click.Group):

@@ -52,7 +52,7 @@ class Job:
 
     @property
     def ends(self) -> bool:
-        """Whether no row is expected after those that are there; topics of Kafka have no end."""
+        """Tell whether no row is expected after those that are there; topics of Kafka have no end."""
         goes_on = self.continuous or any(table.kafka for table in self.tables)
         return not goes_on and not self.keep_open
 

@@ -1,4 +1,4 @@
-"""What is said of a table as text: the entries of --table, and values that a command line gives."""
+"""Tables as text: the entries of --table, and values that a command line gives."""
 
 from __future__ import annotations
 

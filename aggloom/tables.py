@@ -132,7 +132,7 @@ class TableSource:
 
     @property
     def change_words(self) -> ChangeWords:
-        """What says the change of its rows; raises SpecError."""
+        """Return what says the change of its rows; raises SpecError."""
         return ChangeWords.of(self.options, f"table {self.name}")
 
     @property
@@ -143,7 +143,7 @@ class TableSource:
 
     @property
     def checks(self) -> dict[str, Any]:
-        """What the reader is told of columns that nobody gave: later values must not be changed by their types."""
+        """Options of the reader about columns that nobody gave: later values must not be changed by their types."""
         if self.schema is not None or self.lake is not None or self.format not in INFERRED:
             return {}
         return {"inferred": True} if self._inferred().by_values else {}

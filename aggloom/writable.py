@@ -19,7 +19,7 @@ _CACHE = ("directory of generated code", "let AGGLOOM_CACHE (or -o) name another
 
 @contextmanager
 def writing(directory: Path, what: str, fix: str) -> Iterator[None]:
-    """What fails inside because nothing can be written is a DirectoryError that names the directory."""
+    """Turn a failure inside, because nothing can be written, into a DirectoryError that names the directory."""
     try:
         yield
     except OSError as error:

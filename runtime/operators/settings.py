@@ -6,7 +6,8 @@ query goes on from there; every other field is fixed by the state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import (
@@ -60,26 +61,45 @@ class OperatorSettings:
     @classmethod
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec | None = None) -> Self:
         """Return the settings of what `to_data` gave; `spec` stands for an AggSpec among them. Raises SpecError."""
-        try:
+        with cls._reading():
             return decode_fields(cls, data, spec)
+
+    def with_changing(self, data: Mapping[str, Any]) -> Self:
+        """Return the same settings with those of `to_data` that may change. Raises SpecError.
+
+        The others are not read: a user's own trigger, for one, has no JSON.
+        """
+        settings = type(self)
+        hints, values = _hints(settings), {
+            name: getattr(self, name) for name in field_names(settings)
+        }
+        with self._reading():
+            for name in changing_fields(settings):
+                values[name] = decode(data[name], hints[name])
+        return settings(**values)
+
+    @classmethod
+    @contextmanager
+    def _reading(cls) -> Iterator[None]:
+        """Surround the reading of data; what is wrong with it is a SpecError that names the operator."""
+        try:
+            yield
         except SpecError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             where = cls.kind.replace("_", " ")
             raise SpecError(f"{where}: settings that cannot be read: {error!r}.") from None
 
-    def with_changing(self, data: Mapping[str, Any]) -> Self:
-        """Return the same settings with those of `to_data` that may change. Raises SpecError."""
-        spec = next((value for value in vars(self).values() if isinstance(value, AggSpec)), None)
-        other, changing = self.from_data(data, spec), changing_fields(type(self))
-        values = {name: getattr(other if name in changing else self, name) for name in vars(other)}
-        return type(self)(**values)
+
+def field_names(settings: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass."""
+    return tuple(field.name for field in fields(settings))
 
 
 def changing_fields(settings: Any) -> tuple[str, ...]:
     """Return the names of the fields that may change under a state."""
     hints = _hints(settings)
-    return tuple(f.name for f in fields(settings) if _CHANGING in get_args(hints[f.name])[1:])
+    return tuple(name for name in field_names(settings) if _CHANGING in get_args(hints[name])[1:])
 
 
 def encode_fields(settings: Any) -> dict[str, Any]:

@@ -74,6 +74,14 @@ def test_only_changing_settings_change_under_a_state() -> None:
     assert RANK.with_changing(other.to_data()) == replace(RANK, update_before=False, state_ttl_ms=5)
 
 
+def test_what_is_fixed_is_not_read_under_a_state() -> None:
+    """A user's own trigger is no JSON, and yet the settings that may change are read beside it."""
+    data = {**RANK.to_data(), "sort": "a class of the user's", "state_ttl_ms": 7}
+    assert RANK.with_changing(data) == replace(RANK, state_ttl_ms=7)
+    with pytest.raises(SpecError, match=r"^rank: settings that cannot be read: .*'x' is no int"):
+        RANK.with_changing({**data, "state_ttl_ms": "x"})
+
+
 def test_each_operator_says_what_may_change() -> None:
     for spec in OPERATORS.values():
         assert {"update_before", "on_orphan_retraction"} & set(changing_fields(spec)), spec
