@@ -28,7 +28,7 @@ def end_java() -> None:
 
 
 def active_analyser() -> Any:
-    """What tells types by the session's analyser, None without one."""
+    """Return the active session's analyser, which finds the types of expressions; None without a session."""
     session = active_session()
     if session is None:
         return None

@@ -52,7 +52,9 @@ class _Group(click.Group):
 
 
 def _message(error: Exception) -> str | None:
-    """What is wrong in a few lines; None of what is neither the user's fault nor Spark's, but ours."""
+    """Describe an error in a few lines; None if it is neither the user's fault nor Spark's, but a fault of the
+    package.
+    """
     if isinstance(error, AggloomError | OSError | UnicodeDecodeError):
         return str(error)
     if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):

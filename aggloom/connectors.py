@@ -110,7 +110,7 @@ _CSV = {
 
 
 def _reading(words: Words, format: str) -> dict[str, Any]:
-    """What Flink's options of a format say of reading."""
+    """Translate Flink's options of a format that concern reading into those of the reader."""
     names = {format, "json"} if format == "jsonl" else {format}
     found: dict[str, Any] = {}
     for name in sorted(names):
@@ -150,7 +150,7 @@ def _files(words: Words) -> dict[str, Any]:
 
 
 def _properties(words: Words) -> tuple[str, dict[str, str]]:
-    """Where Kafka is, and what else is said to its client."""
+    """Take the broker's addresses and the other options of Kafka's client, without their prefix `properties.`."""
     servers = words.need("properties.bootstrap.servers")
     # A checkpoint knows how far a topic is read; Flink's group would only be told of it.
     words.take("properties.group.id")
@@ -338,7 +338,11 @@ def _into_iceberg(words: Words) -> dict[str, Any]:
 
 
 def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str, Any]:
-    """What is said of writing into a table of files; properties: what those of the table itself begin with."""
+    """Add the options of a sink that is a table of files to `found`, and return them.
+
+    properties: the prefix of options that become properties of the table itself. Raises SpecError if the partitions are
+    given twice, or if the result needs a primary key and the table has none.
+    """
     for option in ("form", "existing", "replay", "create", "partition_by", "attempts"):
         value = words.take(f"sink.{option}")
         if value is not None:

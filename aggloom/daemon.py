@@ -33,7 +33,7 @@ def without_archives(path: Sequence[str]) -> list[str]:
 
 
 class SparingCollector:
-    """What a worker collects garbage with after each task: no more than a twentieth of its processor time goes into it.
+    """A garbage collector of workers, run after each task, that takes at most a twentieth of their processor time.
 
     A collection looks at all that was ever imported, which takes longer than the task of a small batch.
     """

@@ -155,7 +155,7 @@ class SparkVersionError(AggloomError):
 
 
 class ExecutorError(AggloomError):
-    """What Spark's executors lack: a package, or a directory for what is compiled."""
+    """Spark's executors lack a package, or a directory for compiled code."""
 
 
 class WorkerStartError(AggloomError):

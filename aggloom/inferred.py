@@ -62,7 +62,7 @@ class Inferred:
     by_values: bool = True
 
     def told(self, table: str, format: str) -> str:
-        """What is to be said of it, with what to write so that it does not depend on the files."""
+        """Describe the columns that were inferred, with the `schema=` that makes them independent of the files."""
         ddl = ", ".join(f"{_named(f.name)} {type_name(f.type)}" for f in self.schema)
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
         return f"{table}: columns told from {rows} of {self.files} ({format}); to fix them: schema={ddl}"
@@ -307,7 +307,7 @@ def _whole_type(values: list[int]) -> pa.DataType:
 
 
 def is_here(path: str) -> bool:
-    """Whether a path is one of this machine's that files are at."""
+    """Tell whether a path is one of this machine's and has files."""
     if re.match(r"[a-zA-Z][\w+.-]+:", path):
         return False
     try:

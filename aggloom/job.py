@@ -28,7 +28,7 @@ from aggloom.text_file import read_text
 @mask_repr
 @dataclass(frozen=True)
 class Job:
-    """What is to be run; `options` are the planner's, by Flink's names or by keyword.
+    """A query or script to run, with its tables; `options` are the planner's, by Flink's names or by keyword.
 
     checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
     columns by which a sink tells rows apart, where that is declared; into: the table of a script that it is.
@@ -157,7 +157,7 @@ def checked(job: Job, where: str) -> Job:
 
 
 def _creates(sql: Any) -> bool:
-    """Whether a script has tables of its own."""
+    """Tell whether a script has tables of its own."""
     return isinstance(sql, str) and re.search(r"(?i)\bcreate\s+(\w+\s+)?table\b", sql) is not None
 
 

@@ -14,7 +14,7 @@ ENTRIES = {
     "delta": ("start", "max_versions_per_trigger", "metadata", "storage"),
     "iceberg": ("start", "max_versions_per_trigger", "catalog", "connect"),
 }
-"""What is said of a table of each kind, besides where it is."""
+"""Options of a table of each kind, besides its path."""
 MAPPINGS = ("storage", "connect")
 """Those of it that are mappings, which a command line gives as storage.NAME=VALUE."""
 

@@ -29,7 +29,7 @@ class Once(click.Command):
 
 
 def _is_single(option: click.Parameter) -> bool:
-    """Whether a second value of it would replace the first."""
+    """Tell whether a second value of an option would replace the first."""
     return isinstance(option, click.Option) and not option.multiple and not option.is_flag
 
 

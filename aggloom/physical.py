@@ -6,22 +6,22 @@ import pyarrow as pa
 
 
 def is_wide_decimal(dtype: pa.DataType) -> bool:
-    """Whether values need 128 bits."""
+    """Tell whether values need 128 bits."""
     return bool(pa.types.is_decimal(dtype) and dtype.precision > 18)
 
 
 def is_text(dtype: pa.DataType) -> bool:
-    """Whether values are strings of characters or bytes."""
+    """Tell whether values are strings of characters or bytes."""
     return bool(pa.types.is_string(dtype) or pa.types.is_binary(dtype))
 
 
 def is_nested(dtype: pa.DataType) -> bool:
-    """Whether values are arrays or structs; maps, which have no order, are not among them."""
+    """Tell whether values are arrays or structs; maps, which have no order, are not among them."""
     return bool(pa.types.is_list(dtype) or pa.types.is_struct(dtype))
 
 
 def is_pooled(dtype: pa.DataType) -> bool:
-    """Whether a 64-bit word cannot hold the value, so that its word is an id of the arena's pool."""
+    """Tell whether a 64-bit word cannot hold the value, so that its word is an id of the arena's pool."""
     return is_text(dtype) or is_nested(dtype) or is_wide_decimal(dtype)
 
 

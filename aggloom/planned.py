@@ -31,7 +31,7 @@ _OF_STREAMS = {
 
 
 def tables_told(job: Job) -> dict[str, Any]:
-    """What a job says of its tables beside their columns, as the planner takes it."""
+    """Return a job's settings of its tables besides their columns, as keywords of the planner."""
     return {
         "input_changes": {table.name: table.sends or job.changes for table in job.tables},
         "keys": {table.name: table.keys for table in job.tables if table.keys},
@@ -52,7 +52,7 @@ def plan_of_job(job: Job) -> Plan:
 
 
 def explained(job: Job) -> str:
-    """What the query of a job becomes."""
+    """Explain the plan of a job's query, as text."""
     schemas = columns_told(job)
     return explain(job.sql, tables=schemas, options=job.options, **tables_told(job))
 

@@ -14,7 +14,7 @@ _PREFIXES = {
     "avro-confluent": ("avro-confluent.", "value.avro-confluent."),
     "upsert-avro": ("value.avro-confluent.", "key.avro-confluent."),
 }
-"""How the options of a format begin, by our name of it."""
+"""Prefixes of the options of each format, by our name of it."""
 _SAME = {
     "url": "url",
     "schema-registry.url": "url",
@@ -52,7 +52,9 @@ def registry_of(words: Words, format: str) -> dict[str, Any]:
 
 
 def _told(words: Words, begin: str) -> dict[str, str]:
-    """What the options that begin so say, by our names."""
+    """Take the registry's options that begin with a prefix, by our names; raises SpecError for one that is not
+    supported.
+    """
     found = {}
     for option, own in _SAME.items():
         value = words.take(f"{begin}{option}")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.counts import Counts
 
 _NEEDED = ("aggloom.runtime.spark.api.query", "aggloom.runtime.spark.write.sinks")
-"""What is imported while Spark starts."""
+"""Modules that are imported while Spark starts."""
 _HADOOP = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR"}
 """Variables of settings by which a path without a scheme may be another file system's."""
 _PAUSE_SECONDS = 0.1
@@ -138,7 +138,7 @@ def _leave(clear: Callable[[], None]) -> None:
 
 
 def _has_few_rows(job: Job) -> bool:
-    """Whether a job ends after files of a few megabytes, all of them on this machine."""
+    """Tell whether a job ends after files of a few megabytes, all of them on this machine."""
     if job.continuous or any(table.kafka or table.lake for table in job.tables):
         return False
     if not all(is_here(table.path) for table in job.tables):
@@ -225,7 +225,7 @@ def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
 
 
 def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str, ended: bool = False) -> None:
-    """What the run has counted: a line on standard error, or, if asked for, JSON on standard output.
+    """Print the counts of a run: lines on standard error, or, if asked for, JSON on standard output.
 
     ended: whether an earlier run has closed what waits for the watermark.
     """

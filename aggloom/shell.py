@@ -37,9 +37,9 @@ _INSERTS = ("INSERT", "EXECUTE", "BEGIN")
 
 @dataclass
 class Shell:
-    """What statements have made, and how results are shown.
+    """The tables, views and settings that statements have made, and the form of the results.
 
-    job: what else is said of every query: tables in files, options, the dialect. created: the statements that make
+    job: all other settings of every query: tables in files, options, the dialect. created: the statements that make
     tables and views, by name (folded).
     """
 
@@ -209,7 +209,7 @@ class Shell:
 
 
 def told_tables(tables: Sequence[TableSource]) -> list[str]:
-    """What is to be said of tables whose columns their files tell."""
+    """Describe the columns of each table that were inferred from its files."""
     return [told for table in tables if (told := table.told())]
 
 

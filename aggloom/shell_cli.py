@@ -177,6 +177,6 @@ def _keep(history: Path) -> None:
 
 
 def history_file() -> Path:
-    """Where the lines typed are remembered."""
+    """Return the file that remembers the lines typed."""
     base: Any = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "aggloom" / "sql_history"

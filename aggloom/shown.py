@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 Form = Literal["table", "csv", "json"]
 FORMS = ("table", "csv", "json")
-"""How rows are printed."""
+"""Forms in which rows are printed."""
 NULL = "NULL"
 ROWS = 100
 """So many rows of a table are shown."""
@@ -42,7 +42,9 @@ def fields_of(row: Mapping[str, Any]) -> str:
 
 
 def is_odd(text: str) -> bool:
-    """Whether a text does not show what it is."""
+    """Tell whether a text, printed as it is, would be taken for another: it has hidden characters, or looks like
+    NULL or quoted.
+    """
     seen = text.isprintable() and text.strip() == text and text not in ("", NULL)
     return not seen or text[0] in "'\""
 

@@ -47,7 +47,9 @@ class Words:
         return found
 
     def choice(self, name: str, choices: Mapping[str, Any], otherwise: Any) -> Any:
-        """What the value of an option stands for."""
+        """Take an option that is one of a few words; return the choice of that word. Raises SpecError for any other
+        word.
+        """
         found = self.take(name)
         if found is None:
             return otherwise
@@ -68,7 +70,7 @@ class Words:
         return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
 
     def storage(self) -> dict[str, str]:
-        """What is said to an object store."""
+        """Take the options of an object store, without their prefix `storage.`."""
         found = self.prefixed("storage.")
         return {name.removeprefix("storage."): value for name, value in found.items()}
 

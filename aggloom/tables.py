@@ -54,7 +54,7 @@ SPARK_OPTIONS = (
 """Options of Spark's readers that need no `options` around them; any case will do."""
 
 CONNECTORS = ("files", "kafka", *ENTRIES)
-"""Where a table of a job may be."""
+"""Connectors of a table of a job."""
 _TOPICS = (
     *("servers", "topic", "pattern", "start", "max_messages_per_trigger", "lost_data"),
     "properties",
@@ -120,7 +120,7 @@ class TableSource:
 
     @property
     def sends(self) -> str | None:
-        """What kinds of changes it sends, if that is said of it, or follows from its format."""
+        """Kinds of changes that the table sends, if they are declared or follow from its format."""
         own = self.format in MESSAGES and MESSAGES[self.format].needs_keys
         own |= self._is_partial or self.change_words.lacks_before
         return self.changes or ("upsert" if own else None)
@@ -137,7 +137,7 @@ class TableSource:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """What the reader is told besides: the keys of upserts, which lack the rows before."""
+        """Options of the reader, with the keys of upserts, which lack the rows before."""
         keys = {"keys": self.keys} if self.sends == "upsert" and self.keys else {}
         return self.options | keys
 
@@ -149,7 +149,7 @@ class TableSource:
         return {"inferred": True} if self._inferred().by_values else {}
 
     def told(self) -> str | None:
-        """What is to be said of columns that nobody gave, but the files."""
+        """Describe the columns that were inferred from the files; None if no column was."""
         if self.schema is not None or self.lake is not None or self.format == "parquet":
             return None
         return self._inferred().told(self.name, self.format)
@@ -284,7 +284,7 @@ def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
 
 
 def _told_of_rows(given: dict[str, Any], where: str) -> tuple[Any, ...]:
-    """What any table may say of its rows, taken out of the entries: schema, watermark, keys, changes."""
+    """Take the entries that describe the rows of any table out of `given`: schema, watermark, keys, changes."""
     schema = given.pop("schema", None)
     if not isinstance(schema, str | None):
         raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
@@ -330,7 +330,7 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
 
 
 def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
-    """What is for the reader of topics, taken out of the entries; None of files."""
+    """Take the entries of the reader of topics out of `given`; None for a table of files."""
     connector = given.pop("connector", "files")
     if connector not in CONNECTORS:
         raise SpecError(
@@ -365,7 +365,7 @@ def relative_to(folder: Path | None, path: str) -> str:
 
 
 def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
-    """What is for the reader, taken out of the entries; raises SpecError for a name that nobody knows."""
+    """Take the reader's options out of the entries; raises SpecError for an unknown name."""
     from aggloom.runtime.spark.read.sources import reader_keywords
 
     keywords = reader_keywords()

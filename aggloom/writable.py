@@ -59,7 +59,7 @@ def check_output_directory(directory: Path) -> None:
 
 
 def writing_cache(directory: Path) -> AbstractContextManager[None]:
-    """What fails inside because generated code cannot be written is a DirectoryError."""
+    """Turn an error inside, if generated code cannot be written to its directory, into a DirectoryError."""
     return writing(directory, *_CACHE)
 
 

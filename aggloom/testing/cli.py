@@ -99,7 +99,7 @@ def _outcomes(file: TestFile, wanted: str | None, tally: _Tally) -> Iterator[Out
 
 
 class _Tally:
-    """What is said of tests as they end, and how many there were."""
+    """The printer of test results as they come, which counts them."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet

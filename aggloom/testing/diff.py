@@ -39,7 +39,7 @@ def _rows(number: int) -> str:
 
 
 def _unmatched(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """What is left of both once equal rows are taken out, one for one."""
+    """Return the rows that are left of both sides once equal rows are taken out, one for one."""
     exact: Callable[[Row], Any] = lambda row: tuple(map(same_value, row))  # noqa: E731
     missing, extra = _taken(expected, found, exact)
     for row in list(missing):
@@ -119,6 +119,6 @@ def _padded(cells: Sequence[str], wide: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Count the columns of a terminal that a text takes."""
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) > 0 for sign in text)

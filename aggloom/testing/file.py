@@ -19,12 +19,12 @@ _FILE = ("job", "sql", "tables", "dialect", "changes", "options", "backend", "te
 _TEST = ("name", "description", "into", "given", "expect", "options")
 _EXPECT = ("rows", "changes", "error")
 STEPS = ("watermark", "clock", "end")
-"""What a step may be besides rows of tables."""
+"""Steps that are no rows of a table."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is to come out: rows of the table, changes, or an error with this text in it."""
+    """The result that a test expects: rows of the table, changes, or an error whose message has this text."""
 
     rows: tuple[Row, ...] | None = None
     changes: tuple[Row, ...] | None = None
@@ -62,7 +62,7 @@ class TestFile:
 
 
 def is_test_file(path: Path) -> bool:
-    """Whether a YAML file says that it holds tests; raises CaseFormatError for what is no YAML."""
+    """Tell whether a YAML file has tests; raises CaseFormatError for a file that is no YAML."""
     content = _content(path)
     return isinstance(content, Mapping) and "tests" in content
 

@@ -36,7 +36,7 @@ _KINDS = {word: kind for number, kind in enumerate(KIND_NAMES) for word in spell
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test: how its result differs from what was expected; no lines, no difference."""
+    """The result of a test: lines that tell how it differs from the expected one; without lines it does not."""
 
     test: Test
     lines: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether all was as expected."""
+        """True if the result is as expected."""
         return not self.lines
 
 
@@ -210,7 +210,7 @@ def _held(
     key: Sequence[str],
     where: str,
 ) -> list[str]:
-    """How rows differ in the columns that those expected say."""
+    """Compare rows with the expected ones in the columns that these name; return the differences as lines."""
     kind: str = schema.names[0]
     named = [{kind if n == _OP else n: value for n, value in row.items()} for row in rows]
     names: list[str] = list(dict.fromkeys(n for row in named for n in row)) or schema.names

@@ -37,7 +37,7 @@ def value_of(raw: Any, kind: pa.DataType, where: str) -> Any:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two values of a column are the same; of floating numbers nearly, NaN is NaN."""
+    """Tell whether two values of a column are the same: floats nearly, and NaN is NaN."""
     if isinstance(one, float) and isinstance(other, float):
         both = math.isnan(one) and math.isnan(other)
         return both or math.isclose(one, other, rel_tol=_CLOSE, abs_tol=0.0)
@@ -51,7 +51,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def is_map(value: Any) -> bool:
-    """Whether a value is a map, which is a list of entries."""
+    """Tell whether a value is a map, which is a list of entries."""
     return isinstance(value, list) and bool(value) and all(isinstance(v, tuple) for v in value)
 
 

@@ -86,7 +86,7 @@ def _different(changes: Sequence[Change], singles: frozenset[int]) -> list[Chang
 
 
 def _holds_singles(kind: pa.DataType) -> bool:
-    """Whether there are 32-bit floats in a column's values."""
+    """Tell whether a column's values have 32-bit floats in them."""
     if pa.types.is_struct(kind):
         return any(_holds_singles(field.type) for field in kind)
     if pa.types.is_map(kind):
@@ -150,7 +150,7 @@ def equal_values(a: Any, b: Any, tolerance: float = _DOUBLE) -> bool:
 
 
 def _is_map(value: Sequence[Any]) -> bool:
-    """Whether this is how Arrow shows a map: a list of tuples."""
+    """Tell whether a value is a map as Arrow shows it: a list of tuples."""
     return isinstance(value, list) and all(isinstance(entry, tuple) for entry in value)
 
 

@@ -43,14 +43,14 @@ RESTATED = {
     "sql": ("aggs", "frame", "frames", "order_by", "partition_by", "output"),
     "join_type": ("sql",),
 }
-"""What says once more what the one that was read says."""
+"""Parameters that repeat the one that was read."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _REMARK = re.compile(r"(\w+(?:\([\d, ]+\))?)\s+(?!WITH\b)[^<>]*", re.IGNORECASE)
 _COUNT_ALL = re.compile(r"\bCOUNT\s*\(\s*\*\s*\)", re.IGNORECASE)
 
 
 class NotSupported(Exception):
-    """What a case needs and this release does not have; its text is the reason shown."""
+    """A case needs something that this release does not have; the text is the reason shown."""
 
 
 class Params(dict[str, Any]):
@@ -122,7 +122,7 @@ class Case:
 
     @property
     def unknown(self) -> str:
-        """What of its format is not known; "" if all is."""
+        """Describe the first part of the case whose form is unknown; "" if all is known."""
         for phase in self.phases:
             for event in phase.events:
                 if not any(key in event for key in EVENT_KEYS):
@@ -231,7 +231,7 @@ def _expression(text: str) -> str:
 
 
 def reads(sql: str, name: str) -> bool:
-    """Whether a query may read a column: it says its name, or a *."""
+    """Tell whether a query may read a column: its text has the column's name, or a *."""
     said = rf"\b{re.escape(name)}\b|\*"
     return re.search(said, _COUNT_ALL.sub("", sql), re.IGNORECASE) is not None
 

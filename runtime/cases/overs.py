@@ -111,7 +111,7 @@ def _order(text: str) -> str:
 
 
 def _is_time(params: Mapping[str, Any], text: str) -> bool:
-    """Whether an order is by a column that is declared as the row time."""
+    """Tell whether an order is by a column that is declared as the row time."""
     declared = params["schema"].get(text.split(" ")[0], "")
     return "rowtime" in str(declared)
 
@@ -122,7 +122,7 @@ def _typed(text: str) -> str:
 
 
 def size_fault(wanted: Mapping[str, int], operators: Sequence[Any]) -> str | None:
-    """How the sorted rows of operators differ from what a case expects, in words."""
+    """Describe how the sorted rows of operators differ from the sizes that a case expects; None if they do not."""
     found = {"sort_keys": 0, "rows": 0}
     for operator in operators:
         rows, keys = operator.state.sorted.sizes(operator.state.used())
@@ -132,7 +132,7 @@ def size_fault(wanted: Mapping[str, int], operators: Sequence[Any]) -> str | Non
 
 
 def state_fault(extra: Mapping[str, Any], operators: Sequence[Any]) -> str | None:
-    """How the state at the end differs from what a case expects, in words."""
+    """Describe how the state at the end differs from the one that a case expects; None if it does not."""
     if "state_at_end" in extra:
         return size_fault(extra["state_at_end"], operators)
     entries = extra.get("state_entries_at_end")

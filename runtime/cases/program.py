@@ -157,7 +157,7 @@ def _inserts_only(case: Case, table: str) -> bool:
 def _key(
     params: Mapping[str, Any], table: str, schema: pa.Schema, columns: Mapping[str, str]
 ) -> tuple[int, ...] | None:
-    """Where the key of a source stands; None for one without a key."""
+    """Find the positions of a source's key among its columns; None for a source without a key."""
     listed = params.get("primary_key")
     if isinstance(listed, Mapping):
         listed = listed.get(table)
@@ -165,7 +165,7 @@ def _key(
 
 
 def _sends_upserts(params: Mapping[str, Any]) -> bool:
-    """Whether sources tell new rows alone, by their keys, and not what they replace."""
+    """Tell whether sources send new rows alone, by their keys, and not the rows that they replace."""
     kinds = [kind.strip() for kind in str(params.get("source_changelog") or "").split(",")]
     told = params.get("source_mode") == "upsert" or ("UA" in kinds and "UB" not in kinds)
     return bool(params.get("normalize", told))

@@ -122,7 +122,9 @@ class _Replay:
         return tables
 
     def _says_no_end(self) -> bool:
-        """Whether rows wait for a watermark that no event brings, so that it comes with them and the input's end."""
+        """Tell whether rows wait for a watermark that no event brings, so that it comes with them and the input's
+        end.
+        """
         given = (event for phase in self.case.phases for event in phase.events)
         said = any("watermark" in event or "end_of_input" in event for event in given)
         waits = any(node.awaits_watermark for node in walk(self.plan.root))
@@ -192,7 +194,9 @@ class _Replay:
             self.harness.watermark(watermark, table.name)
 
     def _cut(self) -> tuple[KeyOf | None, tuple[pa.DataType, ...]]:
-        """How to tell the key by which a row is aggregated, and its types, if bundles are cut by it."""
+        """Return the function of a row's aggregation key and the key's types, if bundles are cut by it; else None
+        and ().
+        """
         aggregate = single_aggregate(self.plan)
         asked = self.tells and asks_for_messages(self.case)
         # Bundles of one row need no cut; a split aggregate tells its messages of no others.
@@ -266,7 +270,10 @@ class _Replay:
             raise CaseFailed(f"expected {late} late rows, got {found}")
 
     def _check_bundles(self, expect: Expectation) -> None:
-        """How many bundles have ended so far; a two-phase plan cuts them otherwise."""
+        """Compare the number of bundles that have ended with the expected one; a two-phase plan cuts them otherwise.
+
+        Raises CaseFailed if they differ.
+        """
         wanted, setting = expect.extra.get("finish_bundle_count"), self.setting
         if wanted is None or setting.bundle is None or setting.two_phase:
             return
@@ -274,7 +281,9 @@ class _Replay:
             raise CaseFailed(f"expected {wanted} bundles, got {self.bundles.ended}")
 
     def _check_state(self, expect: Expectation, done: int | None) -> None:
-        """What is remembered after an event of a phase, of which each is a bundle, or at its end (None)."""
+        """Compare the state with the expected one after an event of a phase, which is a bundle, or at the phase's
+        end (None).
+        """
         if self.setting.bundle is not None:
             return
         operators = self.harness.pipeline.operators
@@ -327,13 +336,13 @@ def _folded(changes: Iterable[Change], key: Sequence[int] | None) -> list[Change
 
 
 def _delivered(changes: list[Change], params: Mapping[str, Any]) -> list[Change]:
-    """What reaches the sink: an upsert sink is not sent the rows that an update replaces."""
+    """Return the changes that reach the sink: an upsert sink is not sent the rows that an update replaces."""
     upsert = _is_upsert(params)
     return [change for change in changes if not (upsert and change[0] == "-U")]
 
 
 def _as_set(expect: Expectation, params: Mapping[str, Any]) -> bool:
-    """Whether a case says that only the different messages count, not how often each comes."""
+    """Tell whether a case compares the set of its messages, and not how often each comes."""
     said = expect.extra.get("compare", params.get("compare"))
     if said not in (None, "set", *MODES):
         raise NotSupported(f"comparison as {said!r}")

@@ -62,7 +62,7 @@ def deduplicate_options(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _says_final(value: Any) -> bool:
-    """Whether a parameter says that rows are only added."""
+    """Tell whether a parameter says that rows are only added."""
     return (
         isinstance(value, str) and re.search(r"(?i)\b(insert|append)[- _]only", value) is not None
     )
@@ -86,7 +86,7 @@ def _order(params: Mapping[str, Any], schema: pa.Schema) -> str | None:
 def _shown(
     params: Mapping[str, Any], schema: pa.Schema, order: str | None
 ) -> Mapping[str, str] | None:
-    """What the result shows: the columns listed, where `rowtime` is the time that rows are ordered by."""
+    """Return the columns of the result by their names: those listed; `rowtime` is the time that rows are ordered by."""
     listed = params.get("output")
     if not isinstance(listed, list) or not listed:
         return None

@@ -231,7 +231,7 @@ def _call_sql(params: Mapping[str, Any], schema: pa.Schema) -> str:
 
 
 def _is_opaque(type_name: str, function: str) -> bool:
-    """Whether values of a Java type stand as texts: all that the function asks is whether they are equal."""
+    """Tell whether values of a Java type may stand as texts: the function only asks whether they are equal."""
     return type_name.upper().startswith("RAW") and function in ("COLLECT", "COUNT")
 
 
@@ -246,7 +246,7 @@ def _of_rows(case: Case) -> Case:
 
 
 def _half(rows: Sequence[Any], width: int) -> int:
-    """Where two accumulators share the rows: the middle, even if rows hold two values."""
+    """Return the index at which two accumulators share the rows: the middle, at the beginning of a row's values."""
     return len(rows) // 2 // width * width
 
 

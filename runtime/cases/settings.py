@@ -82,7 +82,7 @@ class Setting:
         )
 
     def tells(self, plan: Plan, case: Case) -> bool:
-        """Whether the messages are Flink's, and not only the table."""
+        """Tell whether the messages under this setting are Flink's, and not only the table."""
         if waits_for_time(plan):
             return True
         if self.spread or self.bundle is None:
@@ -125,14 +125,16 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
 
 
 def _replaces(case: Case) -> bool:
-    """Whether a join alone gets updates without what they replace: its messages are a table only to who knows a key."""
+    """Tell whether a join gets +U without the -U before it: its messages are then a table only to a reader who
+    knows a key.
+    """
     events = [event for phase in case.phases for event in phase.events if "input" in event]
     kinds = ["", *(event["op"] for event in events)]
     return any(one != "-U" and other == "+U" for one, other in pairwise(kinds))
 
 
 def _variant(text: str) -> tuple[bool, bool]:
-    """Whether a variant, told in words, has two phases, and whether it splits DISTINCT."""
+    """Read a variant's words: whether it has two phases, and whether it splits DISTINCT."""
     words = text.lower().replace("-", " ")
     if not re.search(r"one phase|two phase|local|split", words):
         raise NotSupported(f"the variant {text!r}")
@@ -144,7 +146,7 @@ def _is_complete(case: Case) -> bool:
 
 
 def waits_for_time(plan: Plan) -> bool:
-    """Whether all operators wait until time says that something is over, however rows are cut and spread."""
+    """Tell whether all operators wait until time says that something is over, however rows are cut and spread."""
     keyed = _stateful(plan)
     return bool(keyed) and all(
         not _fires_by_rows(n.windowing) if isinstance(n, WindowAggregate) else n.awaits_watermark
@@ -153,7 +155,7 @@ def waits_for_time(plan: Plan) -> bool:
 
 
 def _fires_by_rows(windowing: Windowing) -> bool:
-    """Whether a row may bring a result at once, so that bundles decide which results are told."""
+    """Tell whether a row may bring a result at once, so that the bundles decide which results are sent."""
     if isinstance(windowing.assigner, GlobalWindow):
         return True
     early, late = (getattr(windowing.trigger, name, None) for name in ("early", "late"))
@@ -161,7 +163,7 @@ def _fires_by_rows(windowing: Windowing) -> bool:
 
 
 def _is_one_step(plan: Plan) -> bool:
-    """Whether a row goes into one operator, once, and no other bundle is cut before it."""
+    """Tell whether a row goes into one operator, once, and no other bundle is cut before it."""
     keyed = _stateful(plan)
     return len(keyed) == 1 and not isinstance(keyed[0], GroupAggregate) and len(plan.scans) == 1
 
@@ -177,12 +179,12 @@ def ttl_of(params: Mapping[str, Any], side: str = "") -> int:
 
 
 def forgets(params: Mapping[str, Any]) -> bool:
-    """Whether keys, or a side of them, are forgotten after a while."""
+    """Tell whether keys, or a side of them, are forgotten after a while."""
     return any(ttl_of(params, side) for side in ("", "left_", "right_"))
 
 
 def asks_for_messages(case: Case) -> bool:
-    """Whether a case says which messages come, not only to what they add up."""
+    """Tell whether a case lists its messages, and not only the table to which they add up."""
     return any(
         phase.expect.mode in _TELLING or "message_count" in phase.expect.extra
         for phase in case.phases

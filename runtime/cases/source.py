@@ -77,7 +77,7 @@ class Bundles:
 
 
 def is_complete(events: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether every row that is taken back was there, in events that say their rows."""
+    """Tell whether every row that is taken back was there, in events that hold their rows."""
     there: Counter[str] = Counter()
     for event in events:
         if "op" in event:
@@ -89,7 +89,7 @@ def is_complete(events: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def key_positions(listed: Any, names: Sequence[str], declared: Mapping[str, str]) -> list[int]:
-    """Where the primary key of a source stands in its rows: as listed, or as its columns declare it."""
+    """Find the positions of a source's primary key in its rows: as listed, or as its columns declare it."""
     listed = listed or declared.get("primary key")
     if isinstance(listed, str):
         listed = names_in(listed, names)

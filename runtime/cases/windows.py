@@ -56,7 +56,7 @@ _TIMES = {
         r"TO_TIMESTAMP_LTZ\(`?(\w+)`?, *3\)": 1,
     }.items()
 }
-"""How time columns are computed from others, and how many milliseconds the unit of these is; 0: they are texts."""
+"""Expressions that compute time columns, each with the milliseconds of its unit; 0: it reads texts."""
 _UNITS = {"ms": 1, "milli": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
 _BOUNDS = {"window_start": "start", "window_end": "end", "window_rowtime": "time"}
 _WALL_CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
@@ -111,7 +111,7 @@ def window_program(case: Case) -> Program:
 
 
 def _seconds_ahead(zone: str) -> int:
-    """By how much the clocks of a zone that never changes them are ahead of UTC."""
+    """Return the seconds by which a zone's clocks are ahead of UTC; raises NotSupported if they ever change."""
     days = (dt.datetime(1970, 1, 1), dt.datetime(1970, 7, 1), dt.datetime(2020, 7, 1))
     found = {ZoneInfo(zone).utcoffset(day) for day in days}
     offset = found.pop()
@@ -151,7 +151,9 @@ def _computed(text: str, row: Mapping[str, Any]) -> Any:
 
 
 def _delay(text: str) -> int:
-    """By how many milliseconds a watermark is behind: none where no minus stands."""
+    """Return the milliseconds by which a watermark is behind; 0 without a minus. Raises NotSupported for another
+    form.
+    """
     if "-" not in text:
         return 0
     found = _DELAY.search(text)
@@ -228,7 +230,7 @@ class FullWindows(Trigger):
 
 
 def _firing(said: dict[str, Any], name: str) -> int | None:
-    """How long early or late results wait; None: there are none. Takes what it reads from `said`."""
+    """Take the milliseconds that early or late results wait out of `said`; None if there are none."""
     delay = said.pop(f"{name}_fire_delay_ms", None)
     firing = said.pop(f"{name}_fire", None)
     if isinstance(firing, Mapping):
