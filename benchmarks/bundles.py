@@ -21,7 +21,7 @@ Play = Callable[[Any, int, int], tuple[Run, int]]
 
 
 class Case(Protocol):
-    """What is measured."""
+    """A measurement with a name."""
 
     @property
     def name(self) -> str: ...

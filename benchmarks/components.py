@@ -27,7 +27,7 @@ FIRST = 10
 LOOM, PYTHON, DUCKDB = "aggloom", "Python", "DuckDB"
 _FIELDS = [pa.field("k", pa.int64()), pa.field("v", pa.int64()), pa.field("n", pa.int64())]
 Steps = Mapping[str, Callable[[], tuple[int, object]]]
-"""By step, in order: what it does; how many rows it handled, and an answer that all contenders must share."""
+"""Steps by name, in order; each returns the number of rows it handled, and an answer that all contenders must share."""
 
 
 @dataclass(frozen=True)

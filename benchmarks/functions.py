@@ -1,4 +1,4 @@
-"""What functions cost: rows through a handler of one call, and one hot key taken back."""
+"""Measure the cost of functions: rows through a handler of one call, and one hot key taken back."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Case:
 
     @property
     def spec(self) -> JoinSpec:
-        """What the operator is made from."""
+        """The spec of the operator."""
         changing = self.updates or self.one
         keys = (("n",), ("p",)) if self.unique else (("n",), ("m",))
         left_key, right_key = keys if changing or self.unique else (None, None)

@@ -159,7 +159,7 @@ def _timed(answer: Callable[[], pa.Table], rows: int) -> Callable[[], Run]:
 
 
 def _same(table: pa.Table, wanted: pa.Table) -> bool:
-    """Whether two answers agree; floats to six digits, and NULL is 0, as which Polars sums nothing."""
+    """Tell whether two answers agree: floats to six digits, and NULL with 0, which is Polars' sum of nothing."""
     if table.num_rows != wanted.num_rows:
         return False
     table, wanted = table.sort_by("k"), wanted.sort_by("k")
@@ -176,7 +176,7 @@ def _numbers(column: pa.ChunkedArray) -> Any:
 
 
 def cases(rows: int, keys: Sequence[int], middle: int) -> Iterator[Case]:
-    """By number of keys; then what else matters, at `middle` keys."""
+    """List the cases by number of keys, then those of the other axes, at `middle` keys."""
     base = Rows(rows, middle)
     for changes in ("append", "retract"):
         each = replace(base, changes=changes)

@@ -1,4 +1,4 @@
-"""What is measured: one table of cases, chosen so that each axis is seen to move alone, not their product."""
+"""The table of cases, chosen so that each axis is seen to move alone, not their product."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Case:
     own: tuple[str, ...] = ()
     """Spark's own, with checkpoints that are snapshots (OWN) or logs (OWN_LOG); none if it cannot run the query."""
     by_hand: int = 0
-    """How many rows the processor written by hand gets."""
+    """Rows of the processor written by hand."""
     quick: int = 0
-    """How many rows a quick run takes; 0: it leaves the case out."""
+    """Rows of a quick run; 0 leaves the case out."""
     floor: bool = True
-    """Whether moving the rows alone is measured as well."""
+    """True if moving the rows alone is measured as well."""
 
     def few(self) -> Case:
         """The same with few rows and keys, to warm up and to compare the results."""

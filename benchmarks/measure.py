@@ -44,7 +44,7 @@ class Series:
 
 
 Contender = Callable[[], Run] | str
-"""What makes a run, or why there is none."""
+"""A function that makes a run, or the reason why there is none."""
 
 
 def take_turns(case: str, contenders: Mapping[str, Contender], rounds: int) -> list[Series]:
@@ -64,7 +64,7 @@ def take_turns(case: str, contenders: Mapping[str, Contender], rounds: int) -> l
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """How many times as fast as theirs ours was, by round."""
+    """Return our speed divided by theirs, by round."""
     return [own / other for own, other in zip(ours, theirs, strict=True)]
 
 

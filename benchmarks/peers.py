@@ -1,4 +1,4 @@
-"""What answers a GROUP BY once on one thread: DuckDB, Polars and pandas, each from rows in its own memory."""
+"""Contenders that answer a GROUP BY once on one thread: DuckDB, Polars and pandas, each from rows in its own memory."""
 
 from __future__ import annotations
 

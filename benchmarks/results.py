@@ -42,7 +42,7 @@ class Measurement:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers depend on, without naming the host."""
+    """Describe the machine on which the numbers depend, without naming the host."""
     facts = {
         "cpu": _cpu_model(),
         "cores": str(os.cpu_count()),

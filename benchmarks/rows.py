@@ -27,7 +27,7 @@ TYPES = {
     "op": "STRING",
 }
 VALUES = 1_000
-"""How many values v and u have; w has two digits after the point; ts is a millisecond later in every row."""
+"""Number of values that v and u have; w has two digits after the point; ts is a millisecond later in every row."""
 UPDATES = 0.3
 ZIPF = 1.2
 INSERT, BEFORE, AFTER, DELETE = "+I", "-U", "+U", "-D"
@@ -41,7 +41,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Rows:
-    """What rows are like.
+    """The shape of the rows of a case.
 
     `changes`: "append"; "once", where each key comes once; "retract", where 30 % of the changes are updates (-U, then
     +U) of rows that are there; "versions", the same where each key is inserted once; "top", where four fifths of what
@@ -77,12 +77,12 @@ class Rows:
 
     @property
     def total(self) -> int:
-        """How many rows there are, the tail's among them."""
+        """Number of rows, the tail's among them."""
         return self.rows + self.tail * TAIL_ROWS
 
     @property
     def of_all(self) -> int:
-        """How many rows all tables have."""
+        """Number of rows in all tables."""
         return sum(rows.total for rows in self.tables.values())
 
     @property

@@ -27,7 +27,7 @@ EVERY = (*NAMES, *(case.name for case in OPERATORS))
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     quick: bool
     rounds: int

@@ -119,7 +119,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Place:
-    """What contenders read and write: a topic with so many messages, and a database."""
+    """The topic, with its number of messages, and the database that contenders read and write."""
 
     topic: Topic
     count: int
@@ -127,7 +127,7 @@ class Place:
 
     @property
     def a_batch(self) -> int:
-        """How many messages a batch takes."""
+        """Number of messages in a batch."""
         return -(-self.count // BATCHES)
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -309,7 +309,7 @@ class Case:
 
 
 def cases(quick: bool) -> list[Case]:
-    """What is measured."""
+    """List the cases to measure."""
     many, few = (200_000, 100_000) if quick else (1_000_000, 400_000)
     appends, changes = Rows(many, 10_000), Rows(many, 10_000, "retract")
     return [

@@ -41,7 +41,7 @@ NOTES = (
 
 @dataclass
 class Footprint:
-    """What was measured of one contender at one number of keys."""
+    """Figures of one contender at one number of keys."""
 
     keys: int
     contender: str
@@ -52,7 +52,7 @@ class Footprint:
 
 
 def disk_bytes(folder: Path) -> int:
-    """What the files under a folder take of the disk."""
+    """Add up the bytes of disk that the files under a folder take."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 

@@ -59,7 +59,7 @@ class Stream:
     mode: str = "changes"
     """"changes", a changelog; or Spark's "append" and "update", of rows by their first column."""
     changelog: bool = False
-    """Whether RocksDB's checkpoints are logs of changes, with a snapshot now and then."""
+    """True if RocksDB's checkpoints are logs of changes, with a snapshot now and then."""
 
     def run(self, spark: SparkSession, rows: Rows) -> Run:
         """From the start to the end of the stream, checkpoints included; once under way: without its first batch."""

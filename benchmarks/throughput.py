@@ -88,7 +88,7 @@ def _everything(rows: Rows) -> str:
 
 
 def expected(rows: Rows, sql: str) -> Table:
-    """What DuckDB answers over the rows that are left once all changes are made."""
+    """Let DuckDB answer over the rows that are left once all changes are made."""
     with duckdb.connect() as connection:
         for name, each in rows.tables.items():
             connection.register("changes", pq.read_table(each.folder))
@@ -170,7 +170,9 @@ def measure(
 
 
 def on_page(page: str, cases: Sequence[Case], made: Sequence[Series]) -> list[Series]:
-    """What a page shows of these cases, in their order: what was measured now, otherwise what it shows already."""
+    """List the series of a page for these cases, in their order: those measured now, otherwise those that it has
+    already.
+    """
     path = RESULTS / f"{page}.json"
     before = [
         Series(
@@ -184,7 +186,7 @@ def on_page(page: str, cases: Sequence[Case], made: Sequence[Series]) -> list[Se
 
 
 def rounds_of(series: Sequence[Series]) -> str:
-    """How many rounds the cases had."""
+    """Describe the numbers of rounds of the cases, as "3" or "3 to 5"."""
     found = sorted({len(each.runs) for each in series if each.runs})
     return " to ".join(str(each) for each in dict.fromkeys((found[0], found[-1])))
 

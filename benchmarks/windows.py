@@ -221,7 +221,7 @@ class Series:
     """Rows a second of all batches but the first, by round."""
 
     def over(self, other: Series) -> list[float]:
-        """How many times as fast as another it was, by round."""
+        """Return its speed divided by another's, by round."""
         return [theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=True)]
 
 

@@ -46,7 +46,7 @@ TRUTH = {
 }
 TOPICS = ("shop.public.orders", "shop.public.customers")
 PARTS = ("aggloom", "Debezium", "the broker")
-"""What may be killed."""
+"""Parts of the line that may be killed."""
 COUNTRIES, STATUSES = ("CH", "DE", "FR", "IT"), ("open", "paid", "sent")
 WITHIN = 300.0
 
@@ -141,12 +141,12 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Tell whether the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     @property
     def told(self) -> str:
-        """What it has said since it was started, or the end of that."""
+        """Return the end of its output since it was started: at most 3000 characters."""
         return self._log.read_bytes()[self._begun :].decode(errors="replace")[-3000:]
 
     def kill(self) -> None:
@@ -182,7 +182,7 @@ class Line:
         self.connect.start(*TOPICS)
 
     def differing(self) -> dict[str, str]:
-        """Of each table of results that is not what PostgreSQL computes, how many rows differ."""
+        """Compare each table of results with PostgreSQL's answer; return the number of rows that differ, by table."""
         found = {}
         with self.database.connect() as db:
             for name in self._tables:

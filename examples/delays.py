@@ -244,7 +244,7 @@ def run(spark: SparkSession, data: Replay, feed: Feed, home: Path, console: Cons
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a job: its figures, and in how many windows DuckDB finds something else.
+    """The figures of a job, and the number of windows in which DuckDB finds something else.
 
     late: changes that came after their windows had ended, too_late: those that came when none of them took rows any
     more. missed: windows that some change came too late for; only those may differ from the package's rows.
@@ -262,7 +262,7 @@ class Verdict:
 
     @property
     def right(self) -> bool:
-        """Whether DuckDB agrees."""
+        """True if DuckDB agrees."""
         return not (self.wrong or self.wrong_elsewhere or self.late_wrong)
 
 
@@ -321,7 +321,7 @@ class Judge:
         return found
 
     def _differences(self, one: str, other: str, without: str = "") -> int:
-        """How many windows the two tables do not have in common, value for value."""
+        """Count the windows that the two tables do not have in common, value for value."""
         sides = [
             f"(SELECT {_WINDOW}, {_VALUES} FROM {a} EXCEPT ALL SELECT {_WINDOW}, {_VALUES} FROM {b})"
             for a, b in ((one, other), (other, one))

@@ -62,7 +62,7 @@ _DELAYS = ("dep_delay", "arr_delay")
 
 @dataclass(frozen=True)
 class Feed:
-    """What is told of a flight, in how many files, of flights before which day.
+    """The events of a flight, their files, and the day before which flights are taken.
 
     held_up: by how many hours at most the reports of one flight in twenty, that it left and that it landed, are late.
     """
@@ -88,7 +88,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Replay:
-    """Where the change files and the net rows are, and how many messages the files hold."""
+    """The change files and the net rows, and the number of messages in the files."""
 
     changes: Path
     net: Path

@@ -32,7 +32,7 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(code: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """What a cell prints, and the value of the expression at its end."""
+    """Run a cell; return its outputs: the text that it prints, and the value of the expression at its end."""
     tree = ast.parse(code)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None

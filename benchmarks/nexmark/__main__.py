@@ -24,7 +24,9 @@ from nexmark.stream import BATCHES, differences, measure, session
 
 
 class _Run:
-    """What all queries of a run share: events, the oracle, a session, a Flink, each made when it is first wanted."""
+    """The parts that all queries of a run share: events, the oracle, a session, a Flink, each made when it is first
+    wanted.
+    """
 
     def __init__(self, events: Events, limit: float, flink: Path | None, form: str) -> None:
         self.events, self.limit = events, limit

@@ -65,7 +65,7 @@ PLANS: Final[dict[str, dict[str, str]]] = {
 
 @dataclass(frozen=True)
 class Flinks:
-    """What Flink took, and by which plan it was fastest."""
+    """Flink's seconds, and the plan by which it was fastest."""
 
     plan: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What was measured, a record a query, kept as it comes; and the pages made of it."""
+"""The measurements, a record a query, kept as they come; and the pages made of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Book:
         return DATA / f"{self.name}-results.json"
 
     def records(self) -> dict[str, Record]:
-        """By query; empty if nothing was measured."""
+        """Records by query; empty if nothing was measured."""
         if not self._file.exists():
             return {}
         found: dict[str, Record] = json.loads(self._file.read_text(encoding="utf-8"))

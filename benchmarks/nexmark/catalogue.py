@@ -9,7 +9,7 @@ from typing import Final
 
 SQL: Final = Path(__file__).with_name("queries")
 DELAY: Final = "2 seconds"
-"""How far out of order events are at most, for the watermarks."""
+"""Delay of the watermarks: events are out of order by at most as much."""
 LATE: Final = {"table.exec.emit.allow-lateness": "1 d"}
 """With corrections windows stay as long as their rows may be corrected."""
 
@@ -22,13 +22,13 @@ class Query:
     title: str
     tables: tuple[str, ...]
     timed: bool = False
-    """Whether it has windows in event time."""
+    """True if it has windows in event time."""
     judged: str = "SELECT * FROM told"
-    """What of the table is compared with DuckDB's: what does not depend on when rows were seen."""
+    """A query of the part of the table that is compared with DuckDB's: it does not depend on when rows were seen."""
     by_clock: bool = False
-    """Whether it has windows in processing time."""
+    """True if it has windows in processing time."""
     whole_with_corrections: bool = False
-    """Whether corrections have to come in one batch with their rows, for a window of processing time is over later."""
+    """True if corrections have to come in one batch with their rows: a window of processing time is over later."""
     files: tuple[str, ...] = ()
     """The columns that name the folders, where the result goes to files."""
     not_flink: str = ""
@@ -48,7 +48,7 @@ class Query:
         return tuple(table for table in self.tables if table != "side")
 
     def watermarks(self) -> dict[str, tuple[str, str]]:
-        """Of the streams, where they matter."""
+        """Watermarks of the streams, if the query needs them: column and delay."""
         return dict.fromkeys(self.streams, ("date_time", DELAY)) if self.timed else {}
 
     def options(self, corrections: bool) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from nexmark import rows
 
 SHARE, DELETED, MOVED = 0.1, 0.3, 0.2
-"""How many rows are corrected; of these, how many are deleted; of the updates of bids, how many have another bidder."""
+"""Share of rows that are corrected; of these, that are deleted; of the updates of bids, that have another bidder."""
 _ORDER: Final = "order"
 
 

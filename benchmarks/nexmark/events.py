@@ -43,7 +43,7 @@ class Events:
     rate: int = 10_000
     seed: int = 7
     files: int = 10
-    """How many Parquet files each stream has; the n-th of all of them hold the same events."""
+    """Number of Parquet files of each stream; the n-th of all of them hold the same events."""
 
     def schema(self, table: str) -> str:
         """A table's columns as DDL, without the change column."""
@@ -51,7 +51,7 @@ class Events:
         return f"id BIGINT, {own}" if self.corrections and table == "bid" else own
 
     def changes(self, table: str) -> bool:
-        """Whether rows of a table are updated and deleted."""
+        """Tell whether rows of a table are updated and deleted."""
         return self.corrections and table != "person"
 
     def blocks(self) -> Iterator[dict[str, pa.Table]]:
@@ -135,7 +135,7 @@ class Events:
         return table.drop_columns("id") if name == "bid" and not self.corrections else table
 
     def size(self, table: str) -> int:
-        """How many rows the files of a stream have."""
+        """Count the rows in the files of a stream."""
         files = (self.folder / table).glob("*.parquet")
         return sum(pq.read_metadata(file).num_rows for file in files)
 
@@ -237,7 +237,7 @@ def _share(table: pa.Table, part: int, parts: int) -> pa.Table:
 
 
 def _stored(schema: pa.Schema) -> dict[str, Any]:
-    """How columns lie in a Parquet file."""
+    """Return the options by which a Parquet file stores the columns."""
     few = [each for each in ("channel", "state", "city", "op") if each in schema.names]
     return {"compression": "lz4", "use_dictionary": few}
 

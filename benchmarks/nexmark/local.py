@@ -19,7 +19,7 @@ _TICK, _AFTER = 7_000, 60_000
 
 
 def plan_arguments(query: Query, events: Events) -> dict[str, Any]:
-    """What the planner is told of the tables, beside the query."""
+    """Return the planner's arguments beside the query: changes, keys and watermarks of its tables."""
     streams = query.streams
     changes = {table: "retract" if events.changes(table) else "append" for table in query.tables}
     keys = {"auction": "id", "person": "id", "side": "key"}

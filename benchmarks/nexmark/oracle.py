@@ -1,4 +1,4 @@
-"""What DuckDB makes of the same events, and how a table differs from that."""
+"""DuckDB's answers over the same events, and the differences of a table from them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class Oracle:
         self._db.execute("CREATE TABLE side AS FROM given_side")
 
     def changelog(self, query: Query, source: str, kinds: str) -> list[str]:
-        """How the table of a changelog differs from the answer. source: what DuckDB reads; kinds: its change column."""
+        """List the differences between the table of a changelog and the answer.
+
+        source: the changelog, as DuckDB reads it; kinds: its change column.
+        """
         columns = self._columns(source, kinds)
         taken = "('-U', '-D', 'delete', 'update_preimage')"
         self._db.execute(
@@ -65,7 +68,7 @@ class Oracle:
         )
 
     def changes_differ(self, query: Query, told: pa.Table) -> list[str]:
-        """How the table of a changelog in memory, whose kinds are in `op`, differs from the answer."""
+        """List the differences between the table of a changelog in memory, whose kinds are in `op`, and the answer."""
         self._db.register("given_told", told)
         return self.changelog(query, "given_told", "op")
 
@@ -83,7 +86,7 @@ class Oracle:
         return found
 
     def count(self, query: Query) -> int:
-        """How many rows the answer has."""
+        """Count the rows of the answer."""
         return self._number(f"SELECT COUNT(*) FROM ({query.text('duckdb').strip()})")
 
     def _comparable(self, table: str) -> str:

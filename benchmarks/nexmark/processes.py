@@ -17,12 +17,12 @@ class Spent:
 
     @classmethod
     def now(cls, jvm: int) -> Self:
-        """Of a JVM, and of the processes that descend from it."""
+        """Read the processor time, in seconds, of a JVM and of the processes that descend from it."""
         seconds = _with_descendants(jvm)
         return cls(seconds.pop(jvm), seconds)
 
     def since(self, before: Spent) -> tuple[float, float]:
-        """What the JVM, and what the others that are still there, spent in between."""
+        """Return the seconds that the JVM, and that the others that are still there, spent since `before`."""
         workers = (own - before.workers.get(pid, 0.0) for pid, own in self.workers.items())
         return self.jvm - before.jvm, sum(workers)
 

@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 Draw = np.random.Generator
 
 EPOCH, PERSONS, AUCTIONS = 50, 1, 3
-"""Of fifty events one is a person, three are auctions, and the others are bids."""
+"""Numbers of events in fifty: one person and three auctions; the others are bids."""
 FIRST_ID, FIRST_CATEGORY, CATEGORIES = 1_000, 10, 5
 START = 1_714_607_990_000
 """2024-05-01 23:59:50: ten seconds in, a day begins."""
@@ -67,7 +67,7 @@ def persons(draw: Draw, numbers: Ints, times: Ints) -> pa.Table:
 
 
 def auctions(draw: Draw, numbers: Ints, times: Ints, rate: int) -> pa.Table:
-    """What is offered, by whom, and until when."""
+    """Draw the auctions: their items, sellers and ends."""
     count = len(numbers)
     last = numbers // EPOCH
     seller = _by_people(draw, last, HOT_SELLER, 0)

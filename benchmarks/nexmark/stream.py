@@ -31,7 +31,7 @@ class OverTime(Exception):
 
 @dataclass
 class Measured:
-    """What a run over all files, with its results thrown away, has shown."""
+    """Figures of a run over all files, with its results thrown away."""
 
     rows: int
     seconds: float
@@ -97,8 +97,10 @@ def measure(spark: SparkSession, query: Query, events: Events, limit: float) -> 
 def differences(
     spark: SparkSession, query: Query, events: Events, oracle: Oracle, limit: float
 ) -> list[str]:
-    """How its table differs from DuckDB's, over a restart in the middle: half of the files, then, from the checkpoint,
-    the others, and the rows that end the windows."""
+    """List the differences between its table and DuckDB's, over a restart in the middle.
+
+    Half of the files come before it; then, from the checkpoint, the others, and the rows that end the windows.
+    """
     whole = query.whole_with_corrections and events.corrections
     steps = (
         [range(events.files)]

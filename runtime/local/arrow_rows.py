@@ -74,7 +74,10 @@ class _Names:
         self._lower = Counter(name.lower() for name in names)
 
     def place(self, name: str) -> int | None:
-        """Where a declared name is, in its case or in the one other that is there; None if it is not there."""
+        """Find the position of a declared name, in its case or in the one other that is there; None if it is not there.
+
+        Raises DataError if the column is there twice.
+        """
         exact = self._exact[name]
         if exact > 1 or (not exact and self._lower[name.lower()] > 1):
             raise DataError(f"{self._where}: column {name!r} is there twice")

@@ -293,7 +293,7 @@ class FedPlan:
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the operators have counted, added up."""
+        """Counters of all operators, added up by name."""
         total: Counter[str] = Counter()
         for operator in self.pipeline.operators:
             total.update(operator.counters, keys=operator.keys)
@@ -301,7 +301,7 @@ class FedPlan:
 
     @property
     def counts(self) -> Counts:
-        """What the query has counted since it was made, as `al.progress` tells it of one on Spark; str is one line."""
+        """Counts of the query since it was made, like `al.progress` of one on Spark; str is one line."""
         rows = sum(len(told[1]) for what, told in self.history if what == "rows")
         return counts_of(
             self.pipeline.operators,
@@ -380,7 +380,7 @@ class FedPlan:
 
 
 def _told(watermarks: Any) -> Mapping[str, Sequence[Any]]:
-    """What is told of watermarks by table; raises OptionError unless it is a column and a delay of each."""
+    """Check the watermarks by table; raises OptionError unless each is a column and a delay."""
     form = "watermarks={'t': ('ts', '5 s')}"
     if not isinstance(watermarks or {}, Mapping):
         raise OptionError(f"watermarks is {watermarks!r}; name the table: {form}.")

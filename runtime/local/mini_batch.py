@@ -17,22 +17,24 @@ class MiniBatch:
         self._next_watermark = latency_ms - 1
 
     def room(self, buffered: int, rows: int) -> int:
-        """How many of the next rows still go into a bundle that has `buffered`."""
+        """Return the number of the next rows that still go into a bundle of `buffered` rows."""
         return rows if self.size is None else min(rows, self.size - buffered)
 
     def is_full(self, buffered: int) -> bool:
-        """Whether a bundle of so many rows ends."""
+        """Tell whether a bundle of so many rows ends."""
         return self.size is not None and buffered >= self.size
 
     def processing_time(self, ms: int) -> bool:
-        """Whether the bundle ends as the clock now says `ms`."""
+        """Move the clock to `ms`; tell whether the bundle ends by that."""
         if not self.latency_ms:
             return False
         before, self._interval = self._interval, ms // self.latency_ms
         return before is not None and self._interval > before
 
     def watermark(self, ms: int) -> bool:
-        """Whether the bundle ends as no row before `ms` is expected any more."""
+        """Move the watermark to `ms`, before which no row is expected any more; tell whether the bundle ends by
+        that.
+        """
         if self._watermark is not None and ms <= self._watermark:
             return False
         self._watermark = ms

@@ -81,7 +81,7 @@ class Pipeline:
         return self._called(lambda: joined(self._root(tables, clock), self.plan.schema))
 
     def _called(self, call: Callable[[], Any]) -> Any:
-        """What a call returns that goes through the plan from end to end."""
+        """Make a call that goes through the plan from end to end, on a large stack if the plan is tall."""
         return on_large_stack(call) if self._is_tall else call()
 
     def take_late(self) -> Parts:
@@ -137,7 +137,7 @@ class Pipeline:
 
 Stage = Callable[[Mapping[str, Rows], Clock], Parts]
 Exchanged = Callable[[Mapping[str, Rows], Clock], list[Bundle]]
-"""What an exchange brings to each bucket."""
+"""The function of an exchange: from tables to the bundle of each bucket."""
 
 
 class _Builder:
@@ -212,7 +212,9 @@ class _Builder:
         return stage
 
     def _exchange(self, node: Exchange, schema: pa.Schema) -> Exchanged:
-        """What comes to each bucket over an exchange: rows, or the accumulators of each task's rows."""
+        """Build the function that sends each bucket its rows over an exchange, or the accumulators of each task's
+        rows.
+        """
         buckets = self.buckets if node.keys else 1
         keys = [node.input.schema.names.index(name) for name in node.keys]
         spec = node.input.accumulators

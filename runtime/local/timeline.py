@@ -285,7 +285,7 @@ class _Picture:
         return "the end of all input" if ms >= AFTER_ALL else moment(ms, self.story.zone)
 
     def _legend(self, y: float) -> tuple[list[str], float]:
-        """What the signs mean, of those that are in the picture."""
+        """Draw the legend of the signs in the picture below `y`; return its parts and the height where it ends."""
         x, middle, parts = float(_MARGIN), y + 12, []
         for shape, css, words in self._signs():
             need = 22 + 0.86 * wide(words)

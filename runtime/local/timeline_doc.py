@@ -57,7 +57,7 @@ def written(page: str) -> Written:
 
 
 def _run(code: str, names: dict[str, Any], line: int) -> tuple[str, Any]:
-    """What an example prints, and the value of its last line if that is an expression."""
+    """Run an example; return its output and the value of its last line, None if that is no expression."""
     tree = ast.parse("\n" * (line - 1) + code, "docs/windows.md")
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     out, value = io.StringIO(), None

@@ -62,7 +62,7 @@ class Lane:
 
     @property
     def height(self) -> float:
-        """How high the lane is."""
+        """Height of the lane, in pixels."""
         return self._line + self._below + 12
 
     @property
@@ -203,7 +203,7 @@ class Lane:
         return x1 - 8, x2 + 8
 
     def _bracket_text(self, firing: Firing) -> tuple[float, str]:
-        """Where the text of a bracket has its middle, and the text."""
+        """Return the text of a bracket, after the place of its middle."""
         x1, x2 = self._bracket_ends(firing)
         words = clipped(firing.text, max(x2 - x1 - 16, 110))
         half = wide(words) / 2 + 8
@@ -247,7 +247,7 @@ def _pill_text(row: Row) -> str:
 
 
 def _results(span: Span, room: float) -> tuple[str, str]:
-    """What a bar says of its results, as far as there is room, and how it looks."""
+    """Return the text of a bar's results that fits into `room` pixels, and its CSS class."""
     texts = [each.text for each, _ in span.results]
     if not texts:
         return ("open" if room > 4 * LETTER and not span.firings else ""), "dim"

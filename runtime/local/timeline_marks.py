@@ -167,7 +167,7 @@ def text(css: str, x: float, y: float, words: str) -> str:
 
 
 def wide(words: str) -> float:
-    """How wide a text is, at most."""
+    """Estimate the width of a text, in pixels, at most."""
     return LETTER * sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in words)
 
 
@@ -193,7 +193,7 @@ class OrderAxis:
         self._left = left + self._step / 2
 
     def at(self, place: int) -> float:
-        """Where a row stands; between two rows for a number between theirs."""
+        """Return the place of a row on the axis; a number between those of two rows is between them."""
         return self._left + self._step * bisect_left(self._numbers, place)
 
     def ticks(self) -> list[tuple[float, str]]:
@@ -212,7 +212,7 @@ class TimeAxis:
         self._ends = left, right
 
     def at(self, place: int) -> float:
-        """Where a time stands; times beyond the axis stand at its ends."""
+        """Return the place of a time on the axis; times beyond it are at its ends."""
         if not self.low <= place <= self.high:
             return self._ends[place > self.high]
         return self._left + (place - self.low) * (self._right - self._left) / (self.high - self.low)
@@ -234,7 +234,7 @@ Axis = OrderAxis | TimeAxis
 
 
 def local(ms: int, zone: str) -> int:
-    """What the clocks of a zone show at an instant, in milliseconds."""
+    """Convert an instant into the time on the clocks of a zone, in milliseconds."""
     return int(to_local(np.array([ms], np.int64), zone)[0])
 
 

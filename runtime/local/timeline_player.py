@@ -35,9 +35,10 @@ def story_of(
     label: str | None,
     **options: Any,
 ) -> Story:
-    """What the only window aggregate of a plan did in the bundles of a history, since the last restore.
+    """Play the bundles of a history, since the last restore, through the only window aggregate of a plan.
 
-    label: the column whose values stand on the rows (default: the first that is aggregated).
+    label: the column whose values stand on the rows (default: the first that is aggregated). Raises AggloomError unless
+    the plan has exactly one window aggregate.
     """
     nodes = [node for node in walk(plan.root) if isinstance(node, WindowAggregate)]
     if len(nodes) != 1:
@@ -139,7 +140,7 @@ class _Player:
         return came
 
     def _changes(self, rows: Rows, clock: Clock) -> list[tuple[Key, int, int, Firing]]:
-        """What the windows give out: key, start, end, and the change."""
+        """Process rows; return the windows' changes, each with its key, start and end."""
         changes, kinds = self.windows.process({_TABLE: rows}, clock)
         node, first = self.story.node, len(self.story.node.keys) + 3
         names = changes.schema.names[first:]

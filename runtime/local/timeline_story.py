@@ -30,7 +30,7 @@ class Row:
 
     @property
     def adds(self) -> bool:
-        """Whether it is an insertion, and takes nothing back."""
+        """True if it is an insertion, and takes nothing back."""
         return self.kind in ("+I", "+U")
 
 
@@ -64,7 +64,7 @@ class Span:
 
     @property
     def results(self) -> list[tuple[Firing, bool]]:
-        """What was given out, each with whether it still holds: a later change takes it back."""
+        """Results that were sent, each with whether it still holds: a later change takes it back."""
         corrected = [at for at, each in enumerate(self.firings) if each.kind != "+I"]
         last = max(corrected, default=0)
         return [
@@ -73,7 +73,7 @@ class Span:
 
 
 class Mark(NamedTuple):
-    """Where the watermark stands from when so many rows have come."""
+    """The watermark from when so many rows have come."""
 
     after: int
     watermark: int
@@ -90,7 +90,7 @@ class Story:
 
     @property
     def by_order(self) -> bool:
-        """Whether windows are not of time."""
+        """True if windows are cut by the order of rows, and not by time."""
         return isinstance(self.node.windowing.assigner, GlobalWindow)
 
     @property

@@ -1,1 +1,1 @@
-"""How much a query will remember, told from a sample."""
+"""Estimate the size of a query's state from a sample of its input."""

@@ -17,7 +17,9 @@ _ROUNDS = 4
 
 
 def expected(counts: Array, factor: float) -> float:
-    """How many different things `factor` times as many rows have; counts: how often each one was seen."""
+    """Estimate the number of different things among `factor` times as many rows; counts (int64[things]): rows of
+    each.
+    """
     rare = np.bincount(np.clip(counts, 1, _RARE + 1), minlength=_RARE + 2)[1 : _RARE + 1]
     if factor <= 1 or rare[0] == 0:
         return float(len(counts))
@@ -31,7 +33,7 @@ def expected(counts: Array, factor: float) -> float:
 
 
 def _logs(shapes: Array, growths: Array) -> Array:
-    """By shape, growth and number of times: the logarithm of how many are seen so often, up to a factor."""
+    """Return the logarithm of the number of things seen so often, up to a factor: float64[shapes, growths, times]."""
     steps = np.log((shapes[:, None] + _TIMES[1:] - 1) / _TIMES[1:])
     weights = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(steps, axis=1)], axis=1)
     logs: Array = weights[:, None, :] + np.log(growths)[None, :, None] * _TIMES

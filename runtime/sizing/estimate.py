@@ -52,7 +52,7 @@ def estimate(
     session: Any = None,
     **keywords: Any,
 ) -> Estimate:
-    """What the operators of a spec, or of SQL over tables, will hold in memory and in checkpoints.
+    """Estimate the memory and the checkpoints of the operators of a spec, or of SQL over tables.
 
     sample: rows as an Arrow table or batch, a pandas or Spark DataFrame, or by table name; a column `_change_type` or
     `op` makes them changes. rows: how many the whole input has, in all or by table (default: the sample is all of it).
@@ -152,7 +152,7 @@ def _buckets() -> int:
 
 @dataclass(frozen=True)
 class _Flow:
-    """What flows along a plan: the rows or keys in the sample, and as many as there will be."""
+    """The rows or keys that flow along a plan: those in the sample, and as many as there will be."""
 
     seen: Mapping[str, int]
     whole: Mapping[str, int]

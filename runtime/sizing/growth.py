@@ -55,7 +55,7 @@ class Grown:
         return round(_more(self.holdings[0].met, self.seen, self.factor))
 
     def _parts(self, *, grown: bool) -> tuple[PartEstimate, ...]:
-        """What the parts of all states take, in the sample or later."""
+        """Estimate the parts of all states, in the sample or, if `grown`, later."""
         if self.state["bytes_per_key"] is None:
             return ()
         by_key = {part["name"]: part["bytes_per_key"] for part in self.state["parts"]}
@@ -91,7 +91,7 @@ class Grown:
 
 
 def _more(met: Array | None, live: int, factor: float) -> float:
-    """How many things there will be; those of which nobody knows how often rows met them grow as rows do."""
+    """Estimate the number of things there will be; without counts of their rows (None), they grow as rows do."""
     return live * factor if met is None else expected(met, factor)
 
 

@@ -26,9 +26,9 @@ class Entries(NamedTuple):
 
 
 class Holdings(NamedTuple):
-    """What one state of an operator holds; `met`: how often rows met each key, or none if nobody counted.
+    """The contents of one state of an operator; `met` (int64[keys]): rows of each key, or none if nobody counted.
 
-    texts: how many hold each text; texts_by_key: texts that a key holds itself, at most.
+    texts (int64[texts]): holders of each text; texts_by_key: texts that a key holds itself, at most.
     """
 
     keys: int
@@ -55,7 +55,7 @@ def counting(handler: type[Any]) -> type[Any]:
 
 
 def holdings_of(operator: Operator) -> list[Holdings]:
-    """What each state of an operator holds, that of its rows first."""
+    """List the contents of each state of an operator, that of its rows first."""
     return [_holdings(state) for state in operator.states]
 
 
@@ -83,7 +83,7 @@ def _holdings(state: Any) -> Holdings:
 
 
 def _met(state: Any, slots: Array) -> Array | None:
-    """How often rows met each slot: the rows that it holds, or, where it does not know, those that were counted."""
+    """Return the number of rows of each slot: those that it holds, or, if it does not know, those that were counted."""
     if not state.handler:
         return state.met(slots) if hasattr(state, "met") else None
     if state.handler and state.handler.RETRACTING:
@@ -114,7 +114,7 @@ def _counts(tree: Tree, columns: int) -> Array:
 
 
 def _places(blocks: Array, sizes: Array, stride: int) -> Array:
-    """Where the entries of blocks lie."""
+    """Return the places of the entries of blocks, block after block: int64[sum of sizes]."""
     first = np.repeat(blocks + 1, sizes)
     within = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.asarray(first + within * stride)

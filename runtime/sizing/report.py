@@ -22,7 +22,7 @@ class PartEstimate:
 
 @dataclass(frozen=True)
 class OperatorEstimate:
-    """What a node with state will hold, by the number that explain gives it; bytes are None for Python objects.
+    """The estimate of a node with state, by the number that explain gives it; bytes are None for Python objects.
 
     keys: of windows, `per` key and slice, session or window.
     """
@@ -51,7 +51,7 @@ class OperatorEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the operators of a query will hold after `rows` rows; as text by str, as data by to_json."""
+    """The estimates of a query's operators after `rows` rows; as text by str, as data by to_json."""
 
     rows: int
     sample_rows: int

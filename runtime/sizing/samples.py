@@ -43,7 +43,7 @@ def schema_of(table: pa.Table) -> pa.Schema:
 
 
 def changes_of(samples: Mapping[str, pa.Table]) -> dict[str, str]:
-    """By table: a sample without a column of changes has insertions only."""
+    """Return the changes of each table: a sample without a column of changes has insertions only."""
     return {
         name: "append" if _change_column(table, []) is None else "retract"
         for name, table in samples.items()
