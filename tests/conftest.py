@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where live state goes in this test run; set before any test can start Spark, whose workers inherit it."""
+    """The directory of live state in this test run; set before any test can start Spark, whose workers inherit it."""
     root = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGGLOOM_STATE_DIR", str(root))
@@ -69,7 +69,7 @@ def _session_of_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def registry() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
+    """Forget the functions that a test registers, after it."""
     from aggloom.codegen.catalogue.registry import USER_DEFINED
 
     before = dict(USER_DEFINED)

@@ -49,7 +49,7 @@ def ulps(a: float, b: float) -> float:
 
 
 def moments(pairs: list[tuple[float, float]]) -> list[float]:
-    """What FLOATS should give, each rounded once at the end."""
+    """Compute the results of FLOATS exactly; each is rounded once, at the end."""
     n = len(pairs)
     y, x = [Fraction(p[1]) for p in pairs], [Fraction(p[0]) for p in pairs]
     sxx = sum(v * v for v in x) - sum(x) ** 2 / n

@@ -30,7 +30,7 @@ Row = tuple[float, float]
 
 
 def same(a: float, b: float) -> bool:
-    """Whether two doubles are one, or both NaN."""
+    """Tell whether two doubles are the same, or both NaN."""
     return (a != a and b != b) or (a == b and math.copysign(1, a) == math.copysign(1, b))
 
 

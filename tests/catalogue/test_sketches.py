@@ -60,7 +60,7 @@ class _Subject:
     def both(
         self, name: str, slot: int, ours: Any = (), plain: Any = (), of_pool: bool = True
     ) -> list[Any]:
-        """What a function gives in each backend."""
+        """Call a function in each backend; return the results."""
         pool = (self.pool.arrays, self.pooled) if of_pool else ()
         given = [getattr(self.module, name)(self.view.arrays, *pool, slot, *ours)]
         if self.plain is not None:
@@ -99,7 +99,7 @@ class _Subject:
         self.both(f"{self.kind}_clear", slot)
 
     def none(self, slot: int) -> bool:
-        """Whether no value is there; both backends must agree."""
+        """Tell whether a slot has no value; both backends must agree."""
         (none,) = {bool(none) for none in self.both(f"{self.kind}_none", slot)}
         return none
 
@@ -290,7 +290,7 @@ def _entries(subject: _Subject, slot: int) -> list[list[Any]]:
 
 
 def _worst(subject: _Subject, slot: int, values: Array) -> int:
-    """By how many ranks a percentile is off at most."""
+    """Return the number of ranks by which a percentile is off, at most."""
     ordered, worst = np.sort(values), 0
     for fraction in np.linspace(0, 1, 301):
         word = subject.read("summary_percentile", slot, fraction)

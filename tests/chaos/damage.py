@@ -130,5 +130,5 @@ class Patient:
         return None
 
     def table(self) -> Batch:
-        """What DuckDB makes of all files."""
+        """Return DuckDB's table of all files."""
         return by_duckdb(_QUERY.oracle, [row for batch in self._changes for row in batch])

@@ -30,7 +30,7 @@ STRIKES = ("worker", "worker", "daemon", "driver", "jvm", "application", "wipe",
 _FATAL = ("driver", "jvm", "application")
 _LIMIT = 900.0
 _EARLY = 0.15
-"""Of so many drivers some are struck before they have begun to work."""
+"""Share of the drivers that are struck before they have begun to work."""
 _PAUSE = 0.3
 """Between strikes, on average, of the time that a session takes to start."""
 

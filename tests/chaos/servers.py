@@ -35,7 +35,7 @@ from chaos.run import Failure  # noqa: E402
 
 PARTS = ("broker", "database", "connector", "driver", "worker")
 SHARED = 10
-"""Of so many runs one after the other are the servers, the tables and the checkpoints the same."""
+"""Number of runs, one after the other, with the same servers, tables and checkpoints."""
 WRITES, STRIKES, DOWN = 6.0, 9.0, 3.0
 """For how many seconds a run writes, within how many it strikes, and how long a server is away at most."""
 _LIMIT = 240.0
@@ -55,7 +55,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Strike:
-    """What is killed, when, how, and how many seconds later it is started again."""
+    """The part to kill, the second of it, the way, and the seconds until it is started again."""
 
     at: float
     part: str
@@ -235,7 +235,7 @@ class Siege:
         return time.monotonic() - began
 
     def _topics(self) -> str:
-        """What is wrong with the topics; raises Failure for a changelog that cannot be."""
+        """Describe what is wrong with the topics, "" if nothing is; raises Failure for a changelog that cannot be."""
         there = self.line.broker.admin().list_topics(timeout=30).topics
         if not {"told", "latest"} <= there.keys():
             return "they are not there"

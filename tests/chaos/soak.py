@@ -53,7 +53,7 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Flatness:
-    """What the second half of a run says of a series."""
+    """Figures of a series in the second half of a run."""
 
     series: Series
     first: float
@@ -63,7 +63,7 @@ class Flatness:
 
     @property
     def flat(self) -> bool:
-        """Whether it is, within its limits; less than one unit is."""
+        """True if the series is flat within its limits, or below one unit."""
         small = self.mean < 1 and self.series.unit == "MiB"
         return small or (self.gain <= self.series.trend and self.peak <= self.series.peak)
 

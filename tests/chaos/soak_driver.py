@@ -40,7 +40,7 @@ def changes(spark: Any, rate: int, keys: int) -> Any:
 
 
 def table(rows: int, keys: int) -> dict[int, tuple[int, ...]]:
-    """What the query should say after so many rows."""
+    """Compute the rows of the query's result by key, after so many rows."""
     out: dict[int, tuple[int, ...]] = {}
     for key in range(keys):
         rounds = (rows - key + keys - 1) // keys

@@ -1,6 +1,6 @@
-"""What a chaos run computes: a query drawn by a seed, files of changes for it, and what must come of them.
+"""The work of a chaos run: a query drawn by a seed, files of changes for it, and its expected results.
 
-Every batch is one file. The harness says what each batch gives out, DuckDB what the table is in the end.
+Every batch is one file. The harness gives the changes of each batch, DuckDB the table at the end.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def folded(batches: list[Batch]) -> Batch:
 
 
 def by_duckdb(query: str, changes: list[Row]) -> Batch:
-    """What DuckDB makes of the net rows."""
+    """Let DuckDB answer a query over the net rows of changes."""
     columns = zip(*fold(changes), strict=True)
     types = [pa.int64(), pa.string(), pa.string(), pa.int64(), pa.timestamp("us")]
     arrays = [

@@ -201,7 +201,7 @@ def test_a_terminal_has_a_prompt_and_a_history(there: Path) -> None:
 
 
 def _read(master: int) -> str:
-    """What a terminal shows next; fails after a minute without a word."""
+    """Read what a terminal shows next; fails after a minute without a word."""
     ready, _, _ = select.select([master], [], [], 60)
     assert ready, "no answer"
     return os.read(master, 4096).decode(errors="replace")

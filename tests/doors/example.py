@@ -1,4 +1,4 @@
-"""What every door is tried with: an example, and how bytes are damaged."""
+"""Examples with which every door is tried, and the damage done to their bytes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from aggloom.runtime.values.changelog import CHANGE_TYPES, spellings
 DDL = "name STRING, cnt INT"
 BAD = 0.12
 DAMAGED = 0.2
-"""Of so many examples a message is bad, and so many of the others are damaged."""
+"""Share of the examples that have a bad message; the same share of the others is damaged."""
 
 KINDS = {word: CHANGE_TYPES[kind] for kind in range(4) for word in spellings(kind)}
-"""What the words of a change column mean."""
+"""Kinds that the words of a change column mean."""
 Row = tuple[str | None, int | None, str]
 
 
@@ -29,7 +29,9 @@ class Example:
 
 @dataclass
 class Verdict:
-    """What an independent reading says of a file: its rows, whether it is bad, how many lines it cannot be sure of."""
+    """The contents of a file by an independent reading: rows, the fault if it is bad, the lines that it cannot be
+    sure of.
+    """
 
     rows: list[Row] = field(default_factory=list)
     bad: str = ""

@@ -203,7 +203,7 @@ def _changes(found: Any, format: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _same(value: Any, other: Any, kind: pa.DataType) -> bool:
-    """Whether a value is what the other reader has, a text where the file has one."""
+    """Tell whether a value is the other reader's, which has a text where the file has one."""
     if value is None or other is None or other == "":
         return (value is None and other in (None, "")) or value == other
     if not isinstance(other, str):

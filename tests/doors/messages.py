@@ -95,7 +95,7 @@ def _spoilt(r: random.Random, image: dict[str, Any], texts: bool = False) -> dic
 
 
 def _update(variant: Variant, old: Values, new: Values) -> list[Change]:
-    """What an update is whose row before is told."""
+    """Return the changes of an update that tells the row before."""
     if not variant.keys:
         return [(BEFORE, old), (AFTER, new)]
     return [(DELETE, old), (AFTER, new)] if old[0] != new[0] else [(AFTER, new)]
@@ -106,7 +106,7 @@ def _insert(variant: Variant, new: Values) -> list[Change]:
 
 
 def _old_of(r: random.Random, old: Values, new: Values, texts: bool) -> dict[str, Any]:
-    """Of the row before the columns that have changed, and perhaps one that has not."""
+    """Draw the row before of an update: the columns that have changed, and perhaps one that has not."""
     image = {"name": old[0], "cnt": str(old[1]) if texts and old[1] is not None else old[1]}
     same = {"name": old[0] == new[0], "cnt": old[1] == new[1]}
     return {_case(r, n): v for n, v in image.items() if not same[n] or r.random() < 0.3}

@@ -34,7 +34,7 @@ class _Bad(Exception):
 
 
 def told(line: bytes, was: bytes, changes: list[Change] | None, variant: Variant) -> Any:
-    """What is to come of a damaged line: its changes, None if it is bad, "unsure" if another reading cannot say."""
+    """Return the changes of a damaged line, None if it is bad, "unsure" if another reading cannot say."""
     if not line.strip() or (variant.separator is None and line.strip(b" \t") == b"null"):
         return []
     try:

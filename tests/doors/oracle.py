@@ -1,4 +1,4 @@
-"""What a text file holds by a reading of its own: Python's json and csv decide what is good, line by line."""
+"""Read text files a second time: Python's json and csv decide, line by line, which are good."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Object(dict[str, Any]):
 
 
 def judge(format: str, content: bytes) -> Verdict:
-    """What a file of a format holds."""
+    """Read a file of a format, and judge it."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     verdict = Verdict()
     lines = _LINES.split(content)
@@ -99,7 +99,7 @@ def _object(line: bytes) -> _Object:
 
 
 def _half(value: Any) -> bool:
-    """Whether one of the columns has half of a surrogate pair."""
+    """Tell whether one of the columns has half of a surrogate pair."""
     if not isinstance(value, dict):
         return False
     names = {key.lower(): each for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""What comes in by each door: rows with the words of their changes, or the error that it says."""
+"""Read by each door: rows with the words of their changes, or the error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHANGES = (*ChangeWords().names(COLUMNS), *ChangeWords().refused(COLUMNS))
 
 
 def signed(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
-    """How often each row is there in the end."""
+    """Count how often each row is there in the end."""
     net: Counter[tuple[Any, ...]] = Counter()
     for name, cnt, word in rows:
         net[name, cnt] += -1 if word in RETRACTIONS else 1
@@ -46,7 +46,7 @@ def spelt(rows: list[Row]) -> Counter[Row]:
 
 
 def attempt(where: str, read: Callable[..., Any], *of: Any) -> tuple[Any, str]:
-    """What is read; or None and the error, which has to be typed and say where."""
+    """Read; return the rows and "", or None and the error, which has to be typed and name the place."""
     try:
         return read(*of), ""
     except Exception as failure:

@@ -1,4 +1,4 @@
-"""What files say of a table: their format, columns and types; and tables as they are drawn in a terminal."""
+"""Infer a table's format, columns and types from its files; and draw tables in a terminal."""
 
 from __future__ import annotations
 

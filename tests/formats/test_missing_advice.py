@@ -1,4 +1,4 @@
-"""What is advised where a column is missing: never NULL where the files say the value, or a row would be lost."""
+"""The advice for a missing column: never NULL if the files have the value, or a row would be lost."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ def put(root: Path, *names: str) -> str:
 
 
 def shell(path: str, options: str = "") -> list[str]:
-    """What `aggloom sql` reads."""
+    """List the rows that `aggloom sql` reads."""
     table = read_table_option(f"t={path},format=jsonl,schema={DDL}{options}")
     with fed(Job(QUERY, (table,), backend="python")) as harness:
         return sorted(row[0] for row in harness.table())
 
 
 def stream(spark: Any, path: str, home: Path, **options: Any) -> list[str]:
-    """What a stream reads."""
+    """List the rows that a stream reads."""
     df = sql(QUERY, t=read_changes(spark, path, "jsonl", DDL, **options), buckets=1)
     await_end(write_changes(df, "table", home))
     return sorted(read_table(home).column("k").to_pylist())

@@ -63,7 +63,7 @@ def one(draw: random.Random, columns: list[str], word: str | None) -> list[bytes
 
 
 def singly(reader: Decoder, messages: list[Message]) -> Any:
-    """What is read of each message by the rules, or None where one is refused."""
+    """Read each message by the rules; None if one is refused."""
     rows = []
     try:
         for message in messages:

@@ -52,7 +52,7 @@ def insertion(registry: Registry) -> bytes:
 
 
 def decode(value: bytes, policy: str = "drop", **registry: Any) -> list[Any]:
-    """What a message is, by a registry of these options; a new one each time, as in a new process."""
+    """Decode a message by a registry with these options; a new client each time, as in a new process."""
     client_of.cache_clear()
     return rows_of(
         decoder("debezium-avro", DDL, None, policy, registry=registry).decode([message(value)])

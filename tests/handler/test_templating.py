@@ -14,7 +14,7 @@ from aggloom.codegen.templating import environment
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where compiled templates are kept."""
+    """The directory of compiled templates."""
     monkeypatch.setenv("AGGLOOM_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
     environment.cache_clear()

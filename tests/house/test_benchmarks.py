@@ -38,7 +38,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replay(rows: Rows) -> tuple[Counter[Any], list[dict[str, Any]]]:
-    """What is there after all changes, each of which must find its row; and the changes."""
+    """Return the rows that are there after all changes, each of which must find its row; and the changes."""
     there: Counter[Any] = Counter()
     changes = rows.table().to_pylist()
     for change in changes:

@@ -315,7 +315,7 @@ def printed(code: str, names: dict[str, Any]) -> str:
 
 
 def command(line: str) -> str:
-    """What a command of ours prints."""
+    """Return the output of one of our commands."""
     ran = CliRunner().invoke(main, shlex.split(line)[1:], prog_name="aggloom")
     assert ran.exit_code == 0, ran.output
     return ran.stdout

@@ -58,7 +58,7 @@ LEFT_OUT = ("pip ", "make ")
 
 
 def printed(block: Block, names: dict[str, Any]) -> str:
-    """What a block prints on standard output, run in the current directory."""
+    """Run a block in the current directory; return its standard output."""
     if block.kind == "python":
         out = io.StringIO()
         with contextlib.redirect_stdout(out):

@@ -25,7 +25,7 @@ SHARED = {
 }
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 PLANS = KERNEL | SHARED | CODEGEN
-"""What a folder of runtime has that reads specs or plans."""
+"""Rooms that a folder of runtime may import if it reads specs or plans."""
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
 
 VALUES = ("storage", "arithmetic", "values")

@@ -53,7 +53,7 @@ class OwnTrigger(al.CountTrigger):
 
 @pytest.fixture(params=[0, 4, 256], ids=["snapshots only", "both", "log only"])
 def entries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many bundles a log holds before the next snapshot is written."""
+    """The number of bundles in a log before the next snapshot is written."""
     monkeypatch.setattr(store_module, "LOG_MAXIMUM_ENTRIES", request.param)
     return int(request.param)
 

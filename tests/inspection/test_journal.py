@@ -1,4 +1,4 @@
-"""What a query notes of itself in its checkpoint: bounded, whole after any end, and never in its way."""
+"""The notes of a query in its checkpoint: bounded, whole after any end, and never in its way."""
 
 from __future__ import annotations
 

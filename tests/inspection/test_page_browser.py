@@ -57,7 +57,9 @@ def opened(browser: Any, address: str, **context: Any) -> tuple[Any, list[str]]:
 
 
 def violations(page: Any) -> list[Any]:
-    """What the accessibility checker finds: contrast, names, roles, headings, landmarks."""
+    """Let the accessibility checker look at a page; return its findings: contrast, names, roles, headings,
+    landmarks.
+    """
     found = axe.Axe().run(page).response
     assert len(found["passes"]) > 15
     return [

@@ -1,4 +1,4 @@
-"""What notebooks show: nothing of a user's is markup, NULL is told from a text, and tables know their columns."""
+"""Notebooks show no markup of a user's, tell NULL from a text, and draw tables by their columns."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ KNOWN = {
 
 
 def shown(thing: Any) -> Tags:
-    """What a notebook makes of a thing; it holds nothing but tags of ours, whatever the names and values are."""
+    """Return a notebook's view of a thing; it has no tags but ours, whatever the names and values are."""
     html = thing._repr_html_()
     html.encode("utf-8")
     found = Tags(html)

@@ -39,7 +39,7 @@ def test_own_cases_pass() -> None:
 
 
 COMPILED = {"an aggregate of an aggregate under every setting", "grouping sets"}
-"""Of the cases of plans those that are compiled, too: each is several handlers."""
+"""Cases of plans that are compiled, too: each is several handlers."""
 
 
 @pytest.mark.slow

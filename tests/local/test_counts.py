@@ -1,4 +1,4 @@
-"""What is counted where a user sees it: in the harness, in a query's progress, exactly once for each batch."""
+"""The counts that a user sees, in the harness and in a query's progress: exactly once for each batch."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_batch_is_added_up_once_and_a_bucket_holds_what_it_said_last() -> None
 
 
 def without_levels(counts: Counts) -> dict[str, Any]:
-    """What both sides count alike: all but the bytes, and the buckets, of which the harness has one."""
+    """Return the counts that both sides share: all but the bytes, and the buckets, of which the harness has one."""
     told = counts.to_dict()
     for part in (told, *told["operators"]):
         part.pop("state_bytes")

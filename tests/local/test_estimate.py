@@ -1,4 +1,4 @@
-"""What estimate tells from a sample: near to what all rows need, part by part, and clear about what does not fit."""
+"""Estimates from a sample: near to the need of all rows, part by part, and clear about samples that do not fit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def table(keys: str, number: int = ROWS, different: int = 40_000) -> pa.Table:
 
 
 def kept(sql: str, rows: pa.Table) -> dict[str, int]:
-    """How many of each part DuckDB counts: the oracle."""
+    """Let DuckDB count each part of the state: the oracle."""
     connection = duckdb.connect()
     connection.register("t", rows)
     made = connection.execute(sql)

@@ -1,4 +1,4 @@
-"""What the harness may not be given: each is a typed error that names it; and a handler that is given is used."""
+"""Wrong inputs of the harness are typed errors that name them; and a handler that is given is used."""
 
 from __future__ import annotations
 

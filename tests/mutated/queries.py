@@ -107,7 +107,7 @@ def _in_windows(windowing: Windowing) -> Callable[[], Any]:
 
 
 def made() -> dict[str, Callable[[], Any]]:
-    """By name, what makes a harness with an empty state."""
+    """Return functions by name, each of which makes a harness with an empty state."""
     every = {
         name: _by_sql(
             f"SELECT k, {calls} FROM t GROUP BY k",

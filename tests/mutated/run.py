@@ -56,7 +56,7 @@ def worker(names: list[str], first: int, count: int, step: int) -> None:
 
 
 def _of_checkpoint(base: checkpoints.Base, seed: int) -> str:
-    """What becomes of a checkpoint with a mutated part: refused, another typed error, or used."""
+    """Use a checkpoint with a mutated part; return its fate: refused, another typed error, or used."""
     try:
         checkpoints.use_mutated(base, seed)
     except StateError:
@@ -87,7 +87,7 @@ def _base(make: Any, count: int = 200) -> tuple[bytes, dict[str, Any], bool]:
 
 
 def _one(make: Any, data: bytes, live: dict[str, Any], retracts: bool, seed: int) -> str:
-    """What becomes of a mutated snapshot: refused, an error later, or used."""
+    """Restore a mutated snapshot; return its fate: refused, an error later, or used."""
     rng = random.Random(seed)
     changed = mutate(data, rng)
     harness = make()
@@ -129,7 +129,7 @@ def _use(harness: Any, rng: random.Random, live: dict[str, Any], retracts: bool)
 def play(
     names: list[str], first: int, count: int, processes: int = 1
 ) -> tuple[Counter[str], list[str]]:
-    """What became of so many seeds, by outcome, and the crashes, hangs and raw errors among them."""
+    """Try so many seeds; count them by outcome, and list the crashes, hangs and raw errors among them."""
     outcomes: Counter[str] = Counter()
     failures: list[str] = []
     waiting = [_started(names, first + n, count - n, processes) for n in range(processes)]

@@ -1,4 +1,4 @@
-"""How a bundle is added up must not show: slot by slot or as rows came, after a bundle that failed or not."""
+"""A bundle has one result, whether it is added up slot by slot or as rows came, after a bundle that failed or not."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _transfer(rng: random.Random) -> tuple[int, int, float]:
 
 
 def balances(changes: list[Change]) -> dict[int, float]:
-    """What every account has, of those with bookings."""
+    """Add up the bookings of each account that has any."""
     sums: Counter[int] = Counter()
     rows: Counter[int] = Counter()
     for kind, _, payer, payee, amount in changes:

@@ -60,7 +60,7 @@ def query(kind: str, condition: str = "") -> str:
 
 
 class Model:
-    """What a lookup join gives: each row with what it got when it came, the last that came going first."""
+    """A lookup join in plain Python: each row with its matches when it came; the last that came goes first."""
 
     def __init__(self, table: Table, left: bool, by_id: bool) -> None:
         self.table, self.left, self.by_id = table, left, by_id

@@ -36,7 +36,7 @@ bundles_of = st.lists(st.lists(st.one_of(upserts, deletions), max_size=8), max_s
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """What rows that are equal have in common: NaN is NaN, -0.0 is 0.0."""
+    """Return a value that equal rows share: NaN is NaN, -0.0 is 0.0."""
     return tuple(repr(0.0 if value == 0.0 and isinstance(value, float) else value) for value in row)
 
 

@@ -23,7 +23,7 @@ from aggloom.runtime.values.changelog import check_laws, fold
 Change = tuple[Any, ...]
 few, some = examples(10), examples(25)
 STATES = ("distinct", "first_last", "floats")
-"""Of the rich specs those that hold every kind of state, where compiling all would take minutes."""
+"""Specs that hold every kind of state, where compiling all the rich ones would take minutes."""
 # Compiled, which takes seconds for each: not in the quick suite.
 rich = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) for name in sorted(RICH)]

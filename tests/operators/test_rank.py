@@ -49,7 +49,7 @@ ranges = st.sampled_from([(1, 1), (1, 2), (2, 2), (2, 3), (1, 100), (3, 1), (1, 
 
 
 def plain(row: Row) -> Row:
-    """What equal rows have in common: NaN is NaN, -0.0 is 0.0."""
+    """Return a row that equal rows share: NaN is NaN, -0.0 is 0.0."""
     return tuple(repr(v + 0.0) if isinstance(v, float) else v for v in row)
 
 
@@ -103,7 +103,7 @@ class Model:
             del self.rows[same[0]]
 
     def table(self) -> Counter[Row]:
-        """What is seen."""
+        """Return the rows that are in the result now."""
         found: Counter[Row] = Counter()
         spec = self.spec
         for key in {row[0] for row in self.rows}:

@@ -1,4 +1,4 @@
-"""What explain says of a plan is true, in text and JSON: its bytes are those of the arrays."""
+"""Explanations of plans are true, in text and JSON: their bytes are those of the arrays."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _touched(array: Any) -> int:
 
 
 def printed(plan: Plan, found: list[SlotState]) -> float:
-    """What the described state of a plan's only operator comes to, for what the operator holds."""
+    """Add up the bytes that explain tells of a plan's only operator, for the keys that the operator holds."""
     (node,) = stateful(describe(plan)["plan"])
     said = node["state"]
     by_key = {part["name"]: part["bytes_per_key"] for part in said["parts"]}

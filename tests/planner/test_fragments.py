@@ -35,12 +35,12 @@ def planned(sql: str, **options: Any) -> Any:
 
 
 def exchanges(plan: Any) -> list[tuple[str, ...]]:
-    """By what the rows of each exchange lie, the last one first."""
+    """List the keys of each exchange, the last one first."""
     return [node.keys for node in walk(plan.root)[::-1] if isinstance(node, Exchange)]
 
 
 def said(plan: Any) -> list[tuple[bool, str]]:
-    """What the rule says of the operators that have one below."""
+    """List the rule's notes on the operators that have one below."""
     notes = (note for listed in plan.notes.by_spec.values() for note in listed)
     return [(note.fired, note.why) for note in notes if note.rule == "fragments"]
 

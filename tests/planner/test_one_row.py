@@ -24,7 +24,7 @@ GROUPS: dict[str, list[tuple[int]]] = {
     "GROUPING SETS (())": [(0,)],
     "'a'": [],
 }
-"""What Spark answers where no row comes."""
+"""Spark's rows for each GROUP BY over an empty input."""
 PLANS: dict[str, dict[str, Any]] = {
     "per record": {"mini_batch_enabled": False},
     "one phase": {"agg_phase_strategy": "ONE_PHASE"},

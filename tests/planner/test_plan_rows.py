@@ -1,4 +1,4 @@
-"""What a plan does to hostile names and rows, over restarts, and when its bundles end."""
+"""Plans over hostile names and rows, over restarts, and at the ends of their bundles."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_without_update_before_a_having_may_take_back_what_it_never_showed() -> 
 
 
 def bundles(options: Mapping[str, Any], steps: str) -> list[int]:
-    """How many rows each bundle has: steps are r(ow), p and w with a time, e(nd)."""
+    """List the number of rows of each bundle; steps are r(ow), p and w with a time, e(nd)."""
     sql, sizes = "SELECT COUNT(*) AS n FROM t", [0]
     with Harness.from_sql(sql, {"t": "x INT"}, backend="python", **options) as harness:
         for step in steps.split():
@@ -306,6 +306,6 @@ def test_rows_of_several_tables_are_one_bundle() -> None:
 
 
 def test_a_law_is_broken_by_a_retraction_of_nothing() -> None:
-    """What the oracle's tests lean on: the fold of a wrong changelog is no table but an error."""
+    """The oracle's tests lean on this: the fold of a wrong changelog is no table but an error."""
     with pytest.raises(ChangelogLawError):
         fold([("+I", 1), ("-D", 2)])

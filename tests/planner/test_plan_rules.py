@@ -38,7 +38,7 @@ def planned(sql: str, changes: str = "append", **options: Any) -> Plan:
 
 
 def notes(plan: Plan, rule: str) -> list[tuple[bool, str]]:
-    """What a rule says of the plan's aggregates."""
+    """List a rule's notes on the plan's aggregates."""
     listed = chain.from_iterable(plan.notes.by_spec.values())
     return [(note.fired, note.why) for note in listed if note.rule == rule]
 
@@ -51,7 +51,7 @@ def aggregates(node: Node) -> list[Any]:
 
 
 def calls(node: Node) -> list[list[str]]:
-    """What each keyed node computes."""
+    """List the calls of each keyed node."""
     return [[call.text for call in each.spec.calls] for each in aggregates(node)]
 
 

@@ -40,7 +40,7 @@ def kinds(plan: Plan) -> list[str]:
 
 
 def notes(plan: Plan, rule: str) -> list[tuple[bool, str]]:
-    """What a rule says of the plan's aggregates."""
+    """List a rule's notes on the plan's aggregates."""
     listed = [note for told in plan.notes.by_spec.values() for note in told]
     return [(note.fired, note.why) for note in listed if note.rule == rule]
 

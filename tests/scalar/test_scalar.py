@@ -168,7 +168,7 @@ def test_branch_is_computed_only_where_it_is_reached(sql: str, expected: list[An
     ],
 )
 def test_texts_and_operators_are_read_as_spark_reads_them(sql: str, expected: Any) -> None:
-    """Of operators & binds tighter than ^, and that than |. A quote in a text may be doubled."""
+    """The operator & binds tighter than ^, and that than |. A quote in a text may be doubled."""
     assert lowered(sql, SAMPLES.slice(0, 1)).to_pylist() == [expected]
     query = f"SELECT {sql} AS x FROM t"
     with Harness.from_sql(query, {"t": "i INT"}, backend="python") as harness:

@@ -418,7 +418,7 @@ def test_what_changes_is_refused_in_a_spec_that_is_no_sql() -> None:
 @about_newest
 @pytest.mark.spark
 def test_no_function_of_sparks_that_changes_is_left_out(spark: Any) -> None:
-    """By the classes of all functions, and by the analysis of those that are made of others."""
+    """Look at the classes of all functions, and analyse those that are made of others."""
     catalyst = "org.apache.spark.sql.catalyst.expressions."
     jvm = spark._jvm
     bases = [

@@ -1,4 +1,4 @@
-"""What a batch makes of each key, for any changes of any types, beside a plain model."""
+"""The net change of each key in a batch, for any changes of any types, beside a plain model."""
 
 from __future__ import annotations
 

@@ -35,7 +35,9 @@ def postgres() -> Iterator[Any]:
 def locked(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[tuple[Callable[..., DatabaseSink], Callable[[], None]]]:
-    """What makes a sink into a table with one batch that another connection has locked, and what ends the lock."""
+    """Two functions: one makes a sink into a table with one batch that another connection has locked; one ends the
+    lock.
+    """
     if request.param == "sqlite":
         made = lambda **options: into(tmp_path / "db", **options)  # noqa: E731
         made().write(*batch(("+I", *A)), 0, "id")
