@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-REWRITTEN_LATER = ("cases", "local", "sizing")
-"""Rooms of the runtime whose docstrings are yet to be rewritten, as aggloom, benchmarks, examples and tests are."""
 ROOMS = (
-    "codegen",
-    *(
-        f"runtime/{path.name}"
-        for path in sorted((ROOT / "runtime").iterdir())
-        if path.is_dir() and path.name not in REWRITTEN_LATER
-    ),
+    *("aggloom", "benchmarks", "codegen", "examples", "generated", "tests"),
+    *(f"runtime/{path.parent.name}" for path in sorted((ROOT / "runtime").glob("*/__init__.py"))),
 )
 INDIRECT = re.compile(r"(What|Whether|How|Of|By|Where)\b")
 """Words with which a docstring says something about its subject before it has named it."""

@@ -74,7 +74,7 @@ class Shop:
         self.db.execute(statement)
 
     def told(self) -> int:
-        """How many messages the topic has."""
+        """Count the messages of the topic."""
         return len(self.broker.read(self.topic))
 
     def lose_the_slot(self) -> None:
@@ -107,7 +107,7 @@ def shop(wanted: None, tmp_path: Path) -> Iterator[Callable[..., Shop]]:
 
 @pytest.mark.usefixtures("wanted")
 def test_debezium_does_not_go_on_without_its_slot(shop: Callable[..., Shop]) -> None:
-    """By its default, so that no change is passed over; nobody else would notice."""
+    """Debezium's default, so that no change is passed over; nobody else would notice."""
     lost = shop("lost")
     lost.lose_the_slot()
     until(lambda: lost.connect.failed, 60)

@@ -1,4 +1,4 @@
-"""What Spark always says stays away from the terminal; whatever else is written there comes through."""
+"""The usual output of Spark stays away from the terminal; all other output comes through."""
 
 from __future__ import annotations
 

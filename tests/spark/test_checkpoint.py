@@ -1,4 +1,4 @@
-"""What a query looks at before it starts: its checkpoint's directory and query, its input files and their order."""
+"""Checks of a query before it starts: its checkpoint's directory and query, its input files and their order."""
 
 from __future__ import annotations
 

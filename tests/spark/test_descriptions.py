@@ -1,4 +1,4 @@
-"""What a checkpoint says of its operators: what is made again from it, what is named, and what is refused."""
+"""Descriptions of operators in a checkpoint: some make the operator again, others are named or refused."""
 
 from __future__ import annotations
 

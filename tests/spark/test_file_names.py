@@ -33,7 +33,7 @@ def write(directory: Path, name: str, format: str) -> None:
 
 
 def table(spark: Any, directory: Path, format: str, **options: Any) -> dict[str, int]:
-    """What the stream of a directory adds up to; raises as the query does."""
+    """Add up the stream of a directory; raises as the query does."""
     rows = al.read_changes(spark, directory, format, SCHEMA, **options)
     checkpoint = directory.with_name("checkpoint")
     al.await_end(al.write_changes(al.sql(SQL, t=rows), "table", checkpoint))

@@ -1,4 +1,4 @@
-"""What a user does wrong at the doors of Spark: paths, tables, sinks, sessions. Each is a typed error of a line."""
+"""Mistakes of a user at the doors of Spark: paths, tables, sinks, sessions. Each is a typed error of a line."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_old_files_are_read_and_changed_ones_are_told(
 
 
 def session(master: str, default: str) -> Any:
-    """What tells where a session's files are."""
+    """A session that tells its master and its default file system, and nothing else."""
     configured = SimpleNamespace(get=lambda name: default)
     context = SimpleNamespace(hadoopConfiguration=lambda: configured)
     return SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jsc=context))

@@ -1,4 +1,4 @@
-"""What Java and a worker say of the footers of Parquet files that Spark reads row by row: the same."""
+"""Java and a worker say the same of the footers of Parquet files that Spark reads row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Java is told of memory that it no longer needs."""
+"""Java is told of memory that it no longer needs."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ BLOBS = [b"", b"\x00" * 5, b"x" * 127, b"y" * 128, b"z" * 70_000]
 
 @dataclass
 class Server:
-    """What Spark's client has of the other side: a file of the socket, and answers."""
+    """The other side of Spark's client: a file of the socket, and answers."""
 
     status: int = 0
     sockfile: io.BytesIO = field(default_factory=io.BytesIO)

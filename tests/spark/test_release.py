@@ -102,7 +102,7 @@ def test_the_archive_is_imported_as_the_package(tmp_path: Path) -> None:
 
 
 class _Session:
-    """What is asked of a session about its cluster."""
+    """A session that answers questions about its cluster."""
 
     def __init__(self, master: str, file_system: str | None = None) -> None:
         conf = SimpleNamespace(get=lambda _: file_system)

@@ -50,7 +50,7 @@ def settle(root: Path, token: str, bucket: int = 0, rows: int = 10_000) -> Path:
 
 
 def takes(root: Path, token: str, bucket: int = 0) -> bool:
-    """Whether what lies there is recognised, and can be opened."""
+    """Tell whether the live state of a bucket is recognised, and can be opened."""
     with residence(root, QUERY, bucket) as home:
         assert home is not None
         if not home.take(token):
@@ -65,7 +65,7 @@ def takes(root: Path, token: str, bucket: int = 0) -> bool:
 def told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.LogCaptureFixture:
-    """What is warned of, as if for the first time."""
+    """Collect warnings as if each came for the first time."""
     monkeypatch.setattr(arena_module, "_warned", set())
     monkeypatch.setattr(residency, "_warned", set())
     caplog.set_level(logging.WARNING, "aggloom")
@@ -192,7 +192,7 @@ def test_a_token_that_is_none_is_not_believed(tmp_path: Path, token: str) -> Non
 
 
 class Store:
-    """What `_wake` rebuilds from."""
+    """A store from which `_wake` rebuilds; it counts how often."""
 
     def __init__(self) -> None:
         self.rebuilt = 0

@@ -56,7 +56,7 @@ def batch(keys: Any, values: Any) -> pa.RecordBatch:
 
 
 def table(of: type[Any], rows: list[Any]) -> dict[Any, tuple[Any, ...]]:
-    """What an operator for each bucket makes of packed rows."""
+    """Return the table that an operator for each bucket makes of packed rows."""
     found = {}
     for key in bucket_keys(3):
         bundle = came([row for row in rows if row[0] == key])

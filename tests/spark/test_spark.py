@@ -60,7 +60,7 @@ def write_file(directory: Path, number: int, rows: list[Change]) -> None:
 
 
 def net(rows: list[Change]) -> list[tuple[str | None, int | None, int | None]]:
-    """What SPEC should give, computed the plain way."""
+    """Compute SPEC's result in plain Python."""
     groups: dict[str | None, list[int | None]] = defaultdict(list)
     for op, name, cnt in rows:
         if KIND_NAMES.index(op) & 1:
@@ -341,7 +341,7 @@ def test_a_key_lives_on_within_its_time_to_live(spark: Any, tmp_path: Path) -> N
 
 
 def test_a_hint_says_when_a_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
-    """By the hint, not by the option; the aggregate above has no hint."""
+    """The hint decides, not the option; the aggregate above has no hint."""
     query = (
         "SELECT total, COUNT(*) AS n FROM "
         "(SELECT /*+ STATE_TTL('t' = '{}') */ name, SUM(cnt) AS total FROM t GROUP BY name) GROUP BY total"

@@ -40,7 +40,7 @@ SPARK = {name: f"{name.lower()}({{args}})" for name in SAME} | {
     "PERCENTILE_DISC": "percentile_disc(0.25) WITHIN GROUP (ORDER BY {args})",
     "APPROX_PERCENTILE": "approx_percentile({args}, 0.25)",
 }
-"""What Spark calls each function that it has with the same meaning, whatever the order of rows."""
+"""Spark's calls of each function that it has with the same meaning, whatever the order of rows."""
 COLUMNS = [name for name in DOMAINS if name not in NESTED and name != "clock"]
 SORTED = ("LISTAGG", "COLLECT_LIST")
 

@@ -56,7 +56,9 @@ class Case:
 
 
 def own() -> dict[str, Case]:
-    """What users write; defined in a function, so that workers get the classes themselves."""
+    """Cases of triggers and evictors as users write them; defined in a function, so that workers get the classes
+    themselves.
+    """
 
     class Limit(al.Trigger):
         """Fires when values that add up to 5 have come, and when the window ends."""

@@ -1,4 +1,6 @@
-"""What Spark reads and writes by file: Debezium, Parquet, CSV; the console, JSON lines; and what a harness asks it."""
+"""Files that Spark reads and writes: Debezium, Parquet, CSV; the console, JSON lines; and a harness' questions to
+Spark.
+"""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def drain(df: Any, checkpoint: Path, into: dict[int, list[Row]] | None = None) -
 
 
 def harness_batches(batches: int, delay_ms: int, **window: Any) -> list[Counter[Row]]:
-    """What the harness makes of the same batches, told the watermarks that Spark has."""
+    """Return the harness's changes of each of the same batches, at the watermarks that Spark has."""
     harness = Harness(SPEC, **window)
     out, newest = [], 0
     words = dict(zip(KIND_NAMES, CHANGE_TYPES, strict=True))

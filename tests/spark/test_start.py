@@ -1,4 +1,4 @@
-"""How a command starts Spark: at once, beside what may fail, and for few rows without Java's second compiler."""
+"""Commands start Spark at once, beside what may fail, and for few rows without Java's second compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known never to be below zero, and the sums that therefore only grow: beside DuckDB's values and tables."""
+"""Values that are known never to be below zero, and their sums, which only grow: beside DuckDB's values and tables."""
 
 from __future__ import annotations
 

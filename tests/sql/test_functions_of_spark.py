@@ -12,12 +12,12 @@ from aggloom.codegen.scalar.spark_functions import AGGREGATES, ARITIES, WINDOW_F
 
 pytestmark = pytest.mark.spark
 WORDS: Final = {"and", "between", "case", "cast", "in", "not", "or", "when"}
-"""What Spark lists as functions, and SQL has a syntax for."""
+"""Words that Spark lists as functions, and SQL has a syntax for."""
 TABLES: Final = {"collations", "python_worker_logs", "range", "sql_keywords"}
 TABLES_OF_VARIANT: Final = {"variant_explode", "variant_explode_outer"}
 """Functions that make tables."""
 OF_THE_PARSER: Final = {"timestampadd", "timestampdiff"}
-"""What Spark's parser takes for functions, and Spark does not list."""
+"""Functions of Spark's parser that Spark does not list."""
 JSON: Final = '{"a": 5, "b": null, "c": [1, "x"]}'
 
 

@@ -101,7 +101,7 @@ QUERIES: Final = (
     "CREATE VIEW v COMMENT 'x' AS SELECT i FROM t; SELECT i FROM v",
 )
 _FLAGS: Final = ("safe", "requires_string", "null_on_text_overflow")
-"""What the parser remembers of the database whose CAST it has read."""
+"""Notes of the parser on the database whose CAST it has read."""
 HARMLESS: Final = {
     (exp.CTE, "materialized"),  # How Flink or Spark would run it.
     (exp.With, "recursive"),  # A query that is recursive is refused by the name that it reads.

@@ -21,7 +21,7 @@ def moved(numbers: Any, table: Any, i: int, j: int) -> int:
 
 
 def asks(function: Callable[..., Any]) -> int:
-    """How often its compiled code asks for the sign of a number."""
+    """Count the tests of a number's sign in a function's compiled code."""
     function(np.arange(3), np.zeros((3, 3), np.int64), 1, 2)
     (text,) = function.inspect_llvm().values()  # type: ignore[attr-defined]
     return sum(text.count(f"icmp {test} i64") for test in ("slt", "sgt"))

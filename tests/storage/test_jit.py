@@ -58,7 +58,7 @@ def ended(process: subprocess.Popen[str]) -> list[str]:
 
 
 def compiled(source: Path, processes: int) -> list[list[str]]:
-    """What each of some processes compiled that began together; every result is checked."""
+    """List the functions that each of some processes compiled that began together; every result is checked."""
     running = [started(SCRIPT, source) for _ in range(processes)]
     for each in running:
         told(each)

@@ -15,7 +15,7 @@ Key = tuple[int, ...]
 
 
 class Model:
-    """What the index must say, one key at a time."""
+    """The key index in plain Python, one key at a time."""
 
     def __init__(self) -> None:
         self.slots: dict[Key, int] = {}

@@ -49,7 +49,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def run(place: Path) -> list[object]:
-    """What a new process finds, and what it compiles for it."""
+    """Run the script in a new process; return its result and the functions that it compiled."""
     command = [sys.executable, "-c", SCRIPT]
     return list(json.loads(subprocess.check_output(command, cwd=place, timeout=300)))
 

@@ -53,7 +53,7 @@ def expected(rows: list[Change]) -> tuple[Any, ...]:
 
 
 def segment(rows: list[Change]) -> list[Change]:
-    """What counts: once as many rows have gone as came, everything starts anew."""
+    """Return the changes that count: once as many rows have gone as came, everything starts anew."""
     start = count = 0
     for at, (adds, _) in enumerate(rows):
         count += 1 if adds else -1

@@ -79,7 +79,7 @@ class Subject(StoredSubject):
         self.model = [[] for _ in range(SLOTS)]
 
     def changed(self, slot: int, row: Row, retracts: bool) -> int:
-        """What becomes of a change, in the model."""
+        """Apply a change to the model; return the code of its effect."""
         identity = identity_of(row, self.unique)
         entries = self.model[slot]
         same = [entry for entry in entries if entry[2] == identity]

@@ -48,7 +48,7 @@ OPS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def place(value: Any) -> Any:
-    """What values compare by: NaN is the greatest."""
+    """Return a value to compare by: NaN is the greatest."""
     return (value != value, 0.0 if value != value else value)
 
 
@@ -225,7 +225,7 @@ def check(seed: int) -> None:
 
 @dataclass
 class Versions:
-    """What a temporal join gives, in plain Python."""
+    """A temporal join in plain Python."""
 
     left_join: bool
     watermark: int = -(10**15)

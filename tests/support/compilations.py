@@ -1,4 +1,4 @@
-"""What a process compiles, for scripts that tests run."""
+"""List the functions that a process compiles, for scripts that tests run."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Connect(Server):
 
     @property
     def failed(self) -> str:
-        """What its task has failed with, which only a person starts again; empty: it works, or does not answer yet."""
+        """The error of its task, which only a person starts again; empty: it works, or does not answer yet."""
         try:
             with urlopen(
                 f"http://127.0.0.1:{self._rest}/connectors/shop/status", timeout=2

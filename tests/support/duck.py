@@ -1,4 +1,4 @@
-"""What DuckDB makes of net rows, by the `oracle` of each call's entry."""
+"""DuckDB's results over net rows, by the `oracle` of each call's entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def quoted(name: str) -> str:
 
 
 def judges(spec: AggSpec, call: AggCall, rows: Sequence[Row]) -> bool:
-    """Whether DuckDB computes the call as defined: no order but that of the rows, no NULLs, no error on extremes."""
+    """Tell whether DuckDB computes the call as defined: no order but that of the rows, no NULLs, no error on
+    extremes.
+    """
     entry = CATALOGUE[call.function]
     given = {argument.name for argument in arguments_of(entry, len(call.args))}
     if not entry.oracle or call.order_by or "frequency" in given:

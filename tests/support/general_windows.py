@@ -1,4 +1,4 @@
-"""What tests of the general window operator share: rows in, changes out, and the windowings of the model."""
+"""Parts of the tests of the general window operator: rows in, changes out, and the windowings of the model."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def parsed(html: str) -> Element:
 
 
 def check(root: Element) -> None:
-    """What holds of every page: one main, headings in order, tables with captions, labels, no other origin."""
+    """Check the rules of every page: one main, headings in order, tables with captions, labels, no other origin."""
     ids = [each.get("id") for each in root.all() if each.get("id")]
     assert len(ids) == len(set(ids)), [each for each in ids if ids.count(each) > 1]
     assert [each.get("lang") for each in root.all("html")] == ["en"]
@@ -106,7 +106,7 @@ def check(root: Element) -> None:
 
 
 def facts(root: Element) -> dict[str, str]:
-    """What the lists of facts say, by their words."""
+    """Return the values in the lists of facts, by their words."""
     return {
         next(pair.all("dt")).text: next(pair.all("dd")).text
         for each in root.all("dl")

@@ -17,7 +17,7 @@ import pytest
 from server import Server, free_port
 
 JARS = Path(__file__).parents[2] / "build" / "kafka"
-"""Where .ci/kafka.sh puts them."""
+"""The directory into which .ci/kafka.sh puts the jars."""
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _SETTINGS = """
 process.roles=broker,controller
@@ -52,7 +52,7 @@ class Kafka(Server):
 
     @property
     def servers(self) -> str:
-        """What a client connects to."""
+        """The address to which a client connects."""
         return f"127.0.0.1:{self.port}"
 
     def make(self) -> None:

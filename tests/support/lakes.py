@@ -1,4 +1,4 @@
-"""What tests of lake sinks share: batches, a plain model of the table, faults at every step of a write."""
+"""Parts of the tests of lake sinks: batches, a plain model of the table, faults at every step of a write."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def in_words(rows: Iterable[Iterable[Any]]) -> list[str]:
 
 
 class Struck(Exception):
-    """Where a process would have been killed."""
+    """A process would have been killed here."""
 
 
 def striking(sink: LakeSink, fault: str, elsewhere: Any) -> LakeSink:

@@ -28,17 +28,17 @@ def states(entry: Aggregate) -> list[Field | View]:
 
 
 def is_sketch(entry: Aggregate) -> bool:
-    """Whether the function is approximate."""
+    """Tell whether the function is approximate."""
     return any(isinstance(s, View) and s.kind in _SKETCHES for s in states(entry))
 
 
 def is_moment(entry: Aggregate) -> bool:
-    """Whether the function works on DOUBLEs whatever it is given."""
+    """Tell whether the function works on DOUBLEs whatever it is given."""
     return any(isinstance(s, Field) and s.kind == "real" for s in states(entry))
 
 
 def respects_nulls(call: AggCall, entry: Aggregate, dialect: str) -> bool:
-    """Whether a NULL is a value for this call."""
+    """Tell whether a NULL is a value for this call."""
     if entry.nulls is None:
         return call.function == "JSON_ARRAYAGG" and dict(call.options).get("on_null") == "null"
     return (call.nulls or entry.nulls[dialect == "flink"]) == "respect"
@@ -54,7 +54,7 @@ class Bag:
         self.copies: dict[Any, int] = {}
 
     def counts(self, row: dict[str, Any]) -> bool:
-        """Whether the function sees the row at all."""
+        """Tell whether the function sees the row at all."""
         call, entry = self.call, self.entry
         if call.filter is not None and row[call.filter] is not True:
             return False
@@ -107,7 +107,7 @@ class Bag:
 
 
 def knows(call: AggCall, types: tuple[pa.DataType, ...]) -> bool:
-    """Whether reference.py has a value for the call: it spells only some types as text."""
+    """Tell whether reference.py has a value for the call: it spells only some types as text."""
     entry = CATALOGUE[call.function]
     if entry.returns not in _TEXTS:
         return call.function in FUNCTIONS
@@ -163,7 +163,7 @@ class GroupModel:
 
 
 def value_of(spec: AggSpec, rows: Iterable[Row]) -> Row:
-    """What a spec without keys makes of rows that are only added, or of none."""
+    """Compute the results of a spec without keys over rows that are only added, or over none."""
     bags = [Bag(spec, call) for call in spec.calls]
     for row in rows:
         for bag in bags:
@@ -205,7 +205,7 @@ def same_row(spec: AggSpec, left: Row, right: Row, scale: float = 0.0) -> str | 
 
 
 def same(x: Any, y: Any, scale: float = 0.0, single: bool = False, loose: float = 1e-9) -> bool:
-    """Whether two results are equal but for rounding."""
+    """Tell whether two results are equal but for rounding."""
     if x is None or y is None:
         return x is y
     if isinstance(x, dict) and isinstance(y, dict):

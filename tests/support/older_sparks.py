@@ -83,7 +83,7 @@ def _done(*command: str) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the tests have done under a version."""
+    """The results of the tests under a version."""
 
     version: str
     counts: dict[str, int]

@@ -162,7 +162,7 @@ def random_row(draw: random.Random, number: int | None) -> Row:
 
 
 def plain(row: Row) -> Row:
-    """What equal rows have in common."""
+    """Return a row that equal rows share."""
 
     def value(v: Any) -> Any:
         if isinstance(v, float):

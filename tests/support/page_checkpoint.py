@@ -27,14 +27,14 @@ START = 1_700_000_000_000
 
 
 def made_by(sql: str, tables: Mapping[str, str]) -> Any:
-    """What stands for the lowered plan of a query: each stateful node is a fragment of its own."""
+    """A stand-in for the lowered plan of a query: each stateful node is a fragment of its own."""
     plan: Plan = plan_query(sql, tables, input_changes="retract", options=None)
     nodes = {place: (node,) for place, node in enumerate(numbered(plan))}
     return SimpleNamespace(plan=plan, nodes=nodes, text=sql)
 
 
 def described(made: Any) -> query_file.Query:
-    """What a checkpoint knows of a query."""
+    """Return a query as a checkpoint describes it."""
     texts, found = handler_texts("numba"), []
     for place, (node,) in made.nodes.items():
         fragment, _, nodes = fragment_of(node, made.plan.options)

@@ -31,7 +31,7 @@ class Postgres(Server):
 
     @property
     def dsn(self) -> str:
-        """What a client connects with."""
+        """The string with which a client connects."""
         return f"host=127.0.0.1 port={self.port} user=tests dbname=postgres"
 
     @property
@@ -83,7 +83,7 @@ class Postgres(Server):
 
 
 def programs() -> Path | None:
-    """Where PostgreSQL's programs are; None if it is not installed."""
+    """Find the directory of PostgreSQL's programs; None if it is not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=_version)
     if found:
         return found[-1].parent

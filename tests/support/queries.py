@@ -123,7 +123,7 @@ class Steps:
         return self.made[-1][0]
 
     def source(self, depth: int) -> tuple[str, Columns]:
-        """What stands in FROM, and its columns."""
+        """Draw the text of FROM; return it and its columns."""
         if depth == 0:
             return self.any("t", "t", "u"), dict(_BASE)
         sql, columns = self.block(depth - 1)

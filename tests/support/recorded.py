@@ -74,7 +74,7 @@ class Recorded:
             self._record(bucket, fragment)
 
     def look(self, trust: bool = False, part: int = -1) -> Look:
-        """What `state` and `why` look with, at the last operator or another."""
+        """Open the last operator, or another, as `state` and `why` do."""
         node = Node(self, StoredOperator(0, 1, (0, 0)), None, trust)  # type: ignore[arg-type]
         return node.looks[part]
 

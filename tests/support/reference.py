@@ -1,4 +1,4 @@
-"""What every aggregate function returns, in plain Python over the rows that count: the tiny oracle of the suite."""
+"""The results of every aggregate function, in plain Python over the rows that count: the tiny oracle of the suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTH = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 @dataclass(frozen=True)
 class Case:
-    """What a function needs to know of its call: argument types, result type, all options, the dialect."""
+    """A call as its function needs it: argument types, result type, all options, the dialect."""
 
     types: tuple[pa.DataType, ...]
     result: pa.DataType

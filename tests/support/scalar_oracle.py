@@ -1,4 +1,4 @@
-"""What Spark says about expressions, many in one query, and random expressions to ask it about."""
+"""Spark's values of expressions, many in one query, and random expressions to ask it about."""
 
 from __future__ import annotations
 

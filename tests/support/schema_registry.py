@@ -46,7 +46,7 @@ class Registry:
         return frame(number, json.loads(self.schemas[number]["schema"]), value)
 
     def answer(self, path: str, body: bytes | None, login: str | None) -> tuple[int, Any]:
-        """What is said to a request."""
+        """Answer a request; return its status and body."""
         if self.next:
             return self.next.pop(0)
         if self.login is not None and login != self.login:

@@ -45,7 +45,7 @@ class Server:
 
     @property
     def runs(self) -> bool:
-        """Whether it was started, and has neither ended nor been ended."""
+        """True if it was started, and has neither ended nor been ended."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:

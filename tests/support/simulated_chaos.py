@@ -1,4 +1,4 @@
-"""What happens to a directory for live state, at any moment."""
+"""Faults of a directory for live state, at any moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def disturb(rng: random.Random, root: Path, idle: bool, attic: Path) -> str:
 
 
 def lose_pages(rng: random.Random, root: Path) -> None:
-    """What a crash of the host does: pages that never reached the disk are lost, and nothing shows it."""
+    """Lose pages that never reached the disk, as a crash of the host does: nothing shows it."""
     for path in (*root.rglob("*.bin"), *root.rglob("arrays")):
         if rng.random() < 0.5:
             found = path.stat()

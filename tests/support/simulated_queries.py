@@ -76,9 +76,9 @@ class Query:
     retracts: bool
     orphans: bool
     plain: bool
-    """Whether its table is that of GROUP BY over the rows that are there."""
+    """True if its table is that of GROUP BY over the rows that are there."""
     before: bool
-    """Whether an update tells the row that it replaces."""
+    """True if an update tells the row that it replaces."""
 
     @property
     def time_mode(self) -> str:

@@ -1,4 +1,4 @@
-"""What the simulator compares with: the bare operators over the same packed rows, and the table in plain Python."""
+"""The references of the simulator: the bare operators over the same packed rows, and the table in plain Python."""
 
 from __future__ import annotations
 

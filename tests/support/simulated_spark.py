@@ -38,7 +38,7 @@ STEPS = [
     *("holds", "holds, done", "mark_dirty", "mark_dirty, done", "wipe", "wipe, done"),
     *("mark_clean", "mark_clean, done", "release"),
 ]
-"""Where something may happen to an attempt."""
+"""Steps of an attempt at which something may happen."""
 
 
 class Killed(BaseException):

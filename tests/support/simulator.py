@@ -214,7 +214,7 @@ class World:
             self.candidates[attempt.task.name].append(attempt)
 
     def _fate(self) -> dict:
-        """What is to happen at which steps of an attempt."""
+        """Draw the faults of an attempt, by step."""
         if self.rng.random() > self.fire:
             return {}
         kinds = [_die, _die, _stop, _stop, self._disturb_running]
@@ -308,7 +308,7 @@ def play(seed: int) -> None:
 
 
 def told(seed: int) -> str | None:
-    """What went wrong with a seed, if anything did."""
+    """Play a seed; return its failure, or None."""
     try:
         play(seed)
     except Failure as e:

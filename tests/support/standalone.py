@@ -33,7 +33,7 @@ class Daemon(Server):
 
     @property
     def url(self) -> str:
-        """What a driver names as its master."""
+        """The address that a driver names as its master."""
         return f"spark://127.0.0.1:{self.port}"
 
     def start(self) -> None:

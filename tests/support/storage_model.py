@@ -1,4 +1,4 @@
-"""What tests of the storage components share: rows of hostile values, their order, and going on with a state."""
+"""Parts of the tests of the storage components: rows of hostile values, their order, and going on with a state."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class StoredSubject(ABC):
 
 
 def identity_of(row: Row, unique: Sequence[int]) -> Row:
-    """What a row is known by: the columns of a unique key, or all."""
+    """Return the values that identify a row: the columns of a unique key, or all."""
     return tuple(plain(row)[c] for c in unique) if unique else plain(row)
 
 
@@ -151,7 +151,7 @@ def arrays_of(changes: list[tuple[int, Row, bool]]) -> tuple[Any, pa.RecordBatch
 
 
 def order_of(row: Row, order: Sequence[SortColumn]) -> tuple[Any, ...]:
-    """What sorts as the row does."""
+    """Return a value that sorts as the row does."""
     found = []
     for each in order:
         value = row[each.column]
@@ -175,7 +175,7 @@ def _comparable(value: Any) -> Any:
 
 
 class _Backwards:
-    """What sorts the other way round."""
+    """A value that sorts the other way round."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

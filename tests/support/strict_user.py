@@ -158,7 +158,7 @@ def on_spark(spec: al.AggSpec) -> None:
 
 
 def texts() -> list[str]:
-    """What some of them write is SQL."""
+    """The texts of SQL that some of the calls write."""
     return [
         al.join_sql("name", how="left"),
         al.asof_join_sql("name", match="l.ts >= r.ts"),

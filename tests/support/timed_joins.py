@@ -258,7 +258,7 @@ def check(seed: int) -> None:
 
 
 def duck(sql: str, given: Sequence[Sequence[Row]]) -> Counter[Row]:
-    """What DuckDB makes of a query over rows."""
+    """Let DuckDB answer a query over rows."""
     connection = duckdb.connect()
     for (name, ddl), rows in zip(TABLES.items(), given, strict=True):
         data = [dict(zip(("id", "k", "v", "t"), row, strict=True)) for row in rows]

@@ -111,7 +111,7 @@ def folded(changes: list[list[Any]]) -> Counter[Row]:
 
 
 def command(python: Path | str, place: Path, *more: str) -> list[str]:
-    """How the driver is started."""
+    """The command that starts the driver."""
     return [str(python), str(HERE), str(place), *more]
 
 
@@ -187,7 +187,7 @@ def main(place: Path, master: str = "local[2]", *settings: str) -> None:
 
 
 def _hosts(spark: Any) -> Any:
-    """What each executor's Python says of itself."""
+    """Return the path of the package in each executor's Python."""
 
     def told(parts: Any) -> Any:
         import aggloom

@@ -1,4 +1,4 @@
-"""What tests ask of the Spark that they run on."""
+"""Facts about the Spark that tests run on."""
 
 from __future__ import annotations
 

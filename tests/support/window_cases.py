@@ -65,7 +65,7 @@ def batch_of(step: Step, schema: pa.Schema, place: Any) -> tuple[pa.RecordBatch,
 
 
 def changes_of(rows: tuple[pa.RecordBatch, Any]) -> list[Change]:
-    """What came out, bounds in milliseconds."""
+    """List the changes of a result, bounds in milliseconds."""
     batch, kinds = rows
     listed = []
     for kind, row in zip(kinds, batch.to_pylist(), strict=True):
@@ -75,7 +75,9 @@ def changes_of(rows: tuple[pa.RecordBatch, Any]) -> list[Change]:
 
 
 def run(operator: Any, steps: list[Step], place: Any, again: Any = None) -> list[list[Change]]:
-    """What each step brings; again: a maker of operators, so that each step is taken by a restored one."""
+    """Take the steps; list the changes of each. again: a maker of operators, so that each step is taken by a
+    restored one.
+    """
     out = []
     schema = operator.handler_class.spec().handler_schema
     for step in steps:

@@ -87,7 +87,7 @@ class WindowModel:
         return self.out
 
     def contents(self) -> list[Change]:
-        """What is out and can change."""
+        """Rows that were emitted and can change."""
         return [row for pane in self.panes for row in pane.given]
 
     # Placing.
@@ -195,7 +195,7 @@ class WindowModel:
         return False
 
     def _delay(self, pane: Pane, delay: int | None) -> bool:
-        """Whether to fire at once; else, unless delay is None, so much later by the clock."""
+        """Tell whether to fire at once; else, unless delay is None, set the timer to so much later by the clock."""
         if delay is None:
             return False
         if delay and pane.next is None:
@@ -342,7 +342,7 @@ def _aligned(assigner: Any, local: int) -> Iterator[tuple[int, int]]:
 
 
 def to_local(ms: int, zone: str) -> int:
-    """What the clocks show at an instant."""
+    """Convert an instant into the time on the clocks of a zone, in milliseconds."""
     shown = dt.datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).replace(tzinfo=None)
     return round((shown - _EPOCH).total_seconds() * 1000)
 

@@ -1,4 +1,4 @@
-"""What tests of windows in plans share: tables, lengths of time, and ways to plan."""
+"""Parts of the tests of windows in plans: tables, lengths of time, and ways to plan."""
 
 from __future__ import annotations
 

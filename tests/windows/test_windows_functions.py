@@ -80,7 +80,7 @@ def timed(spec: AggSpec, changes: str, seed: int) -> tuple[AggSpec, list[tuple[A
 
 
 def grouped(spec: AggSpec, changes: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-    """What a group aggregate makes of changes."""
+    """Return the result of a group aggregate over changes."""
     harness = Harness(handlers("python")(spec))
     harness.process([change[:-1] for change in changes])
     harness.flush()

@@ -28,7 +28,7 @@ WINDOWS = {
 
 
 def changes(backend: Any, window: Windowing, seed: int) -> list[Any]:
-    """What random rows bring: they come, go, and are late."""
+    """List the changes of random rows: they come, go, and are late."""
     rng, live, newest, out = random.Random(seed), [], 1000, []
     with Harness(SPEC, backend=backend, window=window) as harness:
         for _ in range(6):
