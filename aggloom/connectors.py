@@ -11,8 +11,8 @@ from typing import Any
 from aggloom.codegen import CreatedTable, to_schema
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import SpecError, nearest
-from aggloom.lake_tables import ENTRIES
 from aggloom.registry_words import registry_of
+from aggloom.runtime.formats.file_options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.runtime.sinks.encodings import IN_AVRO
@@ -30,21 +30,10 @@ _FORMATS = {
 _UPSERTS = {"upsert-json": "jsonl", "upsert-avro": "avro-confluent"}
 """Formats of upserts, and those that keys and values are in by themselves."""
 _TRUTH = {"true": True, "false": False}
-_READING = (
-    "unreadable",
-    "side",
-    "missing",
-    "decimals",
-    "truncate",
-    "snapshot",
-    "database",
-    "table",
-    "images",
-    "zero_dates",
-    *CHANGE_OPTIONS,
-)
-"""Options of ours by which messages are read, as read_messages has them."""
-_READERS = (*_READING, "time_unit", "key_separator", "nanoseconds", "max_files_per_trigger")
+_OF_FILES = tuple(name for name in option_types() if name != "order")
+"""Our own options of tables in files; the order of files is 'files.order' in Flink's manner."""
+_OF_TOPICS = ("unreadable", "side", *MESSAGE_OPTIONS, *CHANGE_OPTIONS)
+"""Those of messages in topics."""
 _START = re.compile(r"partition:(\d+),offset:(\d+)")
 _DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
 
@@ -56,8 +45,8 @@ def source_of(
     words = Words(table, folder)
     kind = _known(_SOURCES, table, "read from")
     settings = kind(words)
-    readers = () if table.connector in ENTRIES else _READERS
-    settings |= {name: value for name in readers if (value := words.take(name)) is not None}
+    own = _OWN_OPTIONS.get(table.connector, ())
+    settings |= {name: value for name in own if (value := words.take(name)) is not None}
     words.end()
     settings |= {"schema": table.columns, "changes": table.changes}
     if table.watermark is not None:
@@ -370,6 +359,7 @@ _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "kafka": _kafka,
     "upsert-kafka": _upsert_kafka,
 }
+_OWN_OPTIONS = {"filesystem": _OF_FILES, "kafka": _OF_TOPICS, "upsert-kafka": _OF_TOPICS}
 _SINKS: dict[str, Callable[[Words], Any]] = {
     "filesystem": _into_files,
     "jdbc": _into_database,

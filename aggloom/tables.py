@@ -28,6 +28,7 @@ from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
+from aggloom.runtime.formats.file_options import option_types
 from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
@@ -366,17 +367,15 @@ def relative_to(folder: Path | None, path: str) -> str:
 
 def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
     """Take the reader's options out of the entries; raises SpecError for an unknown name."""
-    from aggloom.runtime.spark.read.sources import reader_keywords
-
-    keywords = reader_keywords()
+    types = option_types()
     explicit = given.pop("options", None) or {}
     if not isinstance(explicit, Mapping):
         raise SpecError(f"{where}: `options` must be a mapping of names to values.")
     spark = {name.lower() for name in SPARK_OPTIONS}
     found = {str(key): value for key, value in explicit.items()}
     for key in [key for key in given if key not in _ENTRIES]:
-        if key not in keywords and str(key).lower() not in spark:
-            known = [*_ENTRIES, *keywords, *SPARK_OPTIONS]
+        if key not in types and str(key).lower() not in spark:
+            known = [*_ENTRIES, *types, *SPARK_OPTIONS]
             raise SpecError(
                 f"{where}: there is no entry {key!r}. {nearest(str(key), known)} "
                 "An option of Spark's that is not known here goes under `options`."
@@ -384,5 +383,5 @@ def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
         if str(key).lower() in map(str.lower, found):
             raise SpecError(f"{where}: {key!r} is given twice; leave one out.")
         value = given.pop(key)
-        found[key] = convert_entry(key, value, keywords[key], where) if key in keywords else value
+        found[key] = convert_entry(key, value, types[key], where) if key in types else value
     return found

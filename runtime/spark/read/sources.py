@@ -6,7 +6,6 @@ Whatever cannot be read fails the query and is shown with its file: a lost chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
-from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS, READ_OPTIONS, Dialect
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.csv_header import check_header
 from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.file_options import MESSAGE_OPTIONS, FileOptions, check_choice
 from aggloom.runtime.formats.partitions import missing_advice
 from aggloom.runtime.formats.places import check_caps, check_one_batch
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
@@ -51,7 +50,7 @@ from aggloom.runtime.spark.read.records import (
 from aggloom.runtime.spark.read.source_log import noted
 from aggloom.runtime.spark.read.text_values import value_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
-from aggloom.runtime.values.fitting import NANOSECONDS
+from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
 from aggloom.runtime.values.markers import MARKER_HINT
 
 _PEEKED = 1_000
@@ -116,45 +115,32 @@ def read_changes(
     check_session("read_changes", spark)
     check_text("read_changes", "format", format)
     check_in_lines(format, "read_changes")
-    _one_of("format", format, (*LINES, *FILES))
-    told: dict[str, str] = {
-        "time_unit": time_unit,
-        "missing": missing,
-        "concatenated": concatenated,
-    }
-    for name, word in told.items():
-        _one_of(name, word, CHOICES[name])
-    more = {
-        "zero_dates": zero_dates,
-        "decimals": decimals,
-        "truncate": truncate,
-        "snapshot": snapshot,
-        "database": database,
-        "table": table,
-        "images": images,
-    }
-    only: dict[str, Any] = {
-        "unreadable": None if unreadable == "error" else unreadable,
-        "side": side,
-    }
-    if format in FILES:
-        for name, given in (more | only | {"key_separator": key_separator}).items():
-            if given is not None:
-                raise SpecError(
-                    f"read_changes: {name} is for formats of messages, not for {format}"
-                )
-    if nanoseconds is not None:
-        _one_of("nanoseconds", nanoseconds, NANOSECONDS)
-        if format != "parquet" or not whole_files:
-            raise SpecError(
-                "read_changes: nanoseconds is for Parquet files that workers read whole (whole_files=True)"
-            )
-    told_words = {
-        "change_column": change_column,
-        "change_values": change_values,
-        "markers": markers,
-    }
-    words = ChangeWords.of(told_words, "read_changes")
+    check_choice("format", format, (*LINES, *FILES), "read_changes")
+    chosen = FileOptions(
+        max_files_per_trigger=max_files_per_trigger,
+        time_unit=time_unit,
+        whole_files=whole_files,
+        missing=missing,
+        concatenated=concatenated,
+        unreadable=unreadable,
+        side=None if side is None else str(side),
+        key_separator=key_separator,
+        decimals=decimals,
+        truncate=truncate,
+        snapshot=snapshot,
+        database=database,
+        table=table,
+        images=images,
+        order=order,
+        change_column=change_column,
+        change_values=change_values,
+        markers=markers,
+        zero_dates=zero_dates,
+        nanoseconds=nanoseconds,
+    )
+    chosen.check(format, "read_changes")
+    change_options = chosen.select(*CHANGE_OPTIONS)
+    words = ChangeWords.of(change_options, "read_changes")
     check_caps({"max_files_per_trigger": max_files_per_trigger, **options}, "read_changes")
     capped = {"max_files_per_trigger": max_files_per_trigger, **options} if streaming else {}
     check_one_batch(order, capped, "read_changes")
@@ -221,9 +207,16 @@ def read_changes(
         return ordered(_csv(spark, configured(), path, columns, options, lenient, words, inferred))
     kind = MESSAGES[format]
     key = key if kind.takes_keys or words.lacks_before else ()
-    own_words: dict[str, Any] = {**told_words, "zone": session_zone(spark)}
-    own_words["inferred"] = inferred or None
-    made = decoder(format, to_schema(own), key, unreadable, path, **told, **more, **own_words)
+    made = decoder(
+        format,
+        to_schema(own),
+        key,
+        unreadable,
+        path,
+        **chosen.select(*MESSAGE_OPTIONS, *CHANGE_OPTIONS),
+        zone=session_zone(spark),
+        inferred=inferred or None,
+    )
     packed = has_unknown_packing(spark, path, looked)
     if format == "jsonl" and not lenient and not whole:
         plain = spark.read.options(**looked)
@@ -249,11 +242,6 @@ def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ..
             hint = nearest(name, columns.names)
             raise UnknownColumnError(f"read_changes: keys names column {name!r}. {hint}")
     return listed
-
-
-def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise SpecError(f"read_changes: unknown {name} {given!r}; known are {', '.join(known)}")
 
 
 def _csv_reader(
@@ -286,14 +274,6 @@ def _texts(reader: Any, path: str, parts: StructType) -> DataFrame:
     kept = [F.struct(*given).alias(PARTS)] if given else []
     value = well_named(F.col("value"), file).alias("value")
     return found.select(value, file.alias("file"), *kept)
-
-
-def reader_keywords() -> dict[str, type]:
-    """The keywords of `read_changes` that say how a file is read, and their types: bool, int or str."""
-    kinds = {"bool": bool, "int": int, "int | None": int}
-    ours = ("spark", "path", "format", "schema", "streaming", "options", "keys", "inferred")
-    found = signature(read_changes).parameters
-    return {n: kinds.get(str(p.annotation), str) for n, p in found.items() if n not in ours}
 
 
 def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
