@@ -150,6 +150,10 @@ class StateRoomError(StateError, OSError):
     """State for which there is no room left, neither on the disk nor in memory."""
 
 
+class SparkMissingError(AggloomError, ImportError):
+    """The package pyspark is not installed, and something that needs Spark was asked for."""
+
+
 class SparkVersionError(AggloomError):
     """A feature that the Spark that is there does not have."""
 

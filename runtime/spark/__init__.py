@@ -7,9 +7,18 @@ that is about to start Java, wait for nothing that they do not need.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from aggloom.runtime.spark.sessions.session import session
+from aggloom.errors import SparkMissingError
+
+if find_spec("pyspark") is None:
+    raise SparkMissingError(
+        "this needs Spark, and the package pyspark is not installed: pip install 'aggloom[spark]'. Without Spark there "
+        "are `aggloom sql`, `aggloom test`, `aggloom explain` and, in Python, aggloom.Harness."
+    )
+
+from aggloom.runtime.spark.sessions.session import session  # noqa: E402
 
 if TYPE_CHECKING:
     from aggloom.runtime.spark.api.query import sql

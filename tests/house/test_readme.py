@@ -144,7 +144,9 @@ def test_what_is_installed_and_made_is_there() -> None:
         for line in block.text.splitlines()
     ]
     wheel = f"{project['name']}-{project['version']}-py3-none-any.whl"
-    assert commands == ["pip install .", f"pip install {wheel}", "make demo", "make test"]
+    installed = ["pip install '.[spark]'", f"pip install '{wheel}[spark]'"]
+    assert commands == [*installed, "make demo", "make test"]
+    assert "spark" in project["optional-dependencies"]
     for target in ("demo", "test"):
         made = ["make", "--dry-run", "--no-print-directory", target]
         assert subprocess.run(made, cwd=ROOT, capture_output=True, check=False).returncode == 0
