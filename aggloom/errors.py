@@ -82,6 +82,10 @@ class HandlerEditedWarning(UserWarning):
     """The text of a generated module no longer matches its digest: it was edited by hand."""
 
 
+class DroppedRowsWarning(UserWarning):
+    """Rows that did not reach the result: orphan retractions, late rows, messages that cannot be read."""
+
+
 class DataError(AggloomError):
     """The rows, not the query, are at fault."""
 

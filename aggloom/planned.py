@@ -58,11 +58,16 @@ def explained(job: Job) -> str:
 
 
 def harness_of(job: Job) -> Harness:
-    """The query of a job without Spark, not yet fed; watermarks move only when they are told to."""
+    """The query of a job without Spark, not yet fed; watermarks move only when they are told to.
+
+    Rows that it drops are reported by the command that asks for it, not by warnings.
+    """
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.local.pipeline import handlers
 
-    return Harness.of_plan(plan_of_job(job), handlers(job.backend), None)
+    harness = Harness.of_plan(plan_of_job(job), handlers(job.backend), None)
+    harness.silence()
+    return harness
 
 
 def fed(job: Job) -> Harness:

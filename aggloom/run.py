@@ -188,10 +188,14 @@ class _Run:
 
     def _written(self, trigger: dict[str, Any] | None) -> Any:
         """The query that writes the changes into the job's sink."""
+        from aggloom.runtime.spark.watch.following import silence
         from aggloom.runtime.spark.write.sinks import write_changes
 
         place, key = self._checkpoint, list(self._job.key) or None
-        return write_changes(self._changes, self._job.sink, place, trigger=trigger, key_columns=key)
+        sink = self._job.sink
+        query = write_changes(self._changes, sink, place, trigger=trigger, key_columns=key)
+        silence(query)
+        return query
 
 
 def _say(what: str) -> None:

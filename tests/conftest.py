@@ -37,8 +37,14 @@ gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests that use Spark in one process, a session each would be memory and minutes; and so with Kafka."""
+    """Keep all tests that use Spark in one process, a session each would be memory and minutes; and so with Kafka.
+
+    Many tests drop rows on purpose. A mark, unlike a setting, also holds where `-W error` is asked for; a test that has
+    one of its own keeps it.
+    """
     for item in items:
+        if item.get_closest_marker("filterwarnings") is None:
+            item.add_marker(pytest.mark.filterwarnings("ignore::aggloom.errors.DroppedRowsWarning"))
         if item.get_closest_marker("spark") or "broker" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 

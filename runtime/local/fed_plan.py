@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,28 +21,27 @@ from aggloom.codegen.planner import (
 from aggloom.errors import (
     AggloomError,
     DataError,
-    OptionError,
     SpecError,
     UnknownTableError,
     nearest,
 )
 from aggloom.runtime.formats.base import Message
-from aggloom.runtime.local.harness_rows import scanned_rows
+from aggloom.runtime.local.dropped import DroppedWatch
+from aggloom.runtime.local.harness_rows import change_tuples, scanned_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.reading import read_files
 from aggloom.runtime.local.table import Table, changes_schema
 from aggloom.runtime.local.timeline import Timeline, timeline
-from aggloom.runtime.local.watermarks import Watermarks
+from aggloom.runtime.local.watermarks import Watermarks, check_watermarks
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Counts, counts_of, time_of
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import INSERT, KIND_NAMES, ChangelogLawError, fold, sort_key
+from aggloom.runtime.values.changelog import INSERT, ChangelogLawError, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
-from aggloom.runtime.values.columns import to_python
 from aggloom.shown import html_block, html_fold, html_line
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class FedPlan:
         self._clock = Clock()
         self._follows = {
             self._table(name): (column, milliseconds(f"watermark of {name}", delay))
-            for name, (column, delay) in _told(watermarks).items()
+            for name, (column, delay) in check_watermarks(watermarks).items()
         }
         self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
         self._has_windows = any(
@@ -95,6 +94,7 @@ class FedPlan:
         self._new: list[Change] = []
         self._all: list[Change] = []
         self._is_restored = False
+        self._dropped = DroppedWatch(self.pipeline, self.unreadable)
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +105,10 @@ class FedPlan:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self.pipeline.close()
 
     @property
     def operator(self) -> Operator:
@@ -128,10 +131,11 @@ class FedPlan:
         """
         name = self._table(table)
         batch, codes = scanned_rows(rows, kinds, self.plan.scans[name])
-        self._watermarks.rows(name, self._clock.processing)
-        self.history.append(("rows", (name, batch, codes)))
-        self._buffer_rows(name, batch, codes)
-        self._follow(name, batch)
+        with self._dropped.warning():
+            self._watermarks.rows(name, self._clock.processing)
+            self.history.append(("rows", (name, batch, codes)))
+            self._buffer_rows(name, batch, codes)
+            self._follow(name, batch)
 
     def read(
         self,
@@ -154,11 +158,12 @@ class FedPlan:
         options = {**options, **(format_options or {})}
         total = 0
         scan = self.plan.scans[name]
-        for batch, codes, refused, notices in read_files(path, format, scan, options):
-            self.unreadable += refused
-            self.notices += notices
-            self.process(batch, codes, name)
-            total += len(codes)
+        with self._dropped.warning():
+            for batch, codes, refused, notices in read_files(path, format, scan, options):
+                self.unreadable += refused
+                self.notices += notices
+                self.process(batch, codes, name)
+                total += len(codes)
         return total
 
     def _buffer_rows(self, name: str, batch: pa.RecordBatch, codes: Array) -> None:
@@ -184,7 +189,8 @@ class FedPlan:
             parts = [rows for own, rows in buffer if own == name]
             batch = pa.concat_batches([batch for batch, _ in parts])
             tables[name] = batch, np.concatenate([kinds for _, kinds in parts])
-        self._run(tables)
+        with self._dropped.warning():
+            self._run(tables)
 
     def watermark(self, ms: int, table: str | None = None) -> None:
         """Say that no row at or before `ms` is expected, of one table or of all; windows that are over fire.
@@ -192,36 +198,40 @@ class FedPlan:
         It ends the bundle, with table.exec.mini-batch.allow-latency only once an interval unless there are windows.
         """
         names = list(self.plan.scans) if table is None else [self._table(table)]
-        for name in names:
-            self._watermarks.advance(name, ms)
-        if self._mini_batch.watermark(ms) or self._has_windows:
-            self.flush()
-        self._move(self._clock.processing)
+        with self._dropped.warning():
+            for name in names:
+                self._watermarks.advance(name, ms)
+            if self._mini_batch.watermark(ms) or self._has_windows:
+                self.flush()
+            self._move(self._clock.processing)
 
     def idle(self, table: str) -> None:
         """Say that a table holds back the watermark no more, until it has rows."""
-        self.flush()
-        self._watermarks.idle(self._table(table))
-        self._move(self._clock.processing)
+        with self._dropped.warning():
+            self.flush()
+            self._watermarks.idle(self._table(table))
+            self._move(self._clock.processing)
 
     def processing_time(self, ms: int) -> None:
         """Set the clock; windows in processing time, and early and late results, fire by it.
 
         With table.exec.mini-batch.allow-latency its intervals end bundles, as it does wherever there are windows.
         """
-        if self._mini_batch.processing_time(ms) or self._has_windows:
-            self.flush()
-        self._watermarks.processing_time(ms)
-        self._move(ms)
+        with self._dropped.warning():
+            if self._mini_batch.processing_time(ms) or self._has_windows:
+                self.flush()
+            self._watermarks.processing_time(ms)
+            self._move(ms)
 
     def end_of_input(self) -> None:
         """Say that no row comes any more: every window in event time fires."""
-        self.flush()
-        self.watermark(AFTER_ALL)
+        with self._dropped.warning(ended=True):
+            self.flush()
+            self.watermark(AFTER_ALL)
 
     def late(self) -> list[Change]:
         """The rows that came too late for their windows since the last call, if the windowing says late_rows."""
-        return [change for rows in self.pipeline.take_late() for change in _changes(rows)]
+        return [change for rows in self.pipeline.take_late() for change in change_tuples(rows)]
 
     def changes(self) -> Table:
         """The changes since the last call, as (kind, value, ...) tuples."""
@@ -280,7 +290,7 @@ class FedPlan:
         self.pipeline.restore(data)
         self._is_restored = True
         self.history.append(("restore", data))
-        self._new, self._all = [], _changes(self.pipeline.contents())
+        self._new, self._all = [], change_tuples(self.pipeline.contents())
 
     def set_ttl_time(self, ms: int) -> None:
         """Set the clock of the state TTL; nothing ends or fires by it before the next bundle."""
@@ -313,8 +323,14 @@ class FedPlan:
             watermark=time_of(self._watermarks.current),
         )
 
+    def silence(self) -> None:
+        """Have no warnings of dropped rows: the caller reports them itself, by `counts`."""
+        self._dropped.silence()
+
     def close(self) -> None:
-        self.pipeline.close()
+        """Let the state go; a warning names the rows that were dropped since the last one."""
+        with self._dropped.warning(ended=True):
+            self.pipeline.close()
 
     def _table(self, name: str | None) -> str:
         names = list(self.plan.scans)
@@ -335,7 +351,7 @@ class FedPlan:
             batch = pa.RecordBatch.from_pydict({"one": [True]})
             tables = {ONE_ROW: (batch, np.array([INSERT], np.int8)), **tables}
         self._owes_row = self._says_rows = False
-        changes = _changes(self.pipeline.process(tables, self._clock))
+        changes = change_tuples(self.pipeline.process(tables, self._clock))
         self._bundles += bool(tables)
         if self._has_windows:
             self.history.append(("bundle", (tables, self._clock)))
@@ -377,24 +393,3 @@ class FedPlan:
         return [
             tuple(row[place] for place in back) for row in fold(moved, len(key), idempotent=True)
         ]
-
-
-def _told(watermarks: Any) -> Mapping[str, Sequence[Any]]:
-    """Check the watermarks by table; raises OptionError unless each is a column and a delay."""
-    form = "watermarks={'t': ('ts', '5 s')}"
-    if not isinstance(watermarks or {}, Mapping):
-        raise OptionError(f"watermarks is {watermarks!r}; name the table: {form}.")
-    for name, each in (watermarks or {}).items():
-        if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
-            raise OptionError(
-                f"watermarks: {name!r} is {each!r}; give the column, and how far rows may be out of order: {form}."
-            )
-    return watermarks or {}
-
-
-def _changes(rows: Rows) -> list[Change]:
-    batch, kinds = rows
-    names = [KIND_NAMES[k] for k in kinds]
-    if not batch.num_columns:
-        return [(name,) for name in names]
-    return list(zip(names, *to_python(batch), strict=True))

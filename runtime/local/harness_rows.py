@@ -11,8 +11,10 @@ from aggloom.errors import DataError
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.operators.cut_times import cut_times
+from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import parse_kinds
+from aggloom.runtime.values.changelog import KIND_NAMES, parse_kinds
+from aggloom.runtime.values.columns import to_python
 
 
 def scanned_rows(rows: Any, kinds: Array | None, scan: Scan) -> tuple[pa.RecordBatch, Array]:
@@ -59,3 +61,12 @@ def _refuse_no_rows(rows: Any, names: list[str]) -> None:
                 f"process: row {number} is {row!r:.200}; a row is its kind of change, then its values in the table's "
                 f"order, such as ({form})"
             )
+
+
+def change_tuples(rows: Rows) -> list[tuple[Any, ...]]:
+    """Return changes as (kind, value, ...) tuples, the kinds in Flink's short words."""
+    batch, kinds = rows
+    names = [KIND_NAMES[k] for k in kinds]
+    if not batch.num_columns:
+        return [(name,) for name in names]
+    return list(zip(names, *to_python(batch), strict=True))

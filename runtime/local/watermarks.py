@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from aggloom.errors import OptionError
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 
@@ -47,3 +49,16 @@ class Watermarks:
         if active:
             self.current = max(self.current, min(active))
         return self.current
+
+
+def check_watermarks(watermarks: Any) -> Mapping[str, Sequence[Any]]:
+    """Check the watermarks by table; raises OptionError unless each is a column and a delay."""
+    form = "watermarks={'t': ('ts', '5 s')}"
+    if not isinstance(watermarks or {}, Mapping):
+        raise OptionError(f"watermarks is {watermarks!r}; name the table: {form}.")
+    for name, each in (watermarks or {}).items():
+        if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
+            raise OptionError(
+                f"watermarks: {name!r} is {each!r}; give the column, and how far rows may be out of order: {form}."
+            )
+    return watermarks or {}

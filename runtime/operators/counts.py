@@ -16,7 +16,8 @@ FLOWS = ("rows", "changes", "orphans", "late", "expired")
 _COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
 LEVELS = ("keys", "windows", "state_bytes")
 """The counts of the things that an operator holds after a bundle."""
-_ORPHAN = "an orphan retracts, or completes, a row that was not read before it"
+ORPHAN = "an orphan retracts, or completes, a row that was not read before it"
+"""The cause of orphan retractions."""
 _NOTICES = "heartbeats, transactions, changes of schemas, watermarks, or messages of tables that are not asked for"
 _ORDER_HINT = (
     "files are read in the order of their times of modification, which git, cp and unzip change. Read them by name,"
@@ -136,7 +137,7 @@ class Counts:
         """Return the cause of orphans, and with files by time of modification the remedy; empty without orphans."""
         if not self.orphans:
             return ""
-        return f"{_ORPHAN}; {_ORDER_HINT}" if by_time else _ORPHAN
+        return f"{ORPHAN}; {_ORDER_HINT}" if by_time else ORPHAN
 
     def describe_open(self, kept: bool) -> str:
         """Return a line about windows that are still open, and what closes them; empty if there are none.

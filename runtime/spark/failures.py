@@ -35,7 +35,7 @@ from aggloom.runtime.spark.known_failures import (
     known_error,
 )
 from aggloom.runtime.spark.read.records import RECORD_SHOWN
-from aggloom.runtime.spark.watch.following import settle
+from aggloom.runtime.spark.watch.following import raise_warning, settle
 from aggloom.runtime.spark.watch.shown_query import shown
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
@@ -91,7 +91,10 @@ def started(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def await_end(query: StreamingQuery) -> None:
-    """Wait until a query ends; raises the typed error of one that failed, SpecError if it is no streaming query."""
+    """Wait until a query ends; raises the typed error of one that failed, SpecError if it is no streaming query.
+
+    Raises DroppedRowsWarning where a filter of Python's `warnings` makes an error of it.
+    """
     check_query("await_end", query)
     try:
         query.awaitTermination()
@@ -101,6 +104,7 @@ def await_end(query: StreamingQuery) -> None:
         raise AggloomError(_JAVA_ENDED) from failure
     finally:
         settle(query)
+    raise_warning(query)
 
 
 @contextmanager

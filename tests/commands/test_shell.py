@@ -235,6 +235,7 @@ def test_ctrl_c_forgets_what_is_begun(
     assert out.rstrip().endswith("b\n2")
 
 
+@pytest.mark.filterwarnings("error::aggloom.errors.DroppedRowsWarning")
 @pytest.mark.parametrize(
     ("lines", "options", "dropped"),
     [

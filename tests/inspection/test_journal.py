@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ pytest.importorskip("pyspark")
 
 import page_checkpoint as made
 
+from aggloom.errors import DroppedRowsWarning
 from aggloom.runtime.spark.watch import recorded
-from aggloom.runtime.spark.watch.following import settle
+from aggloom.runtime.spark.watch.following import FOLLOWERS, raise_warning, settle, silence
 from aggloom.runtime.spark.watch.journal import Journal, followed
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 
@@ -147,6 +147,57 @@ def test_nothing_that_goes_wrong_reaches_the_query(tmp_path: Path) -> None:
     assert read_progress(tmp_path).batches == {}
 
 
-def test_a_checkpoint_elsewhere_is_left_alone(tmp_path: Path) -> None:
-    query: Any = SimpleNamespace()
+def test_a_checkpoint_elsewhere_gets_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    query: Any = Query()
+    query.run(0)
+    query.over.set()
     assert followed(query, "s3://bucket/state", None) is query
+    settle(query)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("checkpoint", ["here", "s3://bucket/state"])
+@pytest.mark.filterwarnings("always::aggloom.errors.DroppedRowsWarning")
+def test_dropped_rows_are_warned_of_once_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    query: Any = Query()
+    with pytest.warns(DroppedRowsWarning) as found:
+        followed(query, checkpoint, None)
+        for number in range(3):
+            query.run(number)
+            FOLLOWERS[query].look()  # type: ignore[attr-defined]
+        query.over.set()
+        settle(query)
+    first, total = found
+    assert str(first.message).startswith("1 orphan retraction dropped so far by GROUP BY name: ")
+    assert str(total.message).startswith("3 orphan retractions dropped in all by GROUP BY name: ")
+    assert (first.filename, total.filename) == (__file__, __file__)
+
+
+@pytest.mark.filterwarnings("error::aggloom.errors.DroppedRowsWarning")
+def test_as_an_error_it_is_raised_where_the_query_is_awaited(tmp_path: Path) -> None:
+    query: Any = Query()
+    query.run(0, 1)
+    query.over.set()
+    followed(query, tmp_path, None)
+    settle(query)
+    with pytest.raises(DroppedRowsWarning, match="2 orphan retractions dropped"):
+        raise_warning(query)
+    assert len(read_progress(tmp_path).batches) == 2 and "end" in lines(tmp_path)[-1]
+
+
+@pytest.mark.filterwarnings("error::aggloom.errors.DroppedRowsWarning")
+def test_a_caller_that_reports_rows_itself_has_no_warnings(tmp_path: Path) -> None:
+    query: Any = Query()
+    followed(query, tmp_path, None)
+    silence(query)
+    query.run(0)
+    query.over.set()
+    settle(query)
+    raise_warning(query)

@@ -304,6 +304,7 @@ def test_differences() -> None:
     assert issubclass(SpecError, AggloomError)
 
 
+@pytest.mark.filterwarnings("error::aggloom.errors.DroppedRowsWarning")
 @pytest.mark.parametrize("sums", [[{"k": "a", "s": 1}], [{"k": "a", "s": 9}]], ids=["ok", "FAIL"])
 def test_rows_that_are_dropped_are_reported(tmp_path: Path, sums: list[Any]) -> None:
     rows = [{"k": "a", "n": 1}, {"op": "-D", "k": "b", "n": 7}]

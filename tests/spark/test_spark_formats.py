@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from aggloom.errors import InputFormatError, SpecError
+from aggloom.errors import DroppedRowsWarning, InputFormatError, SpecError
 
 pytest.importorskip("pyspark")
 
@@ -126,7 +126,9 @@ def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(spark: Any, tmp_
         ]
         return al.progress(query)
 
-    counts = run("drop")
+    with pytest.warns(DroppedRowsWarning, match="^2 unreadable rows dropped") as found:
+        counts = run("drop")
+    assert {each.filename for each in found} == {__file__}
     assert (counts.refused, counts.rows, counts.orphans) == (2, 5, 0)
     assert "2 refused rows" in str(counts) and counts.notices == 1
     assert run("side", side=side).refused == 2

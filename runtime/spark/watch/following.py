@@ -7,7 +7,23 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-FOLLOWERS: WeakKeyDictionary[StreamingQuery, threading.Thread] = WeakKeyDictionary()
+from aggloom.errors import DroppedRowsWarning
+from aggloom.runtime.operators.dropped import DroppedReport
+
+
+class Follower(threading.Thread):
+    """A thread that follows one run of a query.
+
+    dropped: its warnings of dropped rows. failure: the warning that a filter of Python's `warnings` made an error.
+    """
+
+    def __init__(self, name: str, dropped: DroppedReport) -> None:
+        super().__init__(name=name, daemon=True)
+        self.dropped = dropped
+        self.failure: DroppedRowsWarning | None = None
+
+
+FOLLOWERS: WeakKeyDictionary[StreamingQuery, Follower] = WeakKeyDictionary()
 _WAIT_SECONDS = 2.0
 
 
@@ -16,3 +32,17 @@ def settle(query: StreamingQuery) -> None:
     follower = FOLLOWERS.get(query)
     if follower is not None:
         follower.join(_WAIT_SECONDS)
+
+
+def silence(query: StreamingQuery) -> None:
+    """Have no warnings of rows that a query drops: the caller reports them itself."""
+    follower = FOLLOWERS.get(query)
+    if follower is not None:
+        follower.dropped.is_quiet = True
+
+
+def raise_warning(query: StreamingQuery) -> None:
+    """Raise the warning of dropped rows that a filter made an error, if there is one: a thread has no caller."""
+    follower = FOLLOWERS.get(query)
+    if follower is not None and follower.failure is not None:
+        raise follower.failure

@@ -1,13 +1,15 @@
 """The journal of a running query, in its checkpoint for those who watch it: its plan, and a line for each batch.
 
 Both files lie beside Spark's own, on a local disk only. Nothing that runs reads them: without them, or with damage in
-them, a query starts and goes on as ever. A thread beside the query writes them, so that no batch waits for it.
+them, a query starts and goes on as ever. A thread beside the query writes them, so that no batch waits for it. The same
+thread warns of dropped rows, wherever the checkpoint is.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import threading
 import time
@@ -20,16 +22,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.checkpoint_file import read_file
 from aggloom.codegen.planner import describe, numbered
-from aggloom.errors import CheckpointError
+from aggloom.errors import CheckpointError, DroppedRowsWarning
 from aggloom.masking import mask_values
+from aggloom.runtime.operators.dropped import DroppedReport, find_call
+from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.plan.counting import Totals
 from aggloom.runtime.spark.plan.lower import Lowering
-from aggloom.runtime.spark.watch.following import FOLLOWERS
+from aggloom.runtime.spark.watch.following import FOLLOWERS, Follower
 from aggloom.runtime.spark.watch.recorded import KEPT, PLAN_FILE, PROGRESS_FILE, last_total, line_of
 from aggloom.runtime.storage.checked import with_checksum
 
+_LOG = logging.getLogger("aggloom")
 _POLL_SECONDS = 0.5
 _BEAT_SECONDS = 5.0
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -40,19 +45,27 @@ def followed(
     query: StreamingQuery, checkpoint: str | Path, made: Lowering | None
 ) -> StreamingQuery:
     """A query that was started from a checkpoint, its batches noted there from now on; made: what it was made by."""
-    if is_local(checkpoint):
-        journal = FOLLOWERS[query] = Journal(query, local(checkpoint), made)
-        journal.start()
+    place = local(checkpoint) if is_local(checkpoint) else None
+    journal = FOLLOWERS[query] = Journal(query, place, made)
+    journal.start()
     return query
 
 
-class Journal(threading.Thread):
-    """Follows one run of a query until it ends."""
+class Journal(Follower):
+    """Follows one run of a query until it ends.
 
-    def __init__(self, query: StreamingQuery, checkpoint: Path, made: Lowering | None) -> None:
-        super().__init__(name="aggloom-journal", daemon=True)
-        self._query, self._made = query, made
-        self._plan, self._log = checkpoint / PLAN_FILE, checkpoint / PROGRESS_FILE
+    checkpoint: the directory that takes the files (None: they are not written).
+    """
+
+    def __init__(
+        self, query: StreamingQuery, checkpoint: Path | None, made: Lowering | None
+    ) -> None:
+        super().__init__("aggloom-journal", DroppedReport(_hands_out_late(made)))
+        self._query, self._made, self._call = query, made, find_call()
+        self._writes = checkpoint is not None
+        self._plan, self._log = (
+            (checkpoint or Path()) / name for name in (PLAN_FILE, PROGRESS_FILE)
+        )
         self._totals, self._lock = Totals(), threading.Lock()
         self._batch = -1
         self._kept: list[str] = []
@@ -70,7 +83,8 @@ class Journal(threading.Thread):
             if time.monotonic() - beaten > _BEAT_SECONDS:
                 beaten = time.monotonic()
                 with suppress(OSError):
-                    os.utime(self._log)
+                    if self._writes:
+                        os.utime(self._log)
         self.end()
         atexit.unregister(self.end)
 
@@ -85,6 +99,8 @@ class Journal(threading.Thread):
             with suppress(OSError):
                 for progress in new:
                     self._note(progress)
+            if new:
+                self._report_dropped(ended=False)
 
     def end(self) -> None:
         """Note the last batches, and how the query ended."""
@@ -95,8 +111,19 @@ class Journal(threading.Thread):
             self._ended = True
             with suppress(OSError):
                 self._write({"end": _now(), "error": self._error()})
+            self._report_dropped(ended=True)
+
+    def _report_dropped(self, ended: bool) -> None:
+        """Warn of dropped rows; where a filter makes an error of it, keep it for `await_end`."""
+        try:
+            self.dropped.warn(self._totals.counts, ended, self._call)
+        except DroppedRowsWarning as failure:
+            _LOG.error("%s", failure)
+            self.failure = self.failure or failure
 
     def _begin(self) -> None:
+        if not self._writes:
+            return
         known = _lines(self._log)
         self._kept, self._before = known, last_total(known)
         self._write({"start": _now(), "run": str(self._query.runId)})
@@ -133,6 +160,8 @@ class Journal(threading.Thread):
 
     def _write(self, entry: dict[str, Any]) -> None:
         """Add a line; once there are twice as many as are kept, the older half is left out."""
+        if not self._writes:
+            return
         line = json.dumps(mask_values(entry), separators=(",", ":")) + "\n"
         self._kept.append(line)
         if len(self._kept) >= 2 * KEPT:
@@ -151,6 +180,14 @@ class Journal(threading.Thread):
         except Exception:
             return None
         return None if failure is None else str(explained(failure)).partition("\n")[0][:_SHOWN]
+
+
+def _hands_out_late(made: Lowering | None) -> bool:
+    """Return whether rows that come too late are among the rows of the result."""
+    if made is None:
+        return False
+    nodes = (node for fragment in made.nodes.values() for node in fragment)
+    return any(operator_of(node, made.plan.options).late_columns is not None for node in nodes)
 
 
 def about(made: Lowering) -> dict[str, Any]:
