@@ -75,11 +75,11 @@ check: $(READY) farm ## lint, formatting and strict types
 	$(BIN)/ruff check .
 	$(BIN)/black --check --quiet . || { echo "black would change files: run 'make fmt'"; exit 1; }
 	$(BIN)/mypy
-	MYPYPATH=examples $(BIN)/mypy examples/*.py tests/support/strict_user.py
+	MYPYPATH=examples:tests:docs $(BIN)/mypy examples/*.py tests/support/strict_user.py tests/cases/*.py docs/writers/*.py
 
 cases: $(READY) java ## run a directory of case files through the harness: make cases DIR=../shared/cases
 	@dir="$(or $(DIR),$(CASES))"; \
-	if [ -d "$$dir" ]; then $(BIN)/python -m aggloom.runtime.cases "$$dir"; \
+	if [ -d "$$dir" ]; then PYTHONPATH=tests $(BIN)/python -m cases "$$dir"; \
 	elif [ -n "$(DIR)" ]; then echo "cases: no directory $(DIR)" >&2; exit 1; \
 	else echo "cases: skipped, $(CASES) is not here; name a directory with DIR=..."; fi
 
@@ -99,10 +99,10 @@ generated: $(READY) ## write the committed examples again, as this tree's genera
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
 docs: $(READY) ## write docs/functions.md, docs/expressions.md, the plans in docs/plans.md, docs/windows.md with its pictures and the notebooks again
-	@$(BIN)/python -m aggloom.codegen.catalogue.functions_doc docs/functions.md
-	@$(BIN)/python -m aggloom.codegen.scalar.doc docs/expressions.md
-	@$(BIN)/python -m aggloom.codegen.planner.plans_doc docs/plans.md
-	@$(BIN)/python -m aggloom.runtime.local.timeline_doc docs/windows.md
+	@PYTHONPATH=docs $(BIN)/python -m writers.functions docs/functions.md
+	@PYTHONPATH=docs $(BIN)/python -m writers.expressions docs/expressions.md
+	@PYTHONPATH=docs $(BIN)/python -m writers.plans docs/plans.md
+	@PYTHONPATH=docs $(BIN)/python -m writers.windows docs/windows.md
 	@$(BIN)/python examples/notebooks.py
 
 site: $(READY) ## make the documentation as a static site in build/site/html

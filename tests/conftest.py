@@ -23,7 +23,7 @@ settings.register_profile("same", derandomize=True, suppress_health_check=QUIET)
 settings.register_profile("other", derandomize=False, suppress_health_check=QUIET)
 settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / "support"), str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE / "support"), str(HERE), str(HERE.parent / "docs"), str(HERE.parent)]
 
 import kafka  # noqa: E402
 

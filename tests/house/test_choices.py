@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 # Files that have something for each value, or say one by dialect.
 TABLES = {
     *("codegen/handler/render.py", "codegen/catalogue/entry.py", "codegen/catalogue/collecting.py"),
-    "runtime/cases/run.py",
 }
 LISTS = {
     frozenset(values)

@@ -25,7 +25,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _CHANGE = re.compile(r"([+-][IUD]) ")
 
 ELSEWHERE = {
-    "functions.md": "catalogue/test_functions_doc.py",
+    "functions.md": "catalogue/test_functions_page.py",
     "lookup.md": "operators/test_lookup.py",
     "plans.md": "planner/test_plans_page.py",
     "user-functions.md": "handler/test_udaf.py",

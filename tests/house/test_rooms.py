@@ -91,7 +91,6 @@ ROOMS: dict[str, set[str]] = {
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
     "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "lakes", "sinks"),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
-    "runtime/cases": PLANS | _in("runtime", *HANDLERS, "local", "cases"),
     "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
@@ -106,9 +105,8 @@ ROOMS: dict[str, set[str]] = {
     "aggloom/sample": {"aggloom.errors"},
     "aggloom/testing": {"click", "pyarrow", "yaml", "aggloom"},
 }
-# Tools beside the runtime: the case runner may start a Spark session for the expressions of SQL
-# cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
-# at plan time, to know whether they can be.
+# Tools beside the runtime: the harness asks Spark to evaluate expressions if it is given a session.
+# The probe compiles users' functions at plan time, to know whether they can be.
 TOOLS = {
     "runtime/lakes/delta.py": {"deltalake"},
     "runtime/lakes/iceberg.py": {"pyiceberg"},
@@ -118,7 +116,6 @@ TOOLS = {
     "runtime/sinks/iceberg.py": {"pyiceberg"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},
-    "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
     "runtime/local/pipeline.py": {"aggloom.runtime.spark"},
     "runtime/local/fed_plan.py": {"pandas"},
     "runtime/local/table.py": {"pandas"},
@@ -257,9 +254,6 @@ NAMED = {
         *("Aggregate", "Deduplicate", "Join"),
         *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
-    "runtime/cases/joins.py": {"Join"},
-    "runtime/cases/ranks.py": {"Rank"},
-    "runtime/cases/settings.py": {"GroupAggregate", "Rank", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
     "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+FOLDERS = {Path(folder): package for package, folder in SETTINGS["package-dir"].items()}
 SHIPPED = (".py", ".j2", ".json", ".yaml", ".md", "py.typed")
 
 
@@ -31,9 +32,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def tree_files() -> list[Path]:
-    """List what a build needs: the packages' folders and the three files beside them."""
-    found = [Path(name) for name in ("pyproject.toml", "README.md", "LICENSE")]
-    for folder in {Path(folder).parts[0] for folder in SETTINGS["package-dir"].values()}:
+    """List the files of a build: the packages' folders and four files beside them."""
+    found = [Path(name) for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
+    for folder in FOLDERS:
         found += [
             path.relative_to(ROOT)
             for path in (ROOT / folder).rglob("*")
@@ -43,22 +44,17 @@ def tree_files() -> list[Path]:
 
 
 def package_of(folder: Path) -> str:
-    """Name the package that lies in a folder: its own line of package-dir, or that of the folder above it."""
-    packages = {Path(place): package for package, place in SETTINGS["package-dir"].items()}
-    if folder in packages:
-        return packages[folder]
-    return f"{package_of(folder.parent)}.{folder.name}"
+    """Name the package that lies in a folder: by package-dir, or after that of the folder above it."""
+    return FOLDERS.get(folder) or f"{package_of(folder.parent)}.{folder.name}"
 
 
 def expected() -> set[str]:
     """Name each file of the packages as it must stand in the wheel."""
-    names = set()
-    for path in tree_files():
-        if path.name.endswith(SHIPPED) and path.parent.parts:
-            package = package_of(path.parent)
-            assert package in SETTINGS["packages"], f"{package} is not listed in pyproject.toml"
-            names.add(f"{package.replace('.', '/')}/{path.name}")
-    return names
+    return {
+        f"{package_of(path.parent).replace('.', '/')}/{path.name}"
+        for path in tree_files()
+        if path.name.endswith(SHIPPED) and path.parent.parts
+    }
 
 
 def test_wheel_is_the_tree(wheel: set[str]) -> None:
@@ -71,7 +67,19 @@ def test_no_other_root_name_leaks(wheel: set[str]) -> None:
     assert {root for root in roots if not root.endswith(".dist-info")} == {"aggloom"}
 
 
-def test_every_package_has_a_folder_and_each_folder_stands_once() -> None:
-    folders = {package_of(path.parent) for path in tree_files() if path.suffix in {".py", ".j2"}}
-    assert folders == set(SETTINGS["packages"])
-    assert set(SETTINGS["package-dir"]) <= {"aggloom", *(p for p in folders if p.count(".") == 1)}
+def test_settings_name_no_folder_twice() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert {package for package in FOLDERS.values() if text.count(f'"{package}" =') != 1} == set()
+    # A folder in one of these follows from it.
+    assert {folder for folder in FOLDERS if folder.parent in FOLDERS} == set()
+
+
+def test_the_wheel_runs_as_one_command() -> None:
+    """Programs of the repository, as those that write pages or run cases, lie outside of the packages."""
+    programs = {
+        path.as_posix()
+        for path in tree_files()
+        if path.suffix == ".py" and 'if __name__ == "__main__":' in (ROOT / path).read_text("utf-8")
+    }
+    # Spark runs the daemon by its name.
+    assert programs == {"aggloom/__main__.py", "aggloom/cli.py", "aggloom/daemon.py"}

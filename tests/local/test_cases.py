@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.format import Case, column_type, computed_columns, parse_case
+from cases.functions import spelled_out
+from cases.joins import join_program
+from cases.program import query_program
+from cases.run import deviations, main, report, run_directory
+from cases.settings import settings
 from click.testing import CliRunner
 
 from aggloom.codegen.planner import PlanOptions, Scan, walk
 from aggloom.errors import CaseFormatError
-from aggloom.runtime.cases.format import Case, column_type, computed_columns, parse_case
-from aggloom.runtime.cases.functions import spelled_out
-from aggloom.runtime.cases.joins import join_program
-from aggloom.runtime.cases.program import query_program
-from aggloom.runtime.cases.run import deviations, main, report, run_directory
-from aggloom.runtime.cases.settings import settings
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "cases"

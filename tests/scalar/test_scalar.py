@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scalar_oracle import lowered
+from writers import expressions
 
 from aggloom import Harness
 from aggloom.codegen import LoweredCalc, lower_calc
-from aggloom.codegen.scalar import doc
 from aggloom.codegen.scalar.calc import calculate
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.expressions import parse_scalar
@@ -273,7 +273,7 @@ def test_deep_chains_are_lowered_and_deep_trees_refused() -> None:
 
 
 def test_page_is_what_the_table_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == doc.page(), "run 'make docs'"
+    assert PAGE.read_text(encoding="utf-8") == expressions.page(), "run 'make docs'"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

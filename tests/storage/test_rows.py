@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases.compare import equal_values, net
+from cases.format import to_value
+from cases.source import Bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggloom import AggSpec, Harness
 from aggloom.errors import CaseFormatError, TypeMismatchError
 from aggloom.physical import row_widths
-from aggloom.runtime.cases.compare import equal_values, net
-from aggloom.runtime.cases.format import to_value
-from aggloom.runtime.cases.source import Bundles
 from aggloom.runtime.plain import backend as plain
 from aggloom.runtime.spark.write.sinks import TableSink, read_table
 from aggloom.runtime.storage.arena import Arena

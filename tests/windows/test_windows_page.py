@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from writers.windows import main, written
 
 import aggloom
 from aggloom.codegen.planner import WindowAggregate, plan_query, walk
 from aggloom.codegen.planner.options import FLINK_NAMES, PlanOptions
 from aggloom.codegen.windows import Assigner, Evictor, Trigger
 from aggloom.errors import SpecError
-from aggloom.runtime.local.timeline_doc import main, written
 
 PATH = Path(__file__).parents[2] / "docs" / "windows.md"
 PAGE = PATH.read_text(encoding="utf-8")
 TABLES = {"t": "name STRING, amount INT, ts TIMESTAMP"}
-COMMAND = "run 'python -m aggloom.runtime.local.timeline_doc docs/windows.md'"
+COMMAND = "run 'make docs'"
 
 
 def blocks(kind: str) -> list[str]:

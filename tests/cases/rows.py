@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_deduplicate
-from aggloom.runtime.cases.format import Case, NotSupported, column_type
-from aggloom.runtime.cases.program import Program, Table, planning
+from cases.format import Case, NotSupported, column_type
+from cases.program import Program, Table, planning
 
 Keep = Literal["first", "last"]
 OPERATOR_KINDS = frozenset(("dedup", "window_dedup", "dedup_keep_first_fn"))

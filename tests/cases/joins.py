@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from aggloom.codegen import JoinKind
 from aggloom.codegen.planner import Calc, Join, Node, Notes, Plan, PlanOptions, Scan
-from aggloom.runtime.cases.format import Case, NotSupported, names_in, table_schema
-from aggloom.runtime.cases.program import Program, Table
+from cases.format import Case, NotSupported, names_in, table_schema
+from cases.program import Program, Table
 
 OPERATOR_KINDS = frozenset(("join", "mini_batch_join", "semi_anti_join"))
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.runtime.cases.format import to_value
 from aggloom.runtime.values.changelog import same_value
+from cases.format import to_value
 
 Change = tuple[str, tuple[Any, ...]]
 _SINGLE, _DOUBLE = 1e-6, 1e-12

@@ -21,8 +21,8 @@ from aggloom.codegen.planner import (
     Scan,
     SortItem,
 )
-from aggloom.runtime.cases.format import Case, NotSupported, names_in, table_schema
-from aggloom.runtime.cases.program import Program, Table
+from cases.format import Case, NotSupported, names_in, table_schema
+from cases.program import Program, Table
 
 _FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _ARRIVAL = ("proctime", "arrival")

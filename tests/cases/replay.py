@@ -12,8 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.planner import PlanOptions, walk
-from aggloom.runtime.cases.compare import Change, difference, net, typed
-from aggloom.runtime.cases.format import (
+from aggloom.runtime.handlers.columns import rows_to_batch
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
+from aggloom.runtime.values.changelog import fold, parse_kinds
+from aggloom.runtime.values.clock import AFTER_ALL
+from cases.compare import Change, difference, net, typed
+from cases.format import (
     MODES,
     Case,
     Expectation,
@@ -22,22 +27,17 @@ from aggloom.runtime.cases.format import (
     event_time,
     to_value,
 )
-from aggloom.runtime.cases.overs import size_fault, state_fault
-from aggloom.runtime.cases.program import Program, Table
-from aggloom.runtime.cases.settings import (
+from cases.overs import size_fault, state_fault
+from cases.program import Program, Table
+from cases.settings import (
     Setting,
     asks_for_messages,
     forgets,
     single_aggregate,
     waits_for_time,
 )
-from aggloom.runtime.cases.source import Bundles, is_complete
-from aggloom.runtime.cases.windows import watermark_of
-from aggloom.runtime.handlers.columns import rows_to_batch
-from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
-from aggloom.runtime.values.changelog import fold, parse_kinds
-from aggloom.runtime.values.clock import AFTER_ALL
+from cases.source import Bundles, is_complete
+from cases.windows import watermark_of
 
 KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
 

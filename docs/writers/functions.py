@@ -1,4 +1,4 @@
-"""The page on all aggregate functions, from the catalogue: `make docs` writes it."""
+"""The page on all aggregate functions, from the catalogue."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.runtime.cases.format import names_in
 from aggloom.runtime.values.changelog import same_value
+from cases.format import names_in
 
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]

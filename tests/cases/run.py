@@ -1,6 +1,6 @@
 """Run expected changelogs, written down as data, through the harness.
 
-    python -m aggloom.runtime.cases DIR
+    make cases DIR=..
 
 The runner knows kinds of cases, never single ones. What this release does not have is "not
 supported", and the reason shown is the error that the product itself raised.
@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, Backend, generate, load
 from aggloom.errors import AggloomError, UnsupportedExpressionError
-from aggloom.runtime.cases import joins, rows, windows
-from aggloom.runtime.cases.compare import difference, typed
-from aggloom.runtime.cases.format import (
+from cases import joins, rows, windows
+from cases.compare import difference, typed
+from cases.format import (
     Case,
     NotSupported,
     Phase,
@@ -34,18 +34,18 @@ from aggloom.runtime.cases.format import (
     fitting_decimal,
     read_cases,
 )
-from aggloom.runtime.cases.overs import OPERATOR_KINDS as OVER_KINDS
-from aggloom.runtime.cases.overs import SHIFTS, last_shift, with_query
-from aggloom.runtime.cases.program import (
+from cases.overs import OPERATOR_KINDS as OVER_KINDS
+from cases.overs import SHIFTS, last_shift, with_query
+from cases.program import (
     Program,
     first_line,
     planning,
     query_program,
     spec_program,
 )
-from aggloom.runtime.cases.ranks import rank_programs
-from aggloom.runtime.cases.replay import CaseFailed, Tables, events, replay, tolerance_of
-from aggloom.runtime.cases.settings import Setting, settings
+from cases.ranks import rank_programs
+from cases.replay import CaseFailed, Tables, events, replay, tolerance_of
+from cases.settings import Setting, settings
 
 _KNOWN_EXTRA = frozenset(
     (
@@ -268,7 +268,7 @@ def _merge_halves(
 
 def deviations() -> frozenset[str]:
     """The ids in the first column of the table of deliberate deviations."""
-    path = Path(__file__).resolve().parent.parent.parent / "docs" / "deviations.md"
+    path = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
     if not path.is_file():
         return frozenset()
     text = path.read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggloom.runtime.cases.format import Case, NotSupported, Params
+from cases.format import Case, NotSupported, Params
 
 SHIFTS = frozenset(("LAG", "LEAD"))
 _WITHOUT_FRAME = ("ROW_NUMBER(", "RANK(", "DENSE_RANK(", "LAG(", "LEAD(", "NTILE(")

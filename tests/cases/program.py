@@ -14,9 +14,9 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec, register, unregister
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query, plan_spec
 from aggloom.errors import SpecError
-from aggloom.runtime.cases.format import Case, NotSupported, computed_columns, reads, table_schema
-from aggloom.runtime.cases.functions import FUNCTIONS, spelled_out
-from aggloom.runtime.cases.source import key_positions
+from cases.format import Case, NotSupported, computed_columns, reads, table_schema
+from cases.functions import FUNCTIONS, spelled_out
+from cases.source import key_positions
 
 _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
 

@@ -1,7 +1,4 @@
-"""docs/windows.md: what its examples print and draw is written by running them.
-
-Run `python -m aggloom.runtime.local.timeline_doc docs/windows.md` to write the page and its pictures again.
-"""
+"""docs/windows.md: what its examples print and draw is written by running them."""
 
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ def _run(code: str, names: dict[str, Any], line: int) -> tuple[str, Any]:
 def main(arguments: list[str]) -> None:
     """Write the page that is named, and the pictures beside it."""
     if len(arguments) != 1:
-        raise SpecError("timeline_doc: name one page, such as docs/windows.md.")
+        raise SpecError("windows: name one page, such as docs/windows.md.")
     path = Path(arguments[0])
     page, pictures = written(path.read_text(encoding="utf-8"))
     for name, svg in pictures.items():

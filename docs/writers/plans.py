@@ -1,7 +1,4 @@
-"""docs/plans.md: the plans in it are written by the planner, from the queries and tables that the page itself names.
-
-Run `python -m aggloom.codegen.planner.plans_doc docs/plans.md` to write them again.
-"""
+"""docs/plans.md: the plans in it are written by the planner, from the queries and tables that the page itself names."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def rewritten(page: str) -> str:
 def main(arguments: list[str]) -> None:
     """Write the plans of the page that is named again."""
     if len(arguments) != 1:
-        raise SpecError("plans_doc: name one page, such as docs/plans.md.")
+        raise SpecError("plans: name one page, such as docs/plans.md.")
     path = Path(arguments[0])
     path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
 

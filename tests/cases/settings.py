@@ -27,11 +27,11 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.codegen.windows import GlobalWindow, Windowing
-from aggloom.runtime.cases.format import Case, NotSupported
-from aggloom.runtime.cases.overs import over_options
-from aggloom.runtime.cases.rows import deduplicate_options
-from aggloom.runtime.cases.source import is_complete
-from aggloom.runtime.cases.windows import emit_options
+from cases.format import Case, NotSupported
+from cases.overs import over_options
+from cases.rows import deduplicate_options
+from cases.source import is_complete
+from cases.windows import emit_options
 
 _TELLING = ("ordered", "unordered", "count")
 _TTLS = ("state_ttl_ms", "retention_ms", "min_retention_ms", "min_retention_time_ms")

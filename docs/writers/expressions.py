@@ -1,4 +1,4 @@
-"""The page on scalar expressions, from the table: `python -m aggloom.codegen.scalar.doc [file]`."""
+"""The page on scalar expressions, from the table of functions."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ import pytest
 from handlers import empty
 from model import is_sketch
 from strategies import ARGUMENTS, required, spec_over
+from writers import functions
 
 from aggloom.codegen import AggCall
-from aggloom.codegen.catalogue import functions_doc
 from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, REFUSED
 
 PAGE = Path(__file__).parents[2] / "docs" / "functions.md"
@@ -26,12 +26,12 @@ _SHOWN = {
 
 
 def test_the_page_is_what_the_catalogue_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == functions_doc.page(), "run 'make docs'"
+    assert PAGE.read_text(encoding="utf-8") == functions.page(), "run 'make docs'"
 
 
 @entries
 def test_an_entry_has_what_a_reader_needs(name: str) -> None:
-    entry, page = CATALOGUE[name], functions_doc.page()
+    entry, page = CATALOGUE[name], functions.page()
     section = page.split(f"### {name}\n")[1].split("\n### ")[0].split("\n## ")[0]
     rows = ("Arguments", "Result", "NULL", "Rows taken back", "State a key", "Cost", "Example")
     for row in rows:
@@ -48,13 +48,13 @@ def test_the_value_over_nothing_is_what_the_page_says(name: str) -> None:
     args = tuple(names[0] for names in ARGUMENTS[name])
     call = AggCall(name, args, options=tuple(required(CATALOGUE[name]).items()))
     for dialect in ("spark", "flink"):
-        shown = functions_doc.empty_value(CATALOGUE[name], dialect)
+        shown = functions.empty_value(CATALOGUE[name], dialect)
         (found,) = empty(spec_over([call], (), dialect, "append")).getValue()
         assert found == _SHOWN[shown]
 
 
 def test_what_cannot_be_used_is_listed_with_what_to_do() -> None:
-    page = functions_doc.page()
+    page = functions.page()
     refused = page.split("## Functions that are none\n")[1]
     assert all(f"| `{name}` | {reason} |" in refused for name, reason in REFUSED.items())
     approximate = page.split("## Approximate functions over changes\n")[1]
@@ -67,7 +67,7 @@ def test_what_cannot_be_used_is_listed_with_what_to_do() -> None:
 def test_the_page_names_types_of_both_dialects() -> None:
     (line,) = (
         each
-        for each in functions_doc.page().split("### SUM\n")[1].split("### ")[0].splitlines()
+        for each in functions.page().split("### SUM\n")[1].split("### ")[0].splitlines()
         if each.startswith("| Result |")
     )
     assert "spark: `BIGINT` of INT and BIGINT" in line

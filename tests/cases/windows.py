@@ -32,7 +32,7 @@ from aggloom.codegen.windows import (
     Windowing,
 )
 from aggloom.errors import SpecError
-from aggloom.runtime.cases.format import (
+from cases.format import (
     Case,
     NotSupported,
     Params,
@@ -40,7 +40,7 @@ from aggloom.runtime.cases.format import (
     computed_columns,
     to_value,
 )
-from aggloom.runtime.cases.program import Program, Table, planning
+from cases.program import Program, Table, planning
 
 OPERATOR_KINDS = frozenset(("group_window", "window_tvf_agg"))
 _TIME_COLUMN = re.compile(r"event time on (\w+)")

@@ -1,0 +1,1 @@
+"""Writers of the pages that are derived from the code, or from running their examples: `make docs` runs them."""
