@@ -1,7 +1,7 @@
 """Options by which files of changes are read: the one list of them.
 
-The keywords of `read_changes`, the entries of --table and of a job's tables, and our own options in CREATE TABLE are the
-fields of `FileOptions`, so that an option that is added here is known everywhere.
+The keywords of `read_changes`, the entries of --table and of a job's tables, and our own options in CREATE TABLE are
+the fields of `FileOptions`, so that an option that is added here is known everywhere.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if find_spec("pyspark") is None:
         "are `aggloom sql`, `aggloom test`, `aggloom explain` and, in Python, aggloom.Harness."
     )
 
-from aggloom.runtime.spark.sessions.session import session  # noqa: E402
+from aggloom.runtime.spark.sessions.session import session
 
 if TYPE_CHECKING:
     from aggloom.runtime.spark.api.query import sql
