@@ -14,7 +14,7 @@ from bundles import LOOM, cells
 from measure import Run, Series
 from results import publish_rows
 
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.operators.steps import no_rows
@@ -60,7 +60,7 @@ class Case:
             output_key=output,
         )
 
-    def bundles(self, rows: int, size: int) -> Iterator[tuple[Bundle, Bundle]]:
+    def bundles(self, rows: int, size: int) -> Iterator[tuple[InputBatch, InputBatch]]:
         """The changes of both sides."""
         random = np.random.default_rng(7)
         keys = 1 if self.one else rows // self.each
@@ -87,12 +87,12 @@ class Case:
                 before[side] = new
                 arrays = [pa.array(np.concatenate(each)) for each in zip(*parts, strict=True)]
                 batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-                both.append(Bundle(batch, np.concatenate(kinds)))
+                both.append(InputBatch(batch, np.concatenate(kinds)))
             yield both[0], both[1]
         if self.one:
             old = [each[:1] for each in (np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1))]
             batch = pa.RecordBatch.from_arrays([pa.array(each) for each in old], schema=_RIGHT)
-            yield Bundle(*no_rows(_LEFT)), Bundle(batch, np.array([UPDATE_AFTER], np.int8))
+            yield InputBatch(*no_rows(_LEFT)), InputBatch(batch, np.array([UPDATE_AFTER], np.int8))
 
 
 CASES = (

@@ -28,8 +28,8 @@ from aggloom.errors import (
 from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.fragment import (
     Fragment,
+    FragmentPart,
     FragmentSpec,
-    Part,
     feeds_from,
     inputs_from,
 )
@@ -158,11 +158,11 @@ class Description:
             return operator_from(self.kind, self.settings, self.agg_spec)
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FragmentPart:
         """The operator in its fragment; raises StateMismatchError and SpecError."""
         keys, spread = tuple(self.keys), tuple(self.spread)
         feeds = feeds_from(self.feeds)
-        return Part(self.settings_of, self.operator, keys, spread, feeds, self.delay)
+        return FragmentPart(self.settings_of, self.operator, keys, spread, feeds, self.delay)
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def weigh(
 ) -> tuple[int, list[KeyWeight]]:
     """(number of keys, the heaviest of them) of an operator."""
     columns = operator.key_columns()
-    rows = operator.rows_held()
+    rows = operator.count_key_rows()
     if not columns:
         if not operator.keys:
             return 0, []

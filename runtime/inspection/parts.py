@@ -12,7 +12,7 @@ import pyarrow as pa
 from aggloom.runtime.inspection.accumulators import Layout
 from aggloom.runtime.inspection.facts import Part, Row
 from aggloom.runtime.inspection.keys import distinct
-from aggloom.runtime.operators.base import Held, Operator
+from aggloom.runtime.operators.base import Operator, StoredKeyState
 
 
 def parts_of(operator: Operator, key: pa.RecordBatch) -> list[Part]:
@@ -48,9 +48,9 @@ def keys_of(operator: Operator) -> tuple[int, list[pa.Array]]:
     return (distinct(columns, names) if len(columns[0]) else 0), columns
 
 
-def _parts(operator: Operator, key: pa.RecordBatch) -> Iterator[tuple[Part, Held]]:
-    for held in operator.held(key):
-        window = None if held.window is None else operator.shown_window(held.window)
+def _parts(operator: Operator, key: pa.RecordBatch) -> Iterator[tuple[Part, StoredKeyState]]:
+    for held in operator.read_key_state(key):
+        window = None if held.window is None else operator.format_window(held.window)
         records = held.records
         if records is None:
             records = 0 if held.slot is None else int(held.handler.accumulators.records[held.slot])
@@ -65,7 +65,7 @@ def _parts(operator: Operator, key: pa.RecordBatch) -> Iterator[tuple[Part, Held
         yield part, held
 
 
-def _results_of(held: Held, records: int) -> Row | None:
+def _results_of(held: StoredKeyState, records: int) -> Row | None:
     if held.slot is None:
         return None
     # A global aggregate has its row over no rows, too.

@@ -106,7 +106,7 @@ class _Alone:
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
         for row in np.flatnonzero(matching(columns, self.key, batch.num_rows)).tolist():
-            shown = self.operator.shown_row(_row(batch, row, self.key.num_columns))
+            shown = self.operator.format_row(_row(batch, row, self.key.num_columns))
             one = batch.slice(row, 1), kinds[row : row + 1]
             yield self._change(KIND_NAMES[kinds[row]], shown, one, clock)
         for data in entry.partials:

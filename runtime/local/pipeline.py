@@ -13,11 +13,11 @@ from aggloom.active import active_session
 from aggloom.codegen import AggSpec, Backend, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
 from aggloom.errors import OptionError, SpecError, UnsupportedExpressionError
-from aggloom.runtime.operators.base import Bundle, blocks_of, joined_blocks
+from aggloom.runtime.operators.base import InputBatch, join_blocks, split_blocks
 from aggloom.runtime.operators.fragment import Fragment, fragment_of
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import run_steps
-from aggloom.runtime.operators.steps import Rows, joined, no_rows, split
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 Handlers = Callable[[AggSpec], type[Any]]
@@ -78,7 +78,7 @@ class Pipeline:
 
     def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
-        return self._called(lambda: joined(self._root(tables, clock), self.plan.schema))
+        return self._called(lambda: concat_changes(self._root(tables, clock), self.plan.schema))
 
     def _called(self, call: Callable[[], Any]) -> Any:
         """Make a call that goes through the plan from end to end, on a large stack if the plan is tall."""
@@ -95,11 +95,11 @@ class Pipeline:
 
     def snapshot(self) -> bytes:
         """The state of every operator as one block of bytes."""
-        return joined_blocks([fragment.snapshot() for fragment in self.fragments])
+        return join_blocks([fragment.snapshot() for fragment in self.fragments])
 
     def restore(self, data: bytes) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
-        blocks = blocks_of(
+        blocks = split_blocks(
             data, len(self.fragments), "the query and options that it was taken from"
         )
         for fragment, block in zip(self.fragments, blocks, strict=True):
@@ -136,7 +136,7 @@ class Pipeline:
 
 
 Stage = Callable[[Mapping[str, Rows], Clock], Parts]
-Exchanged = Callable[[Mapping[str, Rows], Clock], list[Bundle]]
+Exchanged = Callable[[Mapping[str, Rows], Clock], list[InputBatch]]
 """The function of an exchange: from tables to the bundle of each bucket."""
 
 
@@ -222,17 +222,17 @@ class _Builder:
             below = self._rows_of_accumulators(node.input)
             handler = self.handler_of(spec)
             return lambda tables, clock: [
-                Bundle(*no_rows(schema), partials)
+                InputBatch(*no_rows(schema), partials)
                 for partials in _aggregated(below(tables, clock), handler, keys, buckets)
             ]
         below = self.build(node.input)
 
-        def exchange(tables: Mapping[str, Rows], clock: Clock) -> list[Bundle]:
+        def exchange(tables: Mapping[str, Rows], clock: Clock) -> list[InputBatch]:
             parts: list[Parts] = [[] for _ in range(buckets)]
             for rows in below(tables, clock):
                 for bucket, part in split(rows, keys, buckets):
                     parts[bucket].append(part)
-            return [Bundle(*joined(each, schema)) for each in parts]
+            return [InputBatch(*concat_changes(each, schema)) for each in parts]
 
         return exchange
 

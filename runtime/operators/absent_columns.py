@@ -31,7 +31,7 @@ class AbsentColumns(NamedTuple):
         found: Array = self.some[self.which]
         return found
 
-    def completed(
+    def complete_rows(
         self, batch: pa.RecordBatch, stored: pa.RecordBatch, before: Array, adds: Array
     ) -> pa.RecordBatch:
         """The rows of a bundle with what those before them had; before: by row one of the bundle, or n + a stored one.

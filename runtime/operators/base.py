@@ -34,7 +34,7 @@ _SIZES = struct.Struct("<4sI")
 _MAGIC = b"AGLO"
 
 
-class State(Protocol):
+class StatePart(Protocol):
     """A part of what an operator remembers: arrays in an arena of its own."""
 
     arena: Arena
@@ -46,13 +46,13 @@ class State(Protocol):
     def flush_files(self) -> None: ...
 
 
-def joined_blocks(blocks: Sequence[bytes]) -> bytes:
+def join_blocks(blocks: Sequence[bytes]) -> bytes:
     """Blocks of bytes as one, with their sizes before them."""
     sizes = json.dumps([len(block) for block in blocks]).encode()
     return b"".join([_SIZES.pack(_MAGIC, len(sizes)), sizes, *blocks])
 
 
-def blocks_of(
+def split_blocks(
     data: bytes | memoryview, count: int, owner: str = "the operators that it was taken from"
 ) -> list[memoryview]:
     """The blocks that were joined; raises StateCorruptError unless they are as many, and whole."""
@@ -77,7 +77,7 @@ def blocks_of(
     return [view[start:end] for start, end in pairwise(starts)]
 
 
-class Held(NamedTuple):
+class StoredKeyState(NamedTuple):
     """The state that an operator holds of a key in one window, or of the key as a whole.
 
     handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. given:
@@ -94,7 +94,7 @@ class Held(NamedTuple):
     results: dict[str, Any] | None = None
 
 
-class Bundle(NamedTuple):
+class InputBatch(NamedTuple):
     """The input that comes to an operator: rows in the order in which they are to be applied, and accumulators."""
 
     batch: pa.RecordBatch
@@ -121,7 +121,7 @@ class Operator(ABC):
     _failed: bool = False
 
     @abstractmethod
-    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Apply a bundle of each input, and return the changes that they bring."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ class Operator(ABC):
 
     @property
     @abstractmethod
-    def states(self) -> Sequence[State]:
+    def states(self) -> Sequence[StatePart]:
         """The parts of what it remembers, always as many and in the same order."""
 
     @property
@@ -142,12 +142,12 @@ class Operator(ABC):
     def key_columns(self) -> list[pa.Array]:
         """The keys of all that it holds as columns, a key perhaps several times."""
 
-    def rows_held(self) -> Any:
+    def count_key_rows(self) -> Any:
         """Return the number of rows behind each key that `key_columns` lists, as an array; None: it is not known."""
         return None
 
     @abstractmethod
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         """Yield the state that it holds of a key (a row of the key's columns), windows in order of time."""
 
     @property
@@ -155,11 +155,11 @@ class Operator(ABC):
     def name(self) -> str:
         """The name that messages call it by."""
 
-    def shown_row(self, row: dict[str, Any]) -> dict[str, Any]:
+    def format_row(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row that came, by name, as its user knows it."""
         return row
 
-    def shown_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
+    def format_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
         """The start and end of a held window as the query shows them."""
         return window
 
@@ -197,22 +197,22 @@ class Operator(ABC):
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
-        return joined_blocks([state.snapshot() for state in self.states])
+        return join_blocks([state.snapshot() for state in self.states])
 
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
-        blocks = blocks_of(data, len(self.states))
+        blocks = split_blocks(data, len(self.states))
         for state, block in zip(self.states, blocks, strict=True):
             state.restore(block)
         with reading_snapshot():
-            self.settle()
+            self.rebuild_derived()
             self.check_restored()
         self._failed = False
 
     def check_restored(self) -> None:  # noqa: B027
         """Raise StateCorruptError unless its states, each of which is right, fit each other."""
 
-    def settle(self) -> None:  # noqa: B027
+    def rebuild_derived(self) -> None:  # noqa: B027
         """Read anew what is derived from the state, which was opened or restored."""
 
     def flush_files(self) -> None:
@@ -245,7 +245,7 @@ class OneInput(Operator):
     ) -> Rows:
         """Apply a bundle of rows, and of accumulators, and return the changes that it brings."""
 
-    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         (bundle,) = inputs
         return self.process(bundle.batch, bundle.kinds, clock, bundle.partials)
 

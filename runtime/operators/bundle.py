@@ -21,7 +21,7 @@ _FEW_ROWS = 4
 
 
 @kernel
-def _touched(slots: Array, rows: Array, out: Array) -> int:
+def _find_touched(slots: Array, rows: Array, out: Array) -> int:
     """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
     found = 0
     for r in range(len(slots)):
@@ -44,7 +44,7 @@ def _in_order(rows: Array, out: Array) -> None:
 
 
 @kernel
-def _grouped(
+def _group_rows(
     slots: Array,
     retracts: Array,
     rows: Array,
@@ -127,12 +127,12 @@ class Applier:
             self._rows = np.zeros(state.capacity, np.int32)
         self._counted = True
         touched = np.empty(min(len(slots), state.capacity), np.int64)
-        touched = touched[: _touched(slots, self._rows, touched)]
+        touched = touched[: _find_touched(slots, self._rows, touched)]
         if len(touched) * _DENSE >= state.capacity:
             _in_order(self._rows, touched)
         return touched
 
-    def done(self, touched: Array) -> None:
+    def forget_counts(self, touched: Array) -> None:
         """Forget the counts of the slots that `distinct` has found."""
         self._rows[touched] = 0
         self._counted = False
@@ -215,7 +215,7 @@ class Applier:
         order = np.empty(n, np.int32 if n < 1 << 30 else np.int64)
         slot, item = (np.empty(n, np.int64) for _ in range(2))
         retract = np.empty(n, np.bool_)
-        _grouped(slots, retracts, self._rows, touched, order, slot, retract, item)
+        _group_rows(slots, retracts, self._rows, touched, order, slot, retract, item)
         return handler.pick(inputs, order), slot, retract, item
 
 

@@ -42,7 +42,7 @@ def check_fragments(old: Description, new: Description, where: str) -> None:
 
     What differs in an operator is told by `compare`.
     """
-    was, now = (_arranged(each) for each in (old, new))
+    was, now = (_describe_operators(each) for each in (old, new))
     if was == now or len(was) == len(now) == 1:
         return
     lines = (
@@ -54,7 +54,7 @@ def check_fragments(old: Description, new: Description, where: str) -> None:
     )
 
 
-def _arranged(description: Description) -> list[str]:
+def _describe_operators(description: Description) -> list[str]:
     """The operators of a fragment, and how they are fed, in a line each."""
     found = []
     for part in description["parts"]:
@@ -78,9 +78,9 @@ def compare(old: Description, new: Description, where: str) -> CallChanges:
         return calls
     names = list(dict.fromkeys(name for name, _, _ in found))
     listed = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
-    lines = [f"{name}: {_shown(was)} -> {_shown(now)}" for name, was, now in found]
+    lines = [f"{name}: {_format_value(was)} -> {_format_value(now)}" for name, was, now in found]
     if calls.removed or calls.added:
-        lines.append(f"calls: {_cut(calls.line)}")
+        lines.append(f"calls: {_shorten(calls.line)}")
     raise StateMismatchError(
         f"{where}: the query differs from the one that wrote it in {listed}; only its calls may change. {_OWN_WAY}"
         + "".join(LINE + line for line in lines[:_SHOWN_LINES])
@@ -107,10 +107,10 @@ def _differences(old: Description, new: Description) -> Iterator[tuple[str, Any,
         if functions.get(each["name"]) != each:
             there = "another definition" if each["name"] in functions else None
             yield f"the function {each['name']}", "its definition", there
-    yield from _differences_below(*_aligned(old, new))
+    yield from _differences_below(*_align_steps(old, new))
 
 
-def _aligned(old: Description, new: Description) -> tuple[list[Any], list[Any]]:
+def _align_steps(old: Description, new: Description) -> tuple[list[Any], list[Any]]:
     """Return the steps below each; where only one of them computes columns, the other picks its own as they are."""
     below = list(old["below"]), list(new["below"])
     for short, long, description in ((*below, old), (*below[::-1], new)):
@@ -213,15 +213,15 @@ def call_text(call: Mapping[str, Any]) -> str:
     return text + (f" AS {call['alias']}" if call.get("alias") else "")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value of a description on one line."""
     if value is None:
         return "none"
     if isinstance(value, list):
         value = ", ".join(map(str, value)) or "()"
-    return _cut(str(value))
+    return _shorten(str(value))
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 3]}..."

@@ -48,7 +48,7 @@ def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
     return _difference(old, new)
 
 
-def resettled(old: Any, new: Any, clock: Clock) -> Rows:
+def change_settings(old: Any, new: Any, clock: Clock) -> Rows:
     """As evolve, where nothing but settings differ: the state is the same under any, but for stamps and orphans."""
     if not new.keeps_stamps(old):
         return evolve(old, new, carried(old.spec, new.spec, new.handler_class.BACKEND), clock)
@@ -92,16 +92,16 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
     arena = Arena()
     for name, array in old.arena:
         if name.startswith("pool."):
-            _put(arena, name, array)
+            _write_array(arena, name, array)
     types = {attr: dtype for attr, dtype, *_ in handler.FIELDS}
     for new_name, old_name in parts.fields.items():
         array = old.arena.array(f"acc.{old_name}", 0, "i8")
-        _put(arena, f"acc.{new_name}", _fitted(array, types[new_name]))
+        _write_array(arena, f"acc.{new_name}", _cast_field(array, types[new_name]))
     for new_name, old_name in parts.views.items():
         start = f"view.{old_name}."
         for name, array in old.arena:
             if name.startswith(start):
-                _put(arena, f"view.{new_name}.{name.removeprefix(start)}", array)
+                _write_array(arena, f"view.{new_name}.{name.removeprefix(start)}", array)
     if "spill" in old.views and any(place >= 0 for place in parts.spills):
         _put_spill(arena, old.arena, parts.spills)
     target = Accumulators(type(handler), arena, old.slots)
@@ -126,12 +126,12 @@ def _plain_in_new_layout(old: PlainAccumulators, handler: Any, parts: Carried) -
     return target
 
 
-def _put(arena: Arena, name: str, array: Array) -> None:
+def _write_array(arena: Arena, name: str, array: Array) -> None:
     columns = array.shape[1] if array.ndim == 2 else 0
     arena.array(name, len(array), array.dtype.str, columns)[:] = array
 
 
-def _fitted(array: Array, dtype: str) -> Array:
+def _cast_field(array: Array, dtype: str) -> Array:
     """A field as another type: the record counter, which may only say whether there are rows."""
     if array.dtype == np.dtype(dtype):
         return array
@@ -141,13 +141,13 @@ def _fitted(array: Array, dtype: str) -> Array:
 def _put_spill(arena: Arena, old: Arena, places: Sequence[int]) -> None:
     """The old spill, with its fields where the new handler looks for them."""
     for name in ("blocks", "free", "meta"):
-        _put(arena, f"view.spill.{name}", old.array(f"view.spill.{name}", 0, "i8"))
+        _write_array(arena, f"view.spill.{name}", old.array(f"view.spill.{name}", 0, "i8"))
     there = old.array("view.spill.index", 0, "i8")
     index = np.zeros((len(there), len(places)), there.dtype)
     for place, source in enumerate(places):
         if source >= 0:
             index[:, place] = there[:, source]
-    _put(arena, "view.spill.index", index)
+    _write_array(arena, "view.spill.index", index)
 
 
 @kernel

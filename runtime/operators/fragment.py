@@ -25,17 +25,17 @@ from aggloom.codegen.planner import (
 )
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.base import (
-    Bundle,
+    InputBatch,
     Operator,
     OperatorSpec,
     TimeMode,
-    blocks_of,
-    joined_blocks,
+    join_blocks,
+    split_blocks,
 )
 from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, run_steps, step_data, step_from, step_of
-from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.values.clock import Clock
 
@@ -64,7 +64,7 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Part:
+class FragmentPart:
     """An operator of a fragment: its spec, its name in messages, its key, and its inputs, each of one or more feeds.
 
     spread: those columns of its key by which rows lie in buckets, in the order of the exchanges. delay: by how many
@@ -90,7 +90,7 @@ class FragmentSpec:
     inputs: the columns of each of its inputs.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[FragmentPart, ...]
     inputs: tuple[pa.Schema, ...]
 
     @property
@@ -121,11 +121,11 @@ class FragmentSpec:
         ]
         return Fragment(self, operators)
 
-    def ordered(self, number: int) -> bool:
+    def is_ordered(self, number: int) -> bool:
         """Tell whether the order of an input's rows counts for the operators that it feeds."""
-        return any(part.spec.needs_order for part in self.fed(number))
+        return any(part.spec.needs_order for part in self.consumers(number))
 
-    def fed(self, number: int) -> list[Part]:
+    def consumers(self, number: int) -> list[FragmentPart]:
         """The operators that an input feeds."""
         return [
             part
@@ -173,14 +173,16 @@ class Fragment:
         """The operator whose changes leave."""
         return self.operators[-1]
 
-    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Apply a bundle of each input, and return the changes that leave."""
         out: list[Rows] = []
         for part, (operator, bundles) in zip(self.spec.parts, self._flow(inputs, out), strict=True):
             out.append(operator.run(bundles, part.clock(clock)))
         return out[-1]
 
-    def followed(self, inputs: Sequence[Bundle], clock: Clock, number: int) -> list[Bundle]:
+    def run_before(
+        self, inputs: Sequence[InputBatch], clock: Clock, number: int
+    ) -> list[InputBatch]:
         """Return the bundles that one of each input brings to an operator, once those before it have run."""
         out: list[Rows] = []
         for place, (operator, bundles) in enumerate(self._flow(inputs, out)):
@@ -189,9 +191,9 @@ class Fragment:
             out.append(operator.run(bundles, self.spec.parts[place].clock(clock)))
         raise AggloomError(f"the fragment has no operator {number}")
 
-    def nothing(self) -> list[Bundle]:
+    def empty_inputs(self) -> list[InputBatch]:
         """A bundle without rows of each input."""
-        return [Bundle(*no_rows(schema)) for schema in self.spec.inputs]
+        return [InputBatch(*no_rows(schema)) for schema in self.spec.inputs]
 
     def contents(self) -> Rows:
         """The rows of its result that the state holds, each an insertion."""
@@ -216,12 +218,12 @@ class Fragment:
 
     def snapshot(self) -> bytes:
         """The state of all operators as bytes."""
-        return joined_blocks([each.snapshot() for each in self.operators])
+        return join_blocks([each.snapshot() for each in self.operators])
 
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
         for operator, block in zip(
-            self.operators, blocks_of(data, len(self.operators)), strict=True
+            self.operators, split_blocks(data, len(self.operators)), strict=True
         ):
             operator.restore(block)
 
@@ -241,8 +243,8 @@ class Fragment:
         return [arena for each in self.operators for arena in each.arenas]
 
     def _flow(
-        self, inputs: Sequence[Bundle], out: Sequence[Rows]
-    ) -> Iterator[tuple[Operator, list[Bundle]]]:
+        self, inputs: Sequence[InputBatch], out: Sequence[Rows]
+    ) -> Iterator[tuple[Operator, list[InputBatch]]]:
         """Each operator with what comes to it; `out` has the changes of those before it."""
         for part, operator in zip(self.spec.parts, self.operators, strict=True):
             schemas = part.spec.inputs
@@ -253,8 +255,8 @@ class Fragment:
 
 
 def _bundle(
-    feeds: Sequence[Feed], schema: pa.Schema, inputs: Sequence[Bundle], out: Sequence[Rows]
-) -> Bundle:
+    feeds: Sequence[Feed], schema: pa.Schema, inputs: Sequence[InputBatch], out: Sequence[Rows]
+) -> InputBatch:
     """Return the bundle that comes to an input of an operator on all of its feeds."""
     outer = [inputs[feed.source] for feed in feeds if not feed.inner]
     if len(feeds) == 1 and outer and not feeds[0].steps:
@@ -263,7 +265,7 @@ def _bundle(
         run_steps(feed.steps, out[feed.source] if feed.inner else inputs[feed.source][:2])
         for feed in feeds
     ]
-    return Bundle(*joined(parts, schema))
+    return InputBatch(*concat_changes(parts, schema))
 
 
 def fragment_of(
@@ -287,7 +289,7 @@ class _Walk:
 
     def __init__(self, options: PlanOptions, zone: str) -> None:
         self._options, self._zone = options, zone
-        self.parts: list[Part] = []
+        self.parts: list[FragmentPart] = []
         self.nodes: list[Stateful] = []
         self.exchanges: list[Exchange] = []
         self.schemas: list[pa.Schema] = []
@@ -301,7 +303,7 @@ class _Walk:
         )
         spread = node.inputs[0].distribution or ()
         delay = max((each.watermark_delay for each in node.inputs), default=0)
-        self.parts.append(Part(spec, node.name, node.keys, spread, inputs, delay))
+        self.parts.append(FragmentPart(spec, node.name, node.keys, spread, inputs, delay))
         self.nodes.append(node)
         return len(self.parts) - 1
 
@@ -313,7 +315,7 @@ class _Walk:
             yield Feed(self.operator(node), True, steps)
         elif isinstance(node, Union):
             for part in node.parts:
-                named = _renamed(part, node.schema)
+                named = _rename_columns(part, node.schema)
                 yield from self._feeds(part, part.schema, (*named, *steps))
         else:
             (below,) = node.inputs
@@ -330,7 +332,7 @@ class _Walk:
         return len(self.exchanges) - 1
 
 
-def _renamed(part: Node, schema: pa.Schema) -> tuple[Step, ...]:
+def _rename_columns(part: Node, schema: pa.Schema) -> tuple[Step, ...]:
     """The step that gives the columns of a union's part the union's names, if they have others."""
     if part.schema.names == schema.names:
         return ()

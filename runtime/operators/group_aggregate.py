@@ -20,7 +20,13 @@ from aggloom.codegen import MODES, ORPHAN_POLICIES, AggSpec, Mode, OrphanPolicy
 from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, PlanOptions
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.handlers.handler import Noted
-from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.base import (
+    OneInput,
+    OperatorSpec,
+    Partials,
+    StoredKeyState,
+    TimeMode,
+)
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.settings import Changing
@@ -93,7 +99,7 @@ class GroupAggOperator(OneInput):
             raise AggloomError(
                 "accumulators say nothing of single rows; merge them in mini_batch, and keep orphans"
             )
-        batch = self._selected(batch)
+        batch = self._select_columns(batch)
         if self.state_ttl_ms:
             self._expire(clock.processing)
         shown = self._one_row and len(self.state) > 0
@@ -111,7 +117,7 @@ class GroupAggOperator(OneInput):
                 result = self._apply(batch, slots, retracts, clock, partials, shown)
         return result
 
-    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _select_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns that the handler reads, in its order; raises DataError if one is missing."""
         names, has = self.spec.handler_schema.names, batch.schema.names
         if not names or not batch.num_rows or has == names:
@@ -126,7 +132,7 @@ class GroupAggOperator(OneInput):
 
     def contents(self) -> tuple[pa.RecordBatch, Array]:
         """The aggregated table now, as the changes so far make it: its rows, each an insertion."""
-        slots = self.state.used()
+        slots = self.state.used_slots()
         if not self._one_row:
             slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
@@ -152,7 +158,7 @@ class GroupAggOperator(OneInput):
         self.counters["emitted"] += len(emitted[1])
         return emitted
 
-    def _as_shown(self, noted: Noted, shown: bool) -> Noted:
+    def _keep_only_row(self, noted: Noted, shown: bool) -> Noted:
         """Return the note, where the only row is there whatever it holds; shown: also before this bundle."""
         if not self._one_row:
             return noted
@@ -165,16 +171,16 @@ class GroupAggOperator(OneInput):
         return f"GROUP BY {', '.join(self.spec.group_by) or '()'}"
 
     def key_columns(self) -> list[pa.Array]:
-        return self.state.key_columns(self.state.used())
+        return self.state.key_columns(self.state.used_slots())
 
-    def rows_held(self) -> Array | None:
-        return self.state.rows_held()
+    def count_key_rows(self) -> Array | None:
+        return self.state.count_key_rows()
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slot = self.state.find(key)
         if slot >= 0:
             written = int(self.state.stamps("written")[slot]) if self.state_ttl_ms else 0
-            yield Held(self.state.handler, slot, written=written)
+            yield StoredKeyState(self.state.handler, slot, written=written)
 
     def keeps_stamps(self, old: GroupAggOperator) -> bool:
         return self.state.stamp_names == old.state.stamp_names
@@ -183,7 +189,7 @@ class GroupAggOperator(OneInput):
         """Forget keys from which more was taken back than had come, where they are not to be kept any more."""
         if self.on_orphan_retraction == "keep" or self._one_row:
             return
-        used = self.state.used()
+        used = self.state.used_slots()
         owing = used[self.state.records[used] <= 0]
         if len(owing):
             self.state.reset(owing)
@@ -199,7 +205,7 @@ class GroupAggOperator(OneInput):
         inputs = handler.bind(batch)
         dropped, noted = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
         handler.refuse_overflow(noted.after, self.state.place)
-        emitted = self._emit(self._as_shown(noted, shown), slots)
+        emitted = self._emit(self._keep_only_row(noted, shown), slots)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
@@ -214,7 +220,7 @@ class GroupAggOperator(OneInput):
     ) -> tuple[pa.RecordBatch, Array]:
         """Mini-batch: the one change that the whole bundle brings to each key."""
         keep = self.on_orphan_retraction == "keep"
-        opened = [self._opened(data) for data in partials]
+        opened = [self._open_partial(data) for data in partials]
         merged = [(self.state.lookup_keys_of(other), other, None) for other in opened]
         targets = [target for target, _, _ in merged]
         touched = self._applier.distinct(
@@ -231,11 +237,11 @@ class GroupAggOperator(OneInput):
                 if shown or not self._one_row
                 else self._insert_row(clock)
             )
-        emitted = self._emit(self._as_shown(noted, shown), touched)
+        emitted = self._emit(self._keep_only_row(noted, shown), touched)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
-    def _opened(self, partial: bytes | memoryview) -> KeyedState:
+    def _open_partial(self, partial: bytes | memoryview) -> KeyedState:
         other = KeyedState(self.handler_class)
         other.restore(partial)
         return other
@@ -248,7 +254,7 @@ class GroupAggOperator(OneInput):
         touched: Array,
         clock: Clock,
     ) -> None:
-        self._applier.done(touched)
+        self._applier.forget_counts(touched)
         self.counters["rows"] += rows
         self.counters["emitted"] += len(emitted[1])
         self.counters["orphans_dropped"] += dropped
@@ -284,7 +290,7 @@ class GroupAggOperator(OneInput):
         return pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema), kinds
 
     def _expire(self, now: int) -> None:
-        used = self.state.used()
+        used = self.state.used_slots()
         expired = used[now >= self.state.stamps("written")[used] + self.state_ttl_ms]
         if len(expired):
             self.state.reset(expired)

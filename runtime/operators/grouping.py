@@ -16,7 +16,7 @@ _DENSE = 8
 _FEW = 4096
 
 
-class Grouped(NamedTuple):
+class RowGroups(NamedTuple):
     """Rows slot by slot, those of a slot as they came.
 
     slots: the distinct ones, rising. firsts: by distinct slot the number of its first row. rows: numbers of rows.
@@ -30,7 +30,7 @@ class Grouped(NamedTuple):
 
 
 @kernel
-def _counted(numbers: Array, ends: Array, order: Array) -> None:
+def _count_sort(numbers: Array, ends: Array, order: Array) -> None:
     """The order of small numbers; `ends`, zero before, is used up."""
     for k in range(len(numbers)):
         ends[numbers[k]] += 1
@@ -49,21 +49,21 @@ def in_order(numbers: Array, limit: int) -> Array:
     if limit > _DENSE * len(numbers):
         return np.argsort(numbers, kind="stable")
     order = np.empty(len(numbers), np.int64)
-    _counted(numbers, np.zeros(limit, np.int64), order)
+    _count_sort(numbers, np.zeros(limit, np.int64), order)
     return order
 
 
-def grouped(slots: Array, capacity: int) -> Grouped:
+def group_rows(slots: Array, capacity: int) -> RowGroups:
     """The rows with these slots, all of which are below the capacity."""
     rows = in_order(slots, capacity)
     sorted_slots = slots[rows]
     opens = np.ones(len(rows), np.bool_)
     opens[1:] = sorted_slots[1:] != sorted_slots[:-1]
     at = np.flatnonzero(opens)
-    return Grouped(sorted_slots[at], rows[at], rows, np.cumsum(opens) - 1)
+    return RowGroups(sorted_slots[at], rows[at], rows, np.cumsum(opens) - 1)
 
 
-def as_came(places: Array, firsts: Array, rows: int) -> Array | slice:
+def order_by_arrival(places: Array, firsts: Array, rows: int) -> Array | slice:
     """The order in which messages leave that are known slot by slot: as the keys came. Those of many keys stay.
 
     places: by message the number of its slot. firsts: by slot its first row, of so many.

@@ -99,7 +99,7 @@ class KeyedState(SlotState):
         index.remove(index.used_slots())
         return numbers
 
-    def used(self) -> Array:
+    def used_slots(self) -> Array:
         return self.index.used_slots()
 
     @property
@@ -155,7 +155,7 @@ class KeyedState(SlotState):
         table.reserve(1)
         new.resize(table.capacity)
         # Merging clears what has no rows: what owes some is lifted over it. Insertions owe nothing and are not counted.
-        owing = self.used() if self.handler.RETRACTING else np.zeros(0, np.int64)
+        owing = self.used_slots() if self.handler.RETRACTING else np.zeros(0, np.int64)
         owing = owing[old.records[owing] == 0]
         if owing.size:
             old.shift_records(owing, AWAY_FROM_ZERO)

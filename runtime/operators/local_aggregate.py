@@ -67,7 +67,7 @@ class LocalAggregator:
         if buckets == 1:
             yield 0, self
             return
-        slots = self._state.used()
+        slots = self._state.used_slots()
         columns = self._state.key_columns(slots)
         hashes = key_hashes([columns[place] for place in keys], len(slots))
         order, bounds = sort_by_bucket(hashes, buckets)

@@ -13,11 +13,11 @@ import pyarrow as pa
 from aggloom.codegen import ABSENT
 from aggloom.codegen.planner import Normalise, PlanOptions
 from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
-from aggloom.runtime.operators.base import Held, OperatorSpec, TimeMode
-from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
+from aggloom.runtime.operators.base import OperatorSpec, StoredKeyState, TimeMode
+from aggloom.runtime.operators.deduplicate.at_once import cast_rows, read_row_state
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
@@ -48,7 +48,7 @@ def _follow(
         last[g] = r
 
 
-class NormaliseOperator(RowsByKey[DeduplicateState], KeyedStep):
+class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     """One bucket's operator over upserts; their first `keys` columns are the key.
 
     +I and +U set the row of a key, -U and -D take it away, of which only the key is read. filtered: after the columns
@@ -92,22 +92,22 @@ class NormaliseOperator(RowsByKey[DeduplicateState], KeyedStep):
         absent = None
         if self._partial:
             absent = absent_columns(batch.column(len(self.schema)), self.schema.names)
-        batch = fitted(batch.select(range(len(self.schema))), self.schema)
+        batch = cast_rows(batch.select(range(len(self.schema))), self.schema)
         return self._set_rows(batch, adds, absent, clock.processing)
 
     def contents(self) -> Rows:
         rows = self.state.gather(self.state.with_rows())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        return held_of(self.state, key, bool(self.state_ttl_ms))
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+        return read_row_state(self.state, key, bool(self.state_ttl_ms))
 
     def _set_rows(
         self, batch: pa.RecordBatch, adds: Array, absent: AbsentColumns | None, now: int
     ) -> Rows:
         """Set and delete the rows of keys, and return the changes; adds: bool[n], whether a row sets its key's."""
         state, n = self.state, batch.num_rows
-        slots, groups = state.grouped(state.lookup(batch))
+        slots, groups = state.group_slots(state.lookup(batch))
         stored = state.row[slots] != NONE
         had = np.full(len(slots), -1, np.int64)
         had[stored] = n + np.arange(int(stored.sum()))
@@ -121,7 +121,7 @@ class NormaliseOperator(RowsByKey[DeduplicateState], KeyedStep):
         old = state.row[slots[stored]] - 1
         stored_rows = state.rows.gather(old)
         if absent is not None:
-            batch = absent.completed(batch, stored_rows, before, adds)
+            batch = absent.complete_rows(batch, stored_rows, before, adds)
         if not self._per_record:
             # A key's last row says what became of it; what it had before the bundle is what it had before that row.
             before[last], acting = had, np.sort(last)
@@ -137,7 +137,7 @@ class NormaliseOperator(RowsByKey[DeduplicateState], KeyedStep):
         state.rows.delete(old)
         state.row[slots] = NONE
         state.row[slots[there]] = state.rows.insert(rows, row[there]) + 1
-        state.written[slots] = now
+        state.write_times[slots] = now
         gone = slots[~there]
         if len(gone):
             state.forget(gone)

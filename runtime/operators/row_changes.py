@@ -20,10 +20,10 @@ class SortedState(Protocol):
 
     table: KeyTable
     sorted: SortedRows
-    owed: RowBag | None
+    debts: RowBag | None
 
 
-class Changes(NamedTuple):
+class SlotChanges(NamedTuple):
     """Rows, the slot of each, whether it is taken back, and its number in the bundle."""
 
     batch: pa.RecordBatch
@@ -31,13 +31,13 @@ class Changes(NamedTuple):
     retracts: Array
     numbers: Array
 
-    def some(self, which: Array) -> Changes:
+    def some(self, which: Array) -> SlotChanges:
         """Those with these places."""
         batch = self.batch.take(pa.array(which))
-        return Changes(batch, self.slots[which], self.retracts[which], self.numbers[which])
+        return SlotChanges(batch, self.slots[which], self.retracts[which], self.numbers[which])
 
 
-class Brought(NamedTuple):
+class AppliedRows(NamedTuple):
     """The stored rows that came and those that are gone, which have to be freed; of each the place of its change."""
 
     came: Array
@@ -46,15 +46,17 @@ class Brought(NamedTuple):
     gone_by: Array
 
 
-def bring(state: SortedState, changes: Changes, policy: str, counters: dict[str, int]) -> Brought:
+def apply_changes(
+    state: SortedState, changes: SlotChanges, policy: str, counters: dict[str, int]
+) -> AppliedRows:
     """Add rows and take rows back, one after another as they stand.
 
     policy: about a row that is taken back and is not there: "error", "drop", or "keep" it in mind until it comes.
     Raises OrphanRetractionError.
     """
-    owed, places = state.owed, np.arange(len(changes.slots))
-    if owed is not None and len(owed):
-        places = _unsettled(owed, changes)
+    debts, places = state.debts, np.arange(len(changes.slots))
+    if debts is not None and len(debts):
+        places = _cancel_debts(debts, changes)
         changes = changes.some(places)
     applied = state.sorted.apply(changes.slots, changes.batch, changes.retracts)
     went = applied.gone >= 0
@@ -62,10 +64,10 @@ def bring(state: SortedState, changes: Changes, policy: str, counters: dict[str,
     orphans = np.flatnonzero(applied.outcomes == ORPHAN)
     if len(orphans) and policy == "error":
         _refuse(state.table, changes.some(orphans))
-    if len(orphans) and owed is None:
+    if len(orphans) and debts is None:
         counters["orphans_dropped"] += len(orphans)
     elif len(orphans):
-        assert owed is not None
+        assert debts is not None
         # The row may have come later in this bundle.
         early = changes.some(orphans)
         again = state.sorted.remove(early.slots, early.batch)
@@ -73,22 +75,24 @@ def bring(state: SortedState, changes: Changes, policy: str, counters: dict[str,
         gone.append(again.gone[went])
         gone_by.append(places[orphans][went])
         never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
-        owed.insert(never.slots, never.batch)
+        debts.insert(never.slots, never.batch)
     came = ~changes.retracts
-    return Brought(applied.ids[came], places[came], np.concatenate(gone), np.concatenate(gone_by))
+    return AppliedRows(
+        applied.ids[came], places[came], np.concatenate(gone), np.concatenate(gone_by)
+    )
 
 
-def _unsettled(owed: RowBag, changes: Changes) -> Array:
+def _cancel_debts(debts: RowBag, changes: SlotChanges) -> Array:
     """The places of the changes that are left without rows that were taken back before they came."""
     news = np.flatnonzero(~changes.retracts)
-    found = owed.remove(changes.slots[news], changes.batch.take(pa.array(news)))
-    owed.free(found.gone[found.gone >= 0])
+    found = debts.remove(changes.slots[news], changes.batch.take(pa.array(news)))
+    debts.free(found.gone[found.gone >= 0])
     left = np.ones(len(changes.slots), np.bool_)
     left[news[found.outcomes != ORPHAN]] = False
     return np.flatnonzero(left)
 
 
-def _refuse(table: KeyTable, orphans: Changes) -> None:
+def _refuse(table: KeyTable, orphans: SlotChanges) -> None:
     first = int(np.argmin(orphans.numbers))
     raise OrphanRetractionError(
         f"row {orphans.numbers[first]} retracts from {table.place(int(orphans.slots[first]))}, which does not hold it; "

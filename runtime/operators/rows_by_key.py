@@ -28,7 +28,7 @@ class RowState(ABC):
         """Number of columns of a slot's key that are texts."""
         return int(self.table.index.pooled.sum())
 
-    def used(self) -> Array:
+    def used_slots(self) -> Array:
         """The slots in use."""
         return self.table.used_slots()
 
@@ -76,7 +76,7 @@ class RowState(ABC):
 S = TypeVar("S", bound=RowState)
 
 
-class HoldsRows(Operator, Generic[S]):
+class KeyedRows(Operator, Generic[S]):
     """An operator with one state of keys and rows, whatever its inputs are."""
 
     state: S
@@ -91,15 +91,15 @@ class HoldsRows(Operator, Generic[S]):
         return len(self.state.table)
 
     def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
+        return self.state.table.key_columns(self.state.used_slots())
 
 
-class RowsByKey(HoldsRows[S], OneInput):
+class KeyedRowsOperator(KeyedRows[S], OneInput):
     """One of one input. The state's key table stamps keys as `written`."""
 
     def expire(self, now: int, ttl: int) -> None:
         """Forget the keys that were written so many milliseconds ago."""
-        used = self.state.used()
+        used = self.state.used_slots()
         expired = used[now >= self.state.table.stamps("written")[used] + ttl]
         if len(expired):
             self.counters["expired"] += len(expired)

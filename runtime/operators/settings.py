@@ -61,7 +61,7 @@ class OperatorSettings:
     @classmethod
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec | None = None) -> Self:
         """Return the settings of what `to_data` gave; `spec` stands for an AggSpec among them. Raises SpecError."""
-        with cls._reading():
+        with cls._name_errors():
             return decode_fields(cls, data, spec)
 
     def with_changing(self, data: Mapping[str, Any]) -> Self:
@@ -73,14 +73,14 @@ class OperatorSettings:
         hints, values = _hints(settings), {
             name: getattr(self, name) for name in field_names(settings)
         }
-        with self._reading():
+        with self._name_errors():
             for name in changing_fields(settings):
                 values[name] = decode(data[name], hints[name])
         return settings(**values)
 
     @classmethod
     @contextmanager
-    def _reading(cls) -> Iterator[None]:
+    def _name_errors(cls) -> Iterator[None]:
         """Surround the reading of data; what is wrong with it is a SpecError that names the operator."""
         try:
             yield

@@ -33,12 +33,12 @@ class SlotState:
         """Number of rows that each slot holds."""
         return np.asarray(self.accumulators.records)
 
-    def rows_held(self) -> Array | None:
+    def count_key_rows(self) -> Array | None:
         """Return how many rows each slot in use holds; None where rows only come, so that nobody counts them."""
         counts = self.handler.FIELDS[0][1] == "i8"
-        return self.records[self.used()] if counts else None
+        return self.records[self.used_slots()] if counts else None
 
-    def used(self) -> Array:
+    def used_slots(self) -> Array:
         """The slots in use."""
         return np.flatnonzero(self.records).astype(np.int64)
 

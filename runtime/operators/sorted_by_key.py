@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from aggloom.runtime.operators.rows_by_key import RowsByKey, RowState
+from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator, RowState
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array
@@ -16,30 +16,30 @@ class SortedState(RowState):
     """Keys with their rows in an order. owed: rows that were taken back before they came, if they are remembered."""
 
     sorted: SortedRows
-    owed: RowBag | None
+    debts: RowBag | None
 
     def rows_of(self, slots: Array) -> tuple[Array, Array]:
         """The rows of slots in order: (number in `slots`, id) of each."""
         sizes, _ = self.sorted.sizes(slots)
         return self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
 
-    def owing(self, slots: Array) -> Array:
+    def has_debts(self, slots: Array) -> Array:
         """Tell whether each of the slots has rows that were taken back and never came."""
-        return np.zeros(len(slots), np.bool_) if self.owed is None else self.owed.holds(slots)
+        return np.zeros(len(slots), np.bool_) if self.debts is None else self.debts.holds(slots)
 
 
 S = TypeVar("S", bound=SortedState)
 
 
-class SortedByKey(RowsByKey[S]):
+class SortedByKey(KeyedRowsOperator[S]):
     """An operator of one input with such a state."""
 
-    def rows_held(self) -> Array:
-        return self.state.sorted.sizes(self.state.used())[0]
+    def count_key_rows(self) -> Array:
+        return self.state.sorted.sizes(self.state.used_slots())[0]
 
     def _leave(self, touched: Array) -> None:
         """Forget keys that have nothing left."""
         sizes, _ = self.state.sorted.sizes(touched)
-        empty = touched[(sizes == 0) & ~self.state.owing(touched)]
+        empty = touched[(sizes == 0) & ~self.state.has_debts(touched)]
         if len(empty):
             self.state.forget(empty)

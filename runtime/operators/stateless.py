@@ -28,7 +28,7 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.columns import columns_data, columns_from
-from aggloom.runtime.operators.lookup.step import joined, listed
+from aggloom.runtime.operators.lookup.step import attach_lists, join_answers
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
 from aggloom.runtime.values.key_hash import bucket_column
@@ -156,8 +156,8 @@ def _rebuilt(arrays: list[pa.Array], schema: pa.Schema, batch: pa.RecordBatch) -
 _RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
     Calc: _pick,
     Expand: expand,
-    Lookup: listed,
-    LookupJoin: joined,
+    Lookup: attach_lists,
+    LookupJoin: join_answers,
     WindowAssign: lambda node, rows: (assign_windows(node, rows[0]), rows[1]),
     WindowTable: lambda node, rows: window_rows(node, *rows),
 }

@@ -36,7 +36,7 @@ def split(rows: Rows, keys: Sequence[int], buckets: int) -> Iterator[tuple[int, 
             yield bucket, (batch.slice(start, end - start), kinds[start:end])
 
 
-def joined(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
+def concat_changes(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
     """All parts as one batch."""
     parts = [part for part in parts if part[0].num_rows]
     if len(parts) == 1:

@@ -60,7 +60,7 @@ def holdings_of(operator: Operator) -> list[Holdings]:
 
 
 def _holdings(state: Any) -> Holdings:
-    slots = state.used()
+    slots = state.used_slots()
     pool = state.pool.arrays
     refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
     handler = state.handler
@@ -85,7 +85,7 @@ def _holdings(state: Any) -> Holdings:
 def _met(state: Any, slots: Array) -> Array | None:
     """Return the number of rows of each slot: those that it holds, or, if it does not know, those that were counted."""
     if not state.handler:
-        return state.met(slots) if hasattr(state, "met") else None
+        return state.count_slot_rows(slots) if hasattr(state, "count_slot_rows") else None
     if state.handler and state.handler.RETRACTING:
         return np.abs(state.records[slots])
     met: Array = getattr(state.handler, "met", np.zeros(0, np.int64))

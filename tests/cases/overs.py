@@ -125,7 +125,7 @@ def size_fault(wanted: Mapping[str, int], operators: Sequence[Any]) -> str | Non
     """Describe how the sorted rows of operators differ from the sizes that a case expects; None if they do not."""
     found = {"sort_keys": 0, "rows": 0}
     for operator in operators:
-        rows, keys = operator.state.sorted.sizes(operator.state.used())
+        rows, keys = operator.state.sorted.sizes(operator.state.used_slots())
         found["rows"] += int(rows.sum())
         found["sort_keys"] += int(keys.sum())
     return None if found == dict(wanted) else f"expected the state {dict(wanted)}, got {found}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aggloom.runtime.operators.base import joined_blocks
+from aggloom.runtime.operators.base import join_blocks
 from aggloom.runtime.storage.arena import MAGIC, Arena
 from aggloom.runtime.storage.pool import LIVE, PoolArrays, hash_bytes
 from aggloom.runtime.storage.pool import _rehash as rehash
@@ -39,7 +39,7 @@ def _in_joined(data: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.01:
         return data[: _SIZES.size] + bytes(rng.randbytes(length)) + data[_SIZES.size + length :]
     blocks[chosen] = mutate(blocks[chosen], rng)
-    return joined_blocks(blocks)
+    return join_blocks(blocks)
 
 
 def _in_arena(data: bytes, rng: random.Random) -> bytes:

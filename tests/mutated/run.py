@@ -111,7 +111,7 @@ def _use(harness: Any, rng: random.Random, live: dict[str, Any], retracts: bool)
     feed(harness, rng, live, retracts)
     for operator in harness.pipeline.operators:
         operator.key_columns()
-        operator.rows_held()
+        operator.count_key_rows()
         operator.contents()
         operator.next_timers()
     harness.watermark(1_767_225_600_000 + 900)

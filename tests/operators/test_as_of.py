@@ -84,14 +84,14 @@ def test_only_the_rows_up_to_the_next_version_are_looked_at() -> None:
         run.changes()
         operator: Any = run.operator
         seen: list[int] = []
-        reached = operator._reached
+        reached = operator._find_reached_rows
 
         def counted(changed: Any) -> Any:
             ids = reached(changed)
             seen.append(len(ids))
             return ids
 
-        operator._reached = counted
+        operator._find_reached_rows = counted
         run.process([("+I", 7, second(250), "x"), ("-D", 7, second(500), "500")], table="r")
         run.flush()
         assert seen == [150] and len(run.changes()) == 2 * 150

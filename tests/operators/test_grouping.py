@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggloom.runtime.operators.grouping import as_came, grouped, in_order
+from aggloom.runtime.operators.grouping import group_rows, in_order, order_by_arrival
 from aggloom.runtime.operators.rank.difference import _partners
 
 NUMBERS = st.lists(st.integers(0, 9), max_size=40)
@@ -23,7 +23,7 @@ def test_numbers_are_put_in_order_as_they_stand(numbers: list[int], limit: int) 
 
 @given(NUMBERS, st.sampled_from([10, 10_000]))
 def test_rows_are_grouped_by_slot(slots: list[int], capacity: int) -> None:
-    found = grouped(np.array(slots, np.int64), capacity)
+    found = group_rows(np.array(slots, np.int64), capacity)
     assert found.slots.tolist() == sorted(set(slots))
     assert found.firsts.tolist() == [slots.index(slot) for slot in sorted(set(slots))]
     assert found.rows.tolist() == sorted(range(len(slots)), key=lambda row: (slots[row], row))
@@ -32,9 +32,9 @@ def test_rows_are_grouped_by_slot(slots: list[int], capacity: int) -> None:
 
 def test_messages_of_few_keys_leave_as_the_keys_came_and_those_of_many_as_they_stand() -> None:
     places, firsts = np.array([0, 0, 1, 2]), np.array([7, 3, 5])
-    assert places[as_came(places, firsts, 8)].tolist() == [1, 2, 0, 0]
+    assert places[order_by_arrival(places, firsts, 8)].tolist() == [1, 2, 0, 0]
     many = np.arange(5000)
-    assert many[as_came(many, many[::-1].copy(), 5000)].tolist() == many.tolist()
+    assert many[order_by_arrival(many, many[::-1].copy(), 5000)].tolist() == many.tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=60))
@@ -58,5 +58,5 @@ def test_the_first_that_goes_is_beside_the_first_that_comes(
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_nothing_and_one_row(n: int) -> None:
-    found = grouped(np.zeros(n, np.int64), 16)
+    found = group_rows(np.zeros(n, np.int64), 16)
     assert len(found.slots) == len(found.rows) == n

@@ -17,7 +17,7 @@ import pytest
 
 from aggloom.codegen import AggSpec
 from aggloom.errors import AggloomError, OrphanRetractionError
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.values.changelog import KIND_NAMES
@@ -37,11 +37,11 @@ CONDITIONS: dict[str | None, Callable[[Row, Row], Any]] = {
 }
 
 
-def given(schema: pa.Schema, changes: list[Change]) -> Bundle:
+def given(schema: pa.Schema, changes: list[Change]) -> InputBatch:
     columns = list(zip(*(row for _, row in changes), strict=True)) or [()] * len(schema)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
     kinds = np.array([KIND_NAMES.index(kind) for kind, _ in changes], np.int8)
-    return Bundle(pa.RecordBatch.from_arrays(arrays, schema=schema), kinds)
+    return InputBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), kinds)
 
 
 def told(changes: tuple[pa.RecordBatch, Any]) -> list[Change]:
@@ -312,7 +312,9 @@ def test_a_crowded_key_goes_out_in_chunks_and_no_further_than_the_limit() -> Non
         [pa.array(np.ones(many, np.int64)), pa.nulls(many, pa.string()),
          pa.array(numbers.astype(np.int32)), pa.array(numbers)], schema=LEFT)  # fmt: skip
     rows = [("+I", (1, None, n, float(n))) for n in range(few)]
-    changes = operator.run([Bundle(left, np.zeros(many, np.int8)), given(RIGHT, rows)], Clock(0))
+    changes = operator.run(
+        [InputBatch(left, np.zeros(many, np.int8)), given(RIGHT, rows)], Clock(0)
+    )
     assert len(changes[1]) == many * few
     assert len(set(changes[0].column("v").to_pylist())) == many
     more = [("+I", (1, None, n, -1.0)) for n in range(few + 1)]
@@ -329,10 +331,10 @@ def test_keys_of_null_in_masses() -> None:
     nothing[3] = pa.array(np.arange(n))
     left = pa.RecordBatch.from_arrays(nothing, schema=LEFT)
     right = pa.RecordBatch.from_arrays([pa.nulls(n, f.type) for f in RIGHT], schema=RIGHT)
-    both = [Bundle(left, np.zeros(n, np.int8)), Bundle(right, np.zeros(n, np.int8))]
+    both = [InputBatch(left, np.zeros(n, np.int8)), InputBatch(right, np.zeros(n, np.int8))]
     changes = operator.run(both, Clock(0))
     assert len(changes[1]) == 2 * n and not changes[1].any()
-    back = [Bundle(each.batch, np.full(n, 3, np.int8)) for each in both]
+    back = [InputBatch(each.batch, np.full(n, 3, np.int8)) for each in both]
     assert len(operator.run(back, Clock(0))[1]) == 2 * n
     assert operator.keys == 0
     inner = joining("inner").make(None)
@@ -444,14 +446,14 @@ def test_what_it_holds_of_a_key() -> None:
     operator = joining("left", ttls=(5, 5)).make(None)
     run(operator, [("+I", ONE), ("+I", (2, "y", 8, 1))], [("+I", AIR)], 3)
     key = pa.RecordBatch.from_arrays([pa.array([1], pa.int64())], names=["a"])
-    (held,) = operator.held(key)
+    (held,) = operator.read_key_state(key)
     assert (held.records, held.written, held.results) == (
         2,
         3,
         dict(zip((*LEFT.names, *RIGHT.names), (*ONE, *AIR), strict=True)),
     )
     assert operator.key_columns()[0].to_pylist() == [1, 2]
-    met = operator.state.met(operator.state.used())
+    met = operator.state.count_slot_rows(operator.state.used_slots())
     assert met is not None and met.tolist() == [2, 1]
     assert operator.name == "left join on a = c"
 

@@ -242,8 +242,8 @@ def test_state_estimate_and_explain_know_it() -> None:
     harness = opened(LEFTS)
     batch(harness, a=[("+I", 1, 7, 0)], b=[("+I", 7, 5)])
     (operator,) = harness.pipeline.operators
-    key = operator.state.table.key_columns(operator.state.used())
-    held = list(operator.held(pa.RecordBatch.from_arrays(key, names=["k"])))
+    key = operator.state.table.key_columns(operator.state.used_slots())
+    held = list(operator.read_key_state(pa.RecordBatch.from_arrays(key, names=["k"])))
     assert [(each.records, each.results) for each in held] == [
         (2, {"id": 1, "w": 5, "x": None, "z": None})
     ]

@@ -245,7 +245,7 @@ def test_insertions_need_no_other_rows(
         fold(table, take(operator, changes))
         assert table == model.table()
         if function == "ROW_NUMBER" and asked[1] >= asked[0]:
-            slots = operator.state.used()
+            slots = operator.state.used_slots()
             assert (operator.state.sorted.sizes(slots)[0] <= asked[1]).all()
 
 
@@ -426,14 +426,16 @@ def test_what_it_holds_of_a_key() -> None:
     operator = RankOperator(spec)
     take(operator, [("+I", "a", k, float(k), "x") for k in range(4)])
     key = pa.RecordBatch.from_arrays([pa.array(["a"])], names=["g"])
-    held = list(operator.held(key))
+    held = list(operator.read_key_state(key))
     assert [each.results for each in held] == [
         {"id": 0, "x": 0.0, "s": "x", "n": 1},
         {"id": 1, "x": 1.0, "s": "x", "n": 2},
     ]
     assert {each.records for each in held} == {4}
     assert operator.key_columns()[0].to_pylist() == ["a"]
-    assert not list(operator.held(pa.RecordBatch.from_arrays([pa.array(["z"])], names=["g"])))
+    assert not list(
+        operator.read_key_state(pa.RecordBatch.from_arrays([pa.array(["z"])], names=["g"]))
+    )
 
 
 @examples(max_examples=60, deadline=None)

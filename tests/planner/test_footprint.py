@@ -75,7 +75,7 @@ def printed(plan: Plan, found: list[SlotState]) -> float:
     by_key = {part["name"]: part["bytes_per_key"] for part in said["parts"]}
     given = by_key.pop("given out", 0)
     assert said["bytes_per_key"] == sum(by_key.values()) + given
-    kept = len(found[0].used())
+    kept = len(found[0].used_slots())
     total = float(kept * sum(by_key.values()) + given * sum(map(held, found[1:])))
     for state in found:
         for part in said["parts"]:

@@ -361,7 +361,7 @@ def test_a_bundle_may_bring_nothing_to_an_input() -> None:
         assert each is not None
         handlers.append(load(generate(each, backend="python")))
     made = spec.make(handlers)
-    batch, kinds = made.run(made.nothing(), Clock())
+    batch, kinds = made.run(made.empty_inputs(), Clock())
     assert batch.num_rows == 0 and len(kinds) == 0
     assert made.next_timers() == (None, None)
     other = spec.make(handlers)
@@ -443,7 +443,7 @@ def test_what_two_inputs_read_alike_comes_once() -> None:
     (top,) = (node for node in walk(plan.root) if isinstance(node, Join))
     spec, inputs, nodes = fragment_of(top, plan.options)
     assert len(inputs) == len(spec.inputs) == 1 and len(nodes) == 2
-    assert [part.name for part in spec.fed(0)] == ["GROUP BY s", "INNER JOIN ON (s = m.s)"]
+    assert [part.name for part in spec.consumers(0)] == ["GROUP BY s", "INNER JOIN ON (s = m.s)"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from udafs import define_sum
 import aggloom as al
 from aggloom.codegen.planner import PlanOptions, Stateful, plan_query
 from aggloom.errors import StateCorruptError, StateMismatchError
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
@@ -93,7 +93,7 @@ class Bucket:
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         kinds = np.array([3 if row[0] == "-D" else 0 for row in rows], np.int8)
-        bundles = [Bundle(batch, kinds)]
+        bundles = [InputBatch(batch, kinds)]
         changes += messages(operator.run(bundles, NO_TIME))
         store = self.store(made)
         store.commit(store.head(), operator, Came(bundles, tuple(blobs(bundles))), NO_TIME)

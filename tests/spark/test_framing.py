@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recorded import Single, Variable
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.spark.node import store as store_module
 from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
 from aggloom.runtime.spark.node.framing import LOG, SNAPSHOT, Owner, seal, unseal
@@ -75,7 +75,9 @@ class Summing:
 
     spec = SimpleNamespace(inputs=[pa.schema([("x", pa.int64())])])
 
-    def run(self, inputs: Sequence[Bundle], clock: Clock = NO_TIME) -> tuple[pa.RecordBatch, Kinds]:
+    def run(
+        self, inputs: Sequence[InputBatch], clock: Clock = NO_TIME
+    ) -> tuple[pa.RecordBatch, Kinds]:
         (bundle,) = inputs
         total = sum(bundle.batch.column(0).to_pylist())
         self.seen += [total, clock.processing, *map(len, bundle.partials)]
@@ -106,7 +108,7 @@ def _committed(batches: int, pieces: int = 1) -> tuple[BucketStore, Summing, Var
     for number in range(batches):
         batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
         kinds = np.zeros(50, np.int8)
-        operator.run([Bundle(batch, kinds)], Clock(1000 + number))
+        operator.run([InputBatch(batch, kinds)], Clock(1000 + number))
         store.commit(store.head(), operator, came(batch, kinds, pieces), Clock(1000 + number))
     return store, operator, log
 

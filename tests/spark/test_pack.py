@@ -12,7 +12,7 @@ import pytest
 
 from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.node.partitioning import bucket_keys, hash_int, int_with_hash
 from aggloom.runtime.spark.node.store import Blob, gather
@@ -99,7 +99,7 @@ def _packed(pack: Pack, batches: list[pa.RecordBatch], partition: int = 0) -> li
     return [row for out in pack.pack(batches, partition) for row in out.to_pylist()]
 
 
-def came(rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> Bundle:
+def came(rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> InputBatch:
     blobs = [Blob(0, row["partition"], row["seq"], row["blob"]) for row in rows]
     return gather(blobs, [schema]).bundles[0]
 

@@ -15,7 +15,7 @@ import pytest
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
 from aggloom.errors import AggloomError
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.steps import split
@@ -47,7 +47,7 @@ def packed(path: Route, batches: list[pa.RecordBatch], source: int = 0) -> list[
     return rows + list(packer.finish())
 
 
-def came(rows: list[Any], schema: pa.Schema = SCHEMA) -> Bundle:
+def came(rows: list[Any], schema: pa.Schema = SCHEMA) -> InputBatch:
     return gather([Blob(*row[1:]) for row in rows], [schema]).bundles[0]
 
 

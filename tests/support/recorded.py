@@ -9,7 +9,7 @@ from typing import Any
 from aggloom.codegen.planner import Stateful
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
 from aggloom.runtime.spark.node.factory import factory_of
@@ -108,7 +108,7 @@ class Recorded:
         store = BucketStore(*variables, owner, json.dumps(about))
         run = fragment.run
 
-        def recording(bundles: list[Bundle], clock: Clock = NO_TIME) -> Any:
+        def recording(bundles: list[InputBatch], clock: Clock = NO_TIME) -> Any:
             changes = run(bundles, clock)
             store.commit(store.head(), fragment, Came(bundles, tuple(blobs(bundles))), clock)
             return changes
@@ -116,7 +116,7 @@ class Recorded:
         fragment.run = recording
 
 
-def blobs(bundles: list[Bundle]) -> Iterator[Blob]:
+def blobs(bundles: list[InputBatch]) -> Iterator[Blob]:
     """Bundles as the binaries that a log keeps."""
     for number, bundle in enumerate(bundles):
         if bundle.batch.num_rows:

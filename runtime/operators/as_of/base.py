@@ -11,17 +11,17 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.state import AsOfState
-from aggloom.runtime.operators.base import Bundle, Held
+from aggloom.runtime.operators.base import InputBatch, StoredKeyState
 from aggloom.runtime.operators.join.matches import Weighted
-from aggloom.runtime.operators.join.output import Output
-from aggloom.runtime.operators.rows_by_key import HoldsRows
+from aggloom.runtime.operators.join.output import JoinOutput
+from aggloom.runtime.operators.rows_by_key import KeyedRows
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.state.order_tree import TIER
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds
 
 
-class AsOfOperator(HoldsRows[AsOfState]):
+class AsOfOperator(KeyedRows[AsOfState]):
     """One bucket's operator; the first columns of both inputs are the key. See AsOfSettings for its settings."""
 
     handler_class = None
@@ -32,10 +32,10 @@ class AsOfOperator(HoldsRows[AsOfState]):
         self.update_before = spec.update_before
         self.state = AsOfState(spec, directory)
         self.counters = {"rows": 0, "expired": 0, "emitted": 0}
-        self.settle()
+        self.rebuild_derived()
 
-    def settle(self) -> None:
-        self._output = Output(self.spec, self.state)
+    def rebuild_derived(self) -> None:
+        self._output = JoinOutput(self.spec, self.state)
 
     @property
     def name(self) -> str:
@@ -47,35 +47,35 @@ class AsOfOperator(HoldsRows[AsOfState]):
 
     def contents(self) -> Rows:
         """The rows of its result that the state holds, each an insertion."""
-        return self._inserts(self._held(self.state.used()))
+        return self._inserts(self._read_joined(self.state.used_slots()))
 
-    def rows_held(self) -> Array:
-        used = self.state.used()
+    def count_key_rows(self) -> Array:
+        used = self.state.used_slots()
         sizes = (side.rows.sizes(used)[0] for side in self.state.sides)
         return sum(sizes, np.zeros(len(used), np.int64))
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
         records = sum(int(side.rows.sizes(slots)[0][0]) for side in self.state.sides)
         written = int(self.state.table.stamps("written")[slots[0]])
-        found = self._inserts(self._held(slots))[0].to_pylist()
-        for row in found or self._described(slots):
-            yield Held(None, None, records=records, written=written, results=row)
+        found = self._inserts(self._read_joined(slots))[0].to_pylist()
+        for row in found or self._describe_key(slots):
+            yield StoredKeyState(None, None, records=records, written=written, results=row)
 
     @abstractmethod
-    def _held(self, slots: Array) -> Weighted:
+    def _read_joined(self, slots: Array) -> Weighted:
         """The joined rows of slots that were told and stay."""
 
-    def _described(self, slots: Array) -> list[dict[str, int]]:
+    def _describe_key(self, slots: Array) -> list[dict[str, int]]:
         """Return what else is told of a key that has no joined rows: by side the number of its rows."""
         return [{side.name: int(side.rows.sizes(slots)[0][0]) for side in self.state.sides}]
 
     def _inserts(self, rows: Weighted) -> Rows:
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
 
-    def _matchable(self, which: int, given: Bundle) -> tuple[pa.RecordBatch, Kinds]:
+    def _matchable(self, which: int, given: InputBatch) -> tuple[pa.RecordBatch, Kinds]:
         """The rows of a side that can leave: by their keys some match nothing."""
         batch, kinds = given.batch, given.kinds
         if which == 0 and self.spec.how == "left":
@@ -84,7 +84,7 @@ class AsOfOperator(HoldsRows[AsOfState]):
         for column, safe in enumerate(self.spec.null_safe):
             if not safe and batch.column(column).null_count:
                 keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
-        return some_of(batch, kinds, keep)
+        return filter_rows(batch, kinds, keep)
 
     def _nearest(self, ids: Array) -> Array:
         """The row of the right that each row of the left finds, or -1: of several with one time the last that came."""
@@ -103,12 +103,12 @@ class AsOfOperator(HoldsRows[AsOfState]):
         ttl = self.spec.state_ttl_ms
         if not ttl:
             return
-        used = self.state.used() if keep is None else keep
+        used = self.state.used_slots() if keep is None else keep
         old = used[now >= self.state.table.stamps("written")[used] + ttl]
         if len(old):
             self.counters["expired"] += len(old)
             self.state.forget(old)
 
 
-def some_of(batch: pa.RecordBatch, kinds: Kinds, keep: Array) -> tuple[pa.RecordBatch, Kinds]:
+def filter_rows(batch: pa.RecordBatch, kinds: Kinds, keep: Array) -> tuple[pa.RecordBatch, Kinds]:
     return (batch, kinds) if keep.all() else (batch.filter(pa.array(keep)), kinds[keep])

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.as_of.base import AsOfOperator
-from aggloom.runtime.operators.as_of.side import Side
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.as_of.side import AsOfSide
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.matches import Weighted
-from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.storage.arena import Array
@@ -27,7 +27,7 @@ from aggloom.runtime.values.clock import Clock
 _NONE = np.zeros(0, np.int64)
 
 
-class Changed(NamedTuple):
+class SideChanges(NamedTuple):
     """The rows of a side that came with a bundle, those that went with it, and the slots of both."""
 
     came: Array = _NONE
@@ -36,29 +36,29 @@ class Changed(NamedTuple):
     gone_slots: Array = _NONE
 
 
-class Taken(NamedTuple):
+class InputChanges(NamedTuple):
     """Changes of a side: slots, rows with the columns that are stored, kinds."""
 
     slots: Array
     rows: pa.RecordBatch
     kinds: Kinds
 
-    def some(self, which: Array) -> Taken:
+    def some(self, which: Array) -> InputChanges:
         """Those with these numbers, or that are marked."""
         which = np.flatnonzero(which) if which.dtype == np.bool_ else which
-        return Taken(self.slots[which], self.rows.take(pa.array(which)), self.kinds[which])
+        return InputChanges(self.slots[which], self.rows.take(pa.array(which)), self.kinds[which])
 
 
 class NearestOperator(AsOfOperator):
     """An operator over rows that come and go; a bundle brings the net difference of the joined rows."""
 
-    def settle(self) -> None:
-        super().settle()
+    def rebuild_derived(self) -> None:
+        super().rebuild_derived()
         self.counters.setdefault("orphans_dropped", 0)
         self._gone: tuple[Array, Array] = (_NONE, _NONE)
-        self._passing: list[tuple[Side, Array]] = []
+        self._passing: list[tuple[AsOfSide, Array]] = []
 
-    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Take changes of both inputs, and return how the joined rows change.
 
         Raises OrphanRetractionError (policy error).
@@ -69,11 +69,11 @@ class NearestOperator(AsOfOperator):
         if not any(given.batch.num_rows for given in inputs):
             return no_rows(self.schema)
         with self.changing_state():
-            left, right = (self._taken(which, given) for which, given in enumerate(inputs))
+            left, right = (self._encode_changes(which, given) for which, given in enumerate(inputs))
             touched = np.unique(np.concatenate([left.slots, right.slots]))
             self.state.table.stamps("written")[touched] = clock.processing
             if self.spec.per_record:
-                changes = joined(
+                changes = concat_changes(
                     [self._one_by_one(0, left), self._one_by_one(1, right)], self.schema
                 )
             else:
@@ -84,7 +84,7 @@ class NearestOperator(AsOfOperator):
         self.counters["emitted"] += len(changes[1])
         return changes
 
-    def _taken(self, which: int, given: Bundle) -> Taken:
+    def _encode_changes(self, which: int, given: InputBatch) -> InputChanges:
         """The changes of a side that can matter."""
         side = self.state.sides[which]
         batch, kinds = self._matchable(which, given)
@@ -93,9 +93,9 @@ class NearestOperator(AsOfOperator):
             keep = time.is_valid()
             kinds = kinds[keep.to_numpy(zero_copy_only=False)]
             batch = batch.filter(keep)
-        return Taken(self.state.lookup(batch), side.given(batch), kinds)
+        return InputChanges(self.state.lookup(batch), side.select_stored(batch), kinds)
 
-    def _one_by_one(self, which: int, taken: Taken) -> Rows:
+    def _one_by_one(self, which: int, taken: InputChanges) -> Rows:
         """Each change by itself; those of different keys at once."""
         if not len(taken.slots):
             return no_rows(self.schema)
@@ -115,14 +115,16 @@ class NearestOperator(AsOfOperator):
 
         return in_waves(taken.slots, bundle)
 
-    def _bundle(self, left: Taken, right: Taken) -> tuple[Weighted, Kinds]:
+    def _bundle(self, left: InputChanges, right: InputChanges) -> tuple[Weighted, Kinds]:
         """Return the messages that changes of both sides bring; the rows that are gone are readable until `_free`."""
-        lefts, rights = self._applied(self.state.left, left), self._applied(self.state.right, right)
+        lefts, rights = self._apply_changes(self.state.left, left), self._apply_changes(
+            self.state.right, right
+        )
         self.state.fit_rows()
         found = self.state.found
         came = np.zeros(len(found), np.bool_)
         came[lefts.came] = True
-        looked = np.unique(np.concatenate([lefts.came, self._reached(rights)]))
+        looked = np.unique(np.concatenate([lefts.came, self._find_reached_rows(rights)]))
         old, new, fresh = found[looked] - 1, self._nearest(looked), came[looked]
         differs = fresh | (old != new)
         looked, old, new, fresh = looked[differs], old[differs], new[differs], fresh[differs]
@@ -131,16 +133,16 @@ class NearestOperator(AsOfOperator):
         parts = [(lefts.gone, went, -1), (looked[stay], old[stay], -1), (looked, new, 1)]
         found[looked] = new + 1
         self._gone = lefts.gone, rights.gone
-        return self._output.told(Weighted.of([self._weighted(*part) for part in parts]))
+        return self._output.find_changes(Weighted.of([self._pair_rows(*part) for part in parts]))
 
-    def _weighted(self, left: Array, right: Array, weight: int) -> Weighted:
+    def _pair_rows(self, left: Array, right: Array, weight: int) -> Weighted:
         """Joined rows, without those that find nothing where they do not leave alone."""
         if self.spec.how == "inner":
             left, right = left[right >= 0], right[right >= 0]
         weights = np.full(len(left), weight, np.int64)
         return Weighted(left.astype(np.int32), right.astype(np.int32), weights)
 
-    def _reached(self, rights: Changed) -> Array:
+    def _find_reached_rows(self, rights: SideChanges) -> Array:
         """The rows of the left that changes of the right may concern: from their time on until the right's next one."""
         left, right = self.state.sides
         ids = np.concatenate([rights.came, rights.gone])
@@ -160,12 +162,12 @@ class NearestOperator(AsOfOperator):
         stretches = np.unique(np.stack([slots, starts, stops]), axis=1)
         return left.rows.between(*stretches)[1]
 
-    def _applied(self, side: Side, taken: Taken) -> Changed:
+    def _apply_changes(self, side: AsOfSide, taken: InputChanges) -> SideChanges:
         """Bring changes of a side into the state."""
-        if side.owed is not None and len(side.owed):
-            taken = _unsettled(side, taken)
+        if side.debts is not None and len(side.debts):
+            taken = _cancel_debts(side, taken)
         if not len(taken.slots):
-            return Changed()
+            return SideChanges()
         retracts = is_retraction(taken.kinds)
         applied = side.rows.apply(taken.slots, taken.rows, retracts)
         went = applied.gone >= 0
@@ -178,9 +180,9 @@ class NearestOperator(AsOfOperator):
         # A row may go in the bundle in which it came: nothing was told of it.
         stays, known = ~np.isin(came, gone), ~np.isin(gone, came)
         self._passing.append((side, gone[~known]))
-        return Changed(came[stays], gone[known], came_slots[stays], gone_slots[known])
+        return SideChanges(came[stays], gone[known], came_slots[stays], gone_slots[known])
 
-    def _orphans(self, side: Side, taken: Taken, row: int) -> tuple[Array, Array]:
+    def _orphans(self, side: AsOfSide, taken: InputChanges, row: int) -> tuple[Array, Array]:
         """Deal with retractions of rows that are not there: return the rows that went after all, and their slots."""
         if self.spec.on_orphan_retraction == "error":
             raise OrphanRetractionError(
@@ -188,13 +190,13 @@ class NearestOperator(AsOfOperator):
                 f"{self.state.table.place(int(taken.slots[0]))}, which does not hold it; "
                 "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
             )
-        if side.owed is None:
+        if side.debts is None:
             self.counters["orphans_dropped"] += len(taken.slots)
             return _NONE, _NONE
         # The row may have come later in this bundle.
         again = side.rows.remove(taken.slots, taken.rows)
         went, never = again.gone >= 0, taken.some(again.outcomes == ORPHAN)
-        side.owed.insert(never.slots, never.rows)
+        side.debts.insert(never.slots, never.rows)
         return again.gone[went], taken.slots[went]
 
     def _free(self) -> None:
@@ -205,18 +207,18 @@ class NearestOperator(AsOfOperator):
             self.state.free(side, ids)
         self._passing.clear()
 
-    def _held(self, slots: Array) -> Weighted:
+    def _read_joined(self, slots: Array) -> Weighted:
         ids = self.state.left.all_of(slots)
-        return self._weighted(ids, self.state.found[ids] - 1, 1)
+        return self._pair_rows(ids, self.state.found[ids] - 1, 1)
 
 
-def _unsettled(side: Side, taken: Taken) -> Taken:
+def _cancel_debts(side: AsOfSide, taken: InputChanges) -> InputChanges:
     """The changes without the rows that were taken back before they came."""
-    assert side.owed is not None
+    assert side.debts is not None
     news = np.flatnonzero(~is_retraction(taken.kinds))
     some = taken.some(news)
-    found = side.owed.remove(some.slots, some.rows)
-    side.owed.free(found.gone[found.gone >= 0])
+    found = side.debts.remove(some.slots, some.rows)
+    side.debts.free(found.gone[found.gone >= 0])
     left = np.ones(len(taken.slots), np.bool_)
     left[news[found.outcomes != ORPHAN]] = False
     return taken.some(left)

@@ -49,7 +49,7 @@ class AsOfSettings:
         return len(self.null_safe)
 
     @cached_property
-    def read(self) -> frozenset[str]:
+    def read_columns(self) -> frozenset[str]:
         """The columns that the condition reads."""
         return frozenset(columns_of(self.condition or "TRUE"))
 
@@ -69,11 +69,11 @@ class AsOfSettings:
         return self.matches in (">", "<")
 
     @property
-    def descending(self) -> bool:
+    def is_descending(self) -> bool:
         """True if rows are looked for behind, so that both sides stand in descending order."""
         return self.matches in ("<=", "<")
 
-    def kept(self, side: int) -> list[pa.Field]:
+    def stored_fields(self, side: int) -> list[pa.Field]:
         """The columns of a side that are stored."""
-        read = {*self.columns, *self.read, self.times[side], *(self.known[side] or ())}
+        read = {*self.columns, *self.read_columns, self.times[side], *(self.known[side] or ())}
         return [field for field in (self.left, self.right)[side] if field.name in read]

@@ -14,11 +14,10 @@ from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
 
-class Side:
+class AsOfSide:
     """The rows of a side in an arena, created there or found there again.
 
-    number: 0 is the left. more: columns beside those that come. owes: whether rows that were taken back before they
-    came are remembered.
+    number: 0 is the left. more: columns besides. keeps_debts: whether orphan retractions are remembered.
     """
 
     def __init__(
@@ -30,25 +29,27 @@ class Side:
         slots: int,
         more: Sequence[pa.Field] = (),
         *,
-        owes: bool = False,
+        keeps_debts: bool = False,
     ) -> None:
         self.name = ("left", "right")[number]
-        kept = settings.kept(number)
+        kept = settings.stored_fields(number)
         self.fields = [*kept, *more]
         self.names = [field.name for field in kept]
         self.places = {field.name: place for place, field in enumerate(self.fields)}
         # Rows without a time stand before all others, where nothing finds them.
-        order = SortColumn(self.places[settings.times[number]], descending=settings.descending)
+        order = SortColumn(self.places[settings.times[number]], descending=settings.is_descending)
         known = [self.places[name] for name in settings.known[number] or ()]
         self.rows = SortedRows(arena, pool, self.name, self.fields, (order,), slots, unique=known)
-        self.owed = RowBag(arena, pool, f"{self.name}.owed", self.fields, slots) if owes else None
+        self.debts = (
+            RowBag(arena, pool, f"{self.name}.debts", self.fields, slots) if keeps_debts else None
+        )
 
     @property
     def bag(self) -> SortedRows:
         """The store that holds the rows."""
         return self.rows
 
-    def given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def select_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The stored columns of rows."""
         return batch.select(self.names)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
-from aggloom.runtime.operators.as_of.side import Side
+from aggloom.runtime.operators.as_of.side import AsOfSide
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
@@ -60,7 +60,7 @@ class AsOfState(RowState):
         if not self.settings.waits and len(self.found) != self.left.rows.rows.capacity:
             self.arena.resize("found", self.left.rows.rows.capacity)
 
-    def free(self, side: Side, ids: Array) -> None:
+    def free(self, side: AsOfSide, ids: Array) -> None:
         """Forget rows that are gone."""
         if not len(ids):
             return
@@ -69,7 +69,7 @@ class AsOfState(RowState):
         side.rows.free(ids)
         self.fit_rows()
 
-    def drop(self, side: Side, ids: Array) -> None:
+    def drop(self, side: AsOfSide, ids: Array) -> None:
         """Take rows out and forget them."""
         side.rows.take(ids)
         self.free(side, ids)
@@ -78,8 +78,8 @@ class AsOfState(RowState):
         """Remove keys with their rows, and give memory back."""
         for side in self.sides:
             self.drop(side, side.all_of(slots))
-            if side.owed is not None:
-                side.owed.empty(slots)
+            if side.debts is not None:
+                side.debts.empty(slots)
         if self.settings.waits:
             self.due[slots] = AFTER_ALL
         self.table.forget(slots)
@@ -90,8 +90,8 @@ class AsOfState(RowState):
         empty = touched
         for side in self.sides:
             empty = empty[side.rows.sizes(empty)[0] == 0]
-            if side.owed is not None:
-                empty = empty[~side.owed.holds(empty)]
+            if side.debts is not None:
+                empty = empty[~side.debts.holds(empty)]
         if len(empty):
             self.forget(empty)
 
@@ -105,8 +105,8 @@ class AsOfState(RowState):
         """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
         for side in self.sides:
             side.rows.check_restored(audit, used)
-            if side.owed is not None:
-                side.owed.check_restored(audit, used)
+            if side.debts is not None:
+                side.debts.check_restored(audit, used)
         audit.require_length(1, "clock", self.clock)
         if self.settings.waits:
             audit.require_length(len(used), "due", self.due)
@@ -121,10 +121,10 @@ class AsOfState(RowState):
         settings = self.settings
         self.table = KeyTable(arena, self.pool, self.fields, ("written",))
         slots = self.table.capacity
-        owes = settings.on_orphan_retraction == "keep" and not settings.waits
+        keeps_debts = settings.on_orphan_retraction == "keep" and not settings.waits
         more = [GONE] if settings.waits else []
-        self.left = Side(arena, self.pool, settings, 0, slots, owes=owes)
-        self.right = Side(arena, self.pool, settings, 1, slots, more, owes=owes)
+        self.left = AsOfSide(arena, self.pool, settings, 0, slots, keeps_debts=keeps_debts)
+        self.right = AsOfSide(arena, self.pool, settings, 1, slots, more, keeps_debts=keeps_debts)
         self.sides = self.left, self.right
         if settings.waits:
             self._fit_due()
@@ -139,8 +139,8 @@ class AsOfState(RowState):
             return
         for side in self.sides:
             side.rows.reserve_slots(slots)
-            if side.owed is not None:
-                side.owed.reserve_slots(slots)
+            if side.debts is not None:
+                side.debts.reserve_slots(slots)
         if self.settings.waits:
             self._fit_due()
 
@@ -162,8 +162,8 @@ class AsOfState(RowState):
         rows, lefts = self.left.rows.copied(arena, pool, moved, table.capacity)
         _, rights = self.right.rows.copied(arena, pool, moved, table.capacity)
         for side in self.sides:
-            if side.owed is not None:
-                side.owed.copied(arena, pool, moved, table.capacity)
+            if side.debts is not None:
+                side.debts.copied(arena, pool, moved, table.capacity)
         if self.settings.waits:
             there = np.flatnonzero(moved >= 0)
             due = arena.array("due", table.capacity, "i8")

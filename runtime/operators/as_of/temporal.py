@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.operators.as_of.base import AsOfOperator, some_of
+from aggloom.runtime.operators.as_of.base import AsOfOperator, filter_rows
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.state import GONE
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
 from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
 from aggloom.runtime.operators.join.condition import Condition
@@ -43,7 +43,7 @@ class TemporalOperator(AsOfOperator):
             self._condition = Condition(spec.condition, (spec.left, spec.right), spec.zone)
         self._gone_place = np.array([self.state.right.places[GONE.name]], np.int64)
 
-    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Take rows and versions, and return the rows whose time has come; the watermark never goes back.
 
         Raises DataError for a row of the left that takes one back, and for rows without a time.
@@ -53,7 +53,7 @@ class TemporalOperator(AsOfOperator):
         left, right = (self._matchable(which, given) for which, given in enumerate(inputs))
         due, since = self._due(left[0]), self._since(*right)
         with self.changing_state():
-            used = self.state.used()
+            used = self.state.used_slots()
             self._expire(clock.processing, used[self.state.left.rows.sizes(used)[0] == 0])
             self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
             if not self.spec.chained:
@@ -62,13 +62,13 @@ class TemporalOperator(AsOfOperator):
             self._take_rows(*left, due, clock.processing)
             if self.spec.chained:
                 self._advance(clock)
-            changes = self._certain()
+            changes = self._emit_certain()
             self.state.tidy()
         self.counters["emitted"] += len(changes[1])
         return changes
 
     def next_timers(self) -> tuple[int | None, int | None]:
-        due = self.state.due[self.state.used()]
+        due = self.state.due[self.state.used_slots()]
         first = int(due.min()) if len(due) else AFTER_ALL
         return (None if first >= AFTER_ALL else first), None
 
@@ -93,19 +93,19 @@ class TemporalOperator(AsOfOperator):
                 f"column {name!r}: a deletion has no time (NULL) from which on its row is gone; send the time with it"
             )
         told = kinds != UPDATE_BEFORE
-        some, _ = some_of(batch, kinds, told)
+        some, _ = filter_rows(batch, kinds, told)
         since = np.zeros(batch.num_rows, np.int64)
         since[told] = milliseconds_of(some, name, self.spec.clock_zone)
         return since
 
     def _take_versions(self, batch: pa.RecordBatch, kinds: Kinds, since: Array, now: int) -> None:
         told = kinds != UPDATE_BEFORE
-        batch, kinds = some_of(batch, kinds, told)
+        batch, kinds = filter_rows(batch, kinds, told)
         if not len(kinds):
             return
         state, side = self.state, self.state.right
         slots = state.lookup(batch)
-        arrays = [*side.given(batch).columns, pa.array(kinds == DELETE)]
+        arrays = [*side.select_stored(batch).columns, pa.array(kinds == DELETE)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(side.fields))
         # A version with a time that is there takes its place.
         gone = side.rows.insert(slots, rows).gone
@@ -119,12 +119,12 @@ class TemporalOperator(AsOfOperator):
         if late.any():
             self.counters["late_dropped"] += int(late.sum())
             if self.spec.late_rows:
-                self._late.append(some_of(batch, kinds, late))
-        batch, _ = some_of(batch, kinds, ~late)
+                self._late.append(filter_rows(batch, kinds, late))
+        batch, _ = filter_rows(batch, kinds, ~late)
         if not batch.num_rows:
             return
         slots = state.lookup(batch)
-        side.rows.insert(slots, side.given(batch))
+        side.rows.insert(slots, side.select_stored(batch))
         self._note(slots, due[~late], now)
 
     def _note(self, slots: Array, times: Array, now: int) -> None:
@@ -132,10 +132,10 @@ class TemporalOperator(AsOfOperator):
         np.minimum.at(self.state.due, slots, times)
         self.state.table.stamps("written")[slots] = now
 
-    def _certain(self) -> Rows:
+    def _emit_certain(self) -> Rows:
         """The rows whose time has come, in order of time and arrival; versions that are over are forgotten."""
         state, clock = self.state, int(self.state.clock[0])
-        used = state.used()
+        used = state.used_slots()
         slots = used[state.due[used] <= clock]
         if not len(slots):
             return no_rows(self.schema)
@@ -143,7 +143,7 @@ class TemporalOperator(AsOfOperator):
         due = self._due(state.left.rows.rows.gather(ids)) if len(ids) else ids
         come = due <= clock
         told, times = ids[come], due[come]
-        changes = self._told(told, times)
+        changes = self._match_versions(told, times)
         state.drop(state.left, told)
         state.due[slots] = AFTER_ALL
         waiting = ids[~come]
@@ -152,7 +152,7 @@ class TemporalOperator(AsOfOperator):
         state.leave(slots)
         return changes
 
-    def _told(self, ids: Array, times: Array) -> Rows:
+    def _match_versions(self, ids: Array, times: Array) -> Rows:
         """Rows of the left with the versions that they find."""
         state = self.state
         order = np.lexsort((state.left.rows.arrays.arrival[ids], times))
@@ -191,10 +191,10 @@ class TemporalOperator(AsOfOperator):
         left = ends > clock
         np.minimum.at(self.state.due, owners[left], ends[left])
 
-    def _held(self, slots: Array) -> Weighted:
+    def _read_joined(self, slots: Array) -> Weighted:
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return Weighted.of([])
 
-    def _described(self, slots: Array) -> list[dict[str, int]]:
+    def _describe_key(self, slots: Array) -> list[dict[str, int]]:
         waiting, versions = (int(side.rows.sizes(slots)[0][0]) for side in self.state.sides)
         return [{"waiting": waiting, "versions": versions}]

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.operators.base import Held
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
@@ -29,7 +29,7 @@ from aggloom.runtime.values.changelog import (
 from aggloom.runtime.values.clock import Clock
 
 
-class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
+class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     """One bucket's operator over rows that are only added; their first `keys` columns are the key.
 
     keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is
@@ -68,11 +68,11 @@ class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
 
     @property
     def name(self) -> str:
-        return named(self.keep, self.state)
+        return name_choice(self.keep, self.state)
 
     def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         refuse_retractions(kinds, self.name)
-        return fitted(batch, self.schema), kinds
+        return cast_rows(batch, self.schema), kinds
 
     def apply(self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock) -> Rows:
         return self._pass_on(batch) if self._stateless else self._choose_rows(batch, clock)
@@ -84,8 +84,8 @@ class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
         rows = self.state.gather(self.state.with_rows())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        return held_of(self.state, key, bool(self.state_ttl_ms))
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+        return read_row_state(self.state, key, bool(self.state_ttl_ms))
 
     def _choose_rows(self, batch: pa.RecordBatch, clock: Clock) -> Rows:
         """Choose between the rows of a bundle and those of its keys, and return the changes of the choice."""
@@ -93,7 +93,7 @@ class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
         times = order_numbers(batch, self.order) if self.order is not None else None
         slots = state.lookup(batch)
         time = None if times is None else state.time("time")
-        found = choose(*state.grouped(slots), times, self.keep, state.row, time)
+        found = choose(*state.group_slots(slots), times, self.keep, state.row, time)
         fresh = found.winners < n
         written, winners = found.slots[fresh], found.winners[fresh]
         before, acting = found.before, np.flatnonzero(found.acts)
@@ -102,17 +102,17 @@ class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
             before[winners] = had[fresh]
             acting = np.sort(winners)
         if state.holds:
-            changes = self._stored(batch, found, before, acting, fresh)
+            changes = self._replace_rows(batch, found, before, acting, fresh)
         else:
             state.row[written] = GIVEN
             changes = batch.take(pa.array(acting)), np.full(len(acting), INSERT, np.int8)
         if times is not None:
             state.time("time")[written] = times[winners]
-        state.written[written] = clock.processing
+        state.write_times[written] = clock.processing
         state.pool.sweep()
         return changes
 
-    def _stored(
+    def _replace_rows(
         self, batch: pa.RecordBatch, found: Choice, before: Array, acting: Array, fresh: Array
     ) -> Rows:
         """The messages of rows that replace others, and the rows put in their places."""
@@ -151,7 +151,7 @@ class DeduplicateOperator(RowsByKey[DeduplicateState], KeyedStep):
         return batch.take(pa.array(acting)), np.full(len(acting), UPDATE_AFTER, np.int8)
 
 
-def named(keep: Keep, state: DeduplicateState) -> str:
+def name_choice(keep: Keep, state: DeduplicateState) -> str:
     """Return the name that messages call an operator by."""
     keys = ", ".join(field.name for field in state.fields)
     return f"{keep} row by {keys or '()'}"
@@ -166,7 +166,9 @@ def refuse_retractions(kinds: Kinds, name: str) -> None:
         )
 
 
-def held_of(state: DeduplicateState, key: pa.RecordBatch, stamped: bool) -> Iterator[Held]:
+def read_row_state(
+    state: DeduplicateState, key: pa.RecordBatch, stamped: bool
+) -> Iterator[StoredKeyState]:
     """Yield the things that a state holds of a key."""
     slot = int(state.table.find(key)[0])
     if slot < 0:
@@ -176,10 +178,10 @@ def held_of(state: DeduplicateState, key: pa.RecordBatch, stamped: bool) -> Iter
         found = state.gather(np.array([slot]))
         names = state.schema.names[key.num_columns :]
         row = {name: found.column(name)[0].as_py() for name in names}
-    written = int(state.written[slot]) if stamped else 0
-    yield Held(None, None, records=1, written=written, results=row)
+    written = int(state.write_times[slot]) if stamped else 0
+    yield StoredKeyState(None, None, records=1, written=written, results=row)
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def cast_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in the schema's types and names."""
     return batch if batch.schema == schema else batch.rename_columns(schema.names).cast(schema)

@@ -72,16 +72,16 @@ class DeduplicateState(RowState):
         return self.arena.array("clock", 0, "i8")
 
     @property
-    def written(self) -> Array:
+    def write_times(self) -> Array:
         """When each slot was written."""
         return self.table.stamps("written")
 
     def with_rows(self) -> Array:
         """The slots that have a row."""
-        used = self.used()
+        used = self.used_slots()
         return used[self.row[used] > 0]
 
-    def grouped(self, slots: Array) -> tuple[Array, Array]:
+    def group_slots(self, slots: Array) -> tuple[Array, Array]:
         """The different slots of rows, and by row which of them is its own."""
         if len(self._numbers) != self.table.capacity:
             self._numbers = np.zeros(self.table.capacity, np.int64)

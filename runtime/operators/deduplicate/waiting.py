@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.base import Partials, StoredKeyState
 from aggloom.runtime.operators.deduplicate.at_once import (
-    fitted,
-    held_of,
-    named,
+    cast_rows,
+    name_choice,
+    read_row_state,
     refuse_retractions,
 )
 from aggloom.runtime.operators.deduplicate.choice import (
@@ -26,14 +26,14 @@ from aggloom.runtime.operators.deduplicate.choice import (
     milliseconds_of,
 )
 from aggloom.runtime.operators.deduplicate.state import GIVEN, NONE, DeduplicateState
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
-class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
+class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState]):
     """One bucket's operator over rows that are only added; its result is only added to.
 
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's
@@ -71,7 +71,7 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
 
     @property
     def name(self) -> str:
-        return named(self.keep, self.state)
+        return name_choice(self.keep, self.state)
 
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
@@ -82,7 +82,7 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
         """
         self.refuse_after_failure()
         refuse_retractions(kinds, self.name)
-        batch = fitted(batch, self.schema)
+        batch = cast_rows(batch, self.schema)
         due = milliseconds_of(batch, self._end or self.order or "", self._zone)
         times = None if self.order is None else event_numbers(batch, self.order)
         with self.changing_state():
@@ -102,8 +102,8 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return no_rows(self.schema)
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        return held_of(self.state, key, bool(self._ttl))
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+        return read_row_state(self.state, key, bool(self._ttl))
 
     def next_timers(self) -> tuple[int | None, int | None]:
         waiting = self.state.with_rows()
@@ -134,7 +134,7 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
         rows, slots = rows[opened], slots[opened]
         given = None if times is None else times[rows]
         found = choose(
-            *state.grouped(slots),
+            *state.group_slots(slots),
             given,
             self.keep,
             state.row,
@@ -165,7 +165,7 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
             state.forget(slots)
         else:
             state.drop_rows(slots)
-            state.row[slots], state.written[slots] = GIVEN, now
+            state.row[slots], state.write_times[slots] = GIVEN, now
             state.rows.shrink()
             state.tidy()
         return rows, np.full(rows.num_rows, INSERT, np.int8)
@@ -179,9 +179,9 @@ class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
 
     def _expire(self, now: int) -> None:
         """Forget keys whose row was given out so long ago; those that wait stay."""
-        used = self.state.used()
+        used = self.state.used_slots()
         used = used[self.state.row[used] == GIVEN]
-        expired = used[now >= self.state.written[used] + self._ttl]
+        expired = used[now >= self.state.write_times[used] + self._ttl]
         if len(expired):
             self.counters["expired"] += len(expired)
             self.state.row[expired] = NONE

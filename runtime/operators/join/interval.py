@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Bundle as Given
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
-from aggloom.runtime.operators.join.matches import Bundle, Weighted
-from aggloom.runtime.operators.join.per_record import Taken
+from aggloom.runtime.operators.join.matches import Weighted
+from aggloom.runtime.operators.join.per_record import EncodedChanges
+from aggloom.runtime.operators.join.side import BundleItems
 from aggloom.runtime.operators.join.timed import TimedJoinOperator, times_of
-from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, Clock
 
@@ -27,15 +28,15 @@ _NONE = np.zeros(0, np.int64)
 class IntervalJoinOperator(TimedJoinOperator):
     """One bucket's operator over rows whose times are within bounds."""
 
-    def settle(self) -> None:
-        super().settle()
+    def rebuild_derived(self) -> None:
+        super().rebuild_derived()
         self._next = self._first_due()
 
     def contents(self) -> Rows:
         """The joined rows of what is held; no row where each is given out once, since it has been."""
         return no_rows(self.schema) if self.spec.once else super().contents()
 
-    def _joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: Array) -> Rows:
         """As of a Join; whether a row of an outer side has had a partner is remembered, since that may have left."""
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
@@ -48,7 +49,7 @@ class IntervalJoinOperator(TimedJoinOperator):
                 ids = np.concatenate([_NONE, *(found for _, found in side.bag.walk(slots))])
                 leaves = (side.bag.arrays.degree[ids] > 0) == (self.spec.how == "semi")
                 parts.append(self._alone(which, ids[leaves]))
-        return self._inserted(Weighted.of(parts))
+        return self._emit_insertions(Weighted.of(parts))
 
     def next_timers(self) -> tuple[int | None, int | None]:
         return (self._next + 1 if self._next < AFTER_ALL else None), None
@@ -59,28 +60,28 @@ class IntervalJoinOperator(TimedJoinOperator):
         # What is only added joins what is still there, however late it is; after the end of the input nothing is.
         return np.ones(batch.num_rows, np.bool_) if self.now >= AFTER_ALL // 2 else None
 
-    def _came(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+    def _apply_inputs(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         for which, each in enumerate(inputs):
             if self.spec.once:
                 refuse_retractions(each.kinds, self.name)
             due = self._until(which, each.batch.column(self.spec.times[which]))
             self._next = min(self._next, int(due[due > self.now].min(initial=AFTER_ALL)))
-        return self._took(inputs, clock.processing)
+        return self._apply_changes(inputs, clock.processing)
 
-    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
+    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
         """As of a Join, without the rows that come when they can get no partner any more."""
-        changes = super()._bundle(taken, touched, now)
+        changes = super()._apply_bundle(taken, touched, now)
         if not self.spec.once:
             return changes
         past = [ids[self._due(n, ids) <= self.now] for n, ids in enumerate(self._fresh)]
-        return joined([changes, self._without(past)], self.schema)
+        return concat_changes([changes, self._without(past)], self.schema)
 
-    def _told(self, bundle: Bundle) -> Rows:
-        changes = super()._told(bundle)
+    def _emit_bundle(self, bundle: BundleItems) -> Rows:
+        changes = super()._emit_bundle(bundle)
         self._fresh = [each.new[(each.new >= 0) & (each.before == 0)] for each in bundle.items]
         return changes
 
-    def _left(self) -> Rows:
+    def _drop_passed(self) -> Rows:
         if self._next >= self.now:
             return no_rows(self.schema)
         self._next = AFTER_ALL
@@ -93,10 +94,10 @@ class IntervalJoinOperator(TimedJoinOperator):
             gone.append(ids[over][np.argsort(due[over], kind="stable")])
         return self._let_go(gone)
 
-    def _forgotten(self, now: int) -> Rows:
+    def _drop_unwritten(self, now: int) -> Rows:
         """Let rows that were not written for as long as they live leave as if the watermark had passed them."""
         gone = [_NONE, _NONE]
-        for which, slots in self._expired(now):
+        for which, slots in self._find_unwritten(now):
             walked = [ids for _, ids in self.state.sides[which].bag.walk(slots)]
             gone[which] = np.concatenate([_NONE, *walked])
         return self._let_go(gone)
@@ -115,10 +116,10 @@ class IntervalJoinOperator(TimedJoinOperator):
         for which, (side, ids) in enumerate(zip(self.state.sides, gone, strict=True)):
             if self.spec.waits and side.settings.alone and self.spec.how != "semi":
                 alone = ids[side.bag.arrays.degree[ids] == 0]
-                parts.append(self._inserted(self._alone(which, alone)))
+                parts.append(self._emit_insertions(self._alone(which, alone)))
             side.bag.take(ids)
             side.bag.free(ids)
-        return joined(parts, self.schema)
+        return concat_changes(parts, self.schema)
 
     def _alone(self, which: int, ids: Array) -> Weighted:
         """Rows of a side as they leave without a partner."""

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.operators.base import Bundle as Given
-from aggloom.runtime.operators.base import Held as HeldOfKey
-from aggloom.runtime.operators.join.per_record import Taken
+from aggloom.runtime.operators.base import InputBatch, StoredKeyState
+from aggloom.runtime.operators.join.per_record import EncodedChanges
 from aggloom.runtime.operators.join.settings import JoinedSettings
-from aggloom.runtime.operators.join.side import Items, Net
+from aggloom.runtime.operators.join.side import Items, NetChanges
 from aggloom.runtime.operators.join.state import JoinState
-from aggloom.runtime.operators.rows_by_key import HoldsRows
+from aggloom.runtime.operators.rows_by_key import KeyedRows
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_index import ORPHAN
@@ -27,7 +26,7 @@ from aggloom.runtime.values.changelog import is_retraction
 from aggloom.runtime.values.clock import Clock
 
 
-class Joining(HoldsRows[JoinState]):
+class Joining(KeyedRows[JoinState]):
     """One bucket's operator over several inputs, whose first columns are the key.
 
     A bundle of all inputs brings the net difference of the joined rows, and nothing for what did not change.
@@ -43,37 +42,37 @@ class Joining(HoldsRows[JoinState]):
         self.update_before = spec.update_before
         self.state = self.state_class(spec, directory)
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
-        self.settle()
+        self.rebuild_derived()
 
-    def run(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Take changes of all inputs, and return how the joined rows change.
 
         Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
         """
         self.refuse_after_failure()
         self.expire(clock.processing)
-        rows = sum(given.batch.num_rows for given in inputs)
+        rows = sum(each.batch.num_rows for each in inputs)
         self.counters["rows"] += rows
         if not rows:
             return no_rows(self.schema)
         with self.changing_state():
-            changes = self._took(inputs, clock.processing)
+            changes = self._apply_changes(inputs, clock.processing)
         self.counters["emitted"] += len(changes[1])
         return changes
 
     def contents(self) -> Rows:
         """The joined rows, each an insertion."""
-        return self._joined(self.state.used())
+        return self._read_joined(self.state.used_slots())
 
-    def rows_held(self) -> Array:
-        used = self.state.used()
+    def count_key_rows(self) -> Array:
+        used = self.state.used_slots()
         rows = np.zeros(len(used), np.int64)
         for side in self.state.sides:
             for places, ids in side.bag.walk(used):
                 np.add.at(rows, places, side.bag.arrays.count[ids])
         return rows
 
-    def held(self, key: pa.RecordBatch) -> Iterator[HeldOfKey]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
@@ -84,25 +83,25 @@ class Joining(HoldsRows[JoinState]):
         )
         stamps = [self.state.table.stamps(name) for name in self.state.table.stamp_names]
         written = max((int(each[slots[0]]) for each in stamps), default=0)
-        rows = self._joined(slots)[0]
+        rows = self._read_joined(slots)[0]
         for row in rows.to_pylist() if rows.num_columns else [{}] * rows.num_rows:
-            yield HeldOfKey(None, None, records=records, written=written, results=row)
+            yield StoredKeyState(None, None, records=records, written=written, results=row)
 
     def expire(self, now: int) -> None:
         """Forget the sides of keys that were written as long ago as they live."""
         if not any(self.spec.ttls):
             return
-        used = self.state.used()
-        for which, slots in self._expired(now):
+        used = self.state.used_slots()
+        for which, slots in self._find_unwritten(now):
             self.state.sides[which].bag.empty(slots)
         self.state.leave(used)
 
-    def _expired(self, now: int) -> Iterator[tuple[int, Array]]:
+    def _find_unwritten(self, now: int) -> Iterator[tuple[int, Array]]:
         """The slots of each side that were written as long ago as they live."""
         for which, (side, ttl) in enumerate(zip(self.state.sides, self.spec.ttls, strict=True)):
             if not ttl:
                 continue
-            used = self.state.used()
+            used = self.state.used_slots()
             stamps = self.state.table.stamps(side.name)
             # A time that was not kept before begins now.
             stamps[used[stamps[used] == 0]] = now
@@ -112,28 +111,28 @@ class Joining(HoldsRows[JoinState]):
                 self.counters["expired"] += len(old)
                 yield which, old
 
-    def _took(self, inputs: Sequence[Given], now: int) -> Rows:
+    def _apply_changes(self, inputs: Sequence[InputBatch], now: int) -> Rows:
         """Return the changes of the joined rows by changes of all inputs."""
-        taken = [self._taken(which, given) for which, given in enumerate(inputs)]
+        taken = [self._encode_changes(which, each) for which, each in enumerate(inputs)]
         touched = self.state.distinct(*(each.slots for each in taken))
         each = self.spec.per_record
-        changes = self._each(taken, now) if each else self._bundle(taken, touched, now)
+        changes = self._apply_each(taken, now) if each else self._apply_bundle(taken, touched, now)
         self.state.leave(touched)
         return changes
 
     @abstractmethod
-    def _each(self, taken: Sequence[Taken], now: int) -> Rows:
+    def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
         """Return the rows that each change by itself brings, those of an input before those of the next."""
 
     @abstractmethod
-    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
+    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
         """Return the rows that all changes together bring; touched: their slots."""
 
     @abstractmethod
-    def _joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: Array) -> Rows:
         """All joined rows of slots, each an insertion."""
 
-    def _stored(self, taken: Sequence[Taken], now: int) -> list[Items]:
+    def _store_changes(self, taken: Sequence[EncodedChanges], now: int) -> list[Items]:
         """Store the changes and return what they come to by row; rows that are gone have to be freed."""
         nets = [self._net(which, rows) for which, rows in enumerate(taken)]
         items = [side.store(net) for side, net in zip(self.state.sides, nets, strict=True)]
@@ -142,16 +141,16 @@ class Joining(HoldsRows[JoinState]):
                 self.state.table.stamps(name)[each.slots] = now
         return items
 
-    def _taken(self, which: int, given: Given) -> Taken:
+    def _encode_changes(self, which: int, bundle: InputBatch) -> EncodedChanges:
         """The changes of a side that can matter."""
-        side, batch, kinds = self.state.sides[which], given.batch, given.kinds
+        side, batch, kinds = self.state.sides[which], bundle.batch, bundle.kinds
         keep = np.ones(batch.num_rows, np.bool_)
-        for column in self.spec.required(which):
+        for column in self.spec.required_places(which):
             if batch.column(column).null_count:
                 keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
         if not keep.all():
             batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
-        return Taken(self.state.lookup(batch), side.given(batch), kinds)
+        return EncodedChanges(self.state.lookup(batch), side.encode_rows(batch), kinds)
 
     def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
         if self.spec.on_orphan_retraction == "error":
@@ -161,18 +160,18 @@ class Joining(HoldsRows[JoinState]):
                 "if the input may be out of order"
             )
 
-    def _net(self, which: int, taken: Taken) -> Net:
+    def _net(self, which: int, taken: EncodedChanges) -> NetChanges:
         """Return the net changes of a side; what they take back that is not there is dealt with."""
-        side, owed = self.state.sides[which], self.state.owed[which]
-        slots, given, retracts = taken.slots, taken.given, is_retraction(taken.kinds)
-        if owed is not None and len(owed):
-            slots, given, retracts = _settled(owed, slots, given, retracts)
-        net = side.net(slots, given, retracts)
+        side, debts = self.state.sides[which], self.state.debts[which]
+        slots, rows, retracts = taken.slots, taken.rows, is_retraction(taken.kinds)
+        if debts is not None and len(debts):
+            slots, rows, retracts = _cancel_debts(debts, slots, rows, retracts)
+        net = side.net(slots, rows, retracts)
         stray = net.orphans
         if not len(stray):
             return net
         self._refuse_orphan(which, int(stray[0]), int(slots[stray[0]]))
-        if owed is None:
+        if debts is None:
             self.counters["orphans_dropped"] += len(stray)
             return net
         # The row may come later in this bundle.
@@ -180,23 +179,23 @@ class Joining(HoldsRows[JoinState]):
         early[stray] = True
         order = np.concatenate([np.flatnonzero(~early), stray])
         slots, retracts = slots[order], retracts[order]
-        given = Encoded(given.words[order], given.flags[order])
-        net = side.net(slots, given, retracts)
+        rows = Encoded(rows.words[order], rows.flags[order])
+        net = side.net(slots, rows, retracts)
         never = net.orphans
         if len(never):
-            some = Encoded(given.words[never], given.flags[never])
-            owed.apply_encoded(slots[never], some, np.zeros(len(never), np.bool_))
+            some = Encoded(rows.words[never], rows.flags[never])
+            debts.apply_encoded(slots[never], some, np.zeros(len(never), np.bool_))
         return net
 
 
-def _settled(
-    owed: RowBag, slots: Array, given: Encoded, retracts: Array
+def _cancel_debts(
+    debts: RowBag, slots: Array, rows: Encoded, retracts: Array
 ) -> tuple[Array, Encoded, Array]:
     """The changes without the rows that were taken back before they came."""
     news = np.flatnonzero(~retracts)
-    some = Encoded(given.words[news], given.flags[news])
-    found = owed.apply_encoded(slots[news], some, np.ones(len(news), np.bool_))
-    owed.free(found.gone[found.gone >= 0])
+    some = Encoded(rows.words[news], rows.flags[news])
+    found = debts.apply_encoded(slots[news], some, np.ones(len(news), np.bool_))
+    debts.free(found.gone[found.gone >= 0])
     keep = np.ones(len(slots), np.bool_)
     keep[news[found.outcomes != ORPHAN]] = False
-    return slots[keep], Encoded(given.words[keep], given.flags[keep]), retracts[keep]
+    return slots[keep], Encoded(rows.words[keep], rows.flags[keep]), retracts[keep]

@@ -11,7 +11,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 
 
-class Pairs(NamedTuple):
+class MatchedPairs(NamedTuple):
     """Pairs of stored rows: this side's and the other's, how often each is there, whether after the bundle."""
 
     mine: Array
@@ -21,27 +21,33 @@ class Pairs(NamedTuple):
     after: Array
 
     @classmethod
-    def of(cls, room: int) -> Pairs:
+    def of(cls, room: int) -> MatchedPairs:
         """Room for so many pairs."""
         mine, other, one, two = (np.empty(room, np.int64) for _ in range(4))
         return cls(mine, other, one, two, np.empty(room, np.bool_))
 
-    def first(self, count: int) -> Pairs:
+    def first(self, count: int) -> MatchedPairs:
         """The first of them."""
-        return Pairs(*(each[:count] for each in self))
+        return MatchedPairs(*(each[:count] for each in self))
 
-    def kept(self, keep: Array) -> Pairs:
+    def select(self, keep: Array) -> MatchedPairs:
         """Those that are marked."""
-        return Pairs(*(each[keep] for each in self))
+        return MatchedPairs(*(each[keep] for each in self))
 
-    def turned(self) -> Pairs:
+    def swap(self) -> MatchedPairs:
         """The same, seen from the other side."""
-        return Pairs(self.other, self.mine, self.other_count, self.mine_count, self.after)
+        return MatchedPairs(self.other, self.mine, self.other_count, self.mine_count, self.after)
 
 
 @kernel
 def _put(
-    pairs: Pairs, at: int, mine: int, other: int, mine_count: int, other_count: int, after: bool
+    pairs: MatchedPairs,
+    at: int,
+    mine: int,
+    other: int,
+    mine_count: int,
+    other_count: int,
+    after: bool,
 ) -> None:
     pairs.mine[at], pairs.other[at] = mine, other
     pairs.mine_count[at], pairs.other_count[at] = mine_count, other_count
@@ -58,7 +64,7 @@ def meet_unchanged(
     before: Array,
     after: Array,
     cursor: Array,
-    pairs: Pairs,
+    pairs: MatchedPairs,
 ) -> int:
     """The pairs of items with the other side's rows that have not changed, from a cursor on; how many there are.
 
@@ -109,7 +115,7 @@ def meet_changed(
     others_before: Array,
     others_after: Array,
     cursor: Array,
-    pairs: Pairs,
+    pairs: MatchedPairs,
 ) -> int:
     """The pairs of items with the items of the other side, as `chain_items` left them; see meet_unchanged."""
     found, item, link = np.int64(0), cursor[0], cursor[1]

@@ -10,14 +10,14 @@ import numpy as np
 from aggloom.errors import AggloomError
 from aggloom.runtime.operators.join.condition import Condition
 from aggloom.runtime.operators.join.match_kernels import (
-    Pairs,
+    MatchedPairs,
     chain_items,
     meet_changed,
     meet_unchanged,
     tally,
 )
 from aggloom.runtime.operators.join.settings import JoinSettings
-from aggloom.runtime.operators.join.side import Items
+from aggloom.runtime.operators.join.side import BundleItems, Items
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.storage.arena import Array
 
@@ -41,7 +41,7 @@ class Weighted(NamedTuple):
         """Those that are marked, or have these numbers."""
         return Weighted(*(each[which] for each in self))
 
-    def weighing(self, weight: Array) -> Weighted:
+    def with_weight(self, weight: Array) -> Weighted:
         """The same rows, so many of each."""
         return self._replace(weight=weight)
 
@@ -59,17 +59,6 @@ class TooManyMatches(Exception):
     """More joined rows than one bundle may bring; its argument is the slot that most of them come from."""
 
 
-class Bundle(NamedTuple):
-    """The changes of a bundle: of each side its items, and whether each touched slot was empty before.
-
-    slots: the touched ones.
-    """
-
-    items: tuple[Items, Items]
-    slots: Array
-    was_empty: tuple[Array, Array]
-
-
 class Matcher:
     """Finds the joined rows that a bundle changes; it remembers nothing from one to the next but room to work in."""
 
@@ -79,18 +68,18 @@ class Matcher:
         if settings.condition is not None:
             schemas = settings.left, settings.right
             self.condition = Condition(settings.condition, schemas, settings.zone)
-        self._room = Pairs.of(_CHUNK)
+        self._room = MatchedPairs.of(_CHUNK)
         self._by_slot = [np.zeros(0, np.int32) for _ in range(2)]
         self._by_id = [[np.zeros(0, np.int64) for _ in range(3)] for _ in range(2)]
 
-    def changes(self, bundle: Bundle, limit: int | None = None) -> Weighted:
+    def changes(self, bundle: BundleItems, limit: int | None = None) -> Weighted:
         """The joined rows that go and come. The rows of the bundle are stored, and those that are gone not yet freed.
 
         Raises TooManyMatches beyond a limit.
         """
         return Weighted.of(list(self._parts(bundle, limit)))
 
-    def _parts(self, bundle: Bundle, limit: int | None) -> Iterator[Weighted]:
+    def _parts(self, bundle: BundleItems, limit: int | None) -> Iterator[Weighted]:
         self._fit()
         counted = [self._counts(n) for n in range(2)]
         touched = [np.empty(0, np.int64) for _ in range(2)]
@@ -104,10 +93,10 @@ class Matcher:
             for pairs in self._pairs(bundle):
                 if self.condition is not None:
                     holds = self.condition.holds(self.state.sides, pairs.mine, pairs.other)
-                    pairs = pairs.kept(holds) if not holds.all() else pairs
-                for which, seen in enumerate((pairs, pairs.turned())):
+                    pairs = pairs.select(holds) if not holds.all() else pairs
+                for which, seen in enumerate((pairs, pairs.swap())):
                     if counted[which]:
-                        touched[which] = self._tallied(which, seen, touched[which])
+                        touched[which] = self._tally_pairs(which, seen, touched[which])
                 if bring and len(pairs.mine):
                     weight = pairs.mine_count * pairs.other_count
                     total += int(weight.sum())
@@ -129,17 +118,17 @@ class Matcher:
                     yield Weighted(left, right, weights)
             self._clear(which, bundle.items[which], touched[which])
 
-    def _pairs(self, bundle: Bundle) -> Iterator[Pairs]:
+    def _pairs(self, bundle: BundleItems) -> Iterator[MatchedPairs]:
         """All pairs of which a row has changed, the left's row first, in chunks."""
         left, right = bundle.items
         for which, items in enumerate(bundle.items):
-            for pairs in self.met(which, items):
-                yield pairs if which == 0 else pairs.turned()
+            for pairs in self.match_unchanged(which, items):
+                yield pairs if which == 0 else pairs.swap()
         if len(left) and len(right):
             head, chain = self._by_slot[0], np.empty(len(right), np.int64)
-            slots = self.state.matching(right.slots)
+            slots = self.state.mask_unmatchable(right.slots)
             chain_items(slots, head, chain)
-            mine = self.state.matching(left.slots)
+            mine = self.state.mask_unmatchable(left.slots)
             yield from self._chunks(
                 lambda cursor: meet_changed(
                     mine, *left[1:], head, chain, *right[1:], cursor, self._room
@@ -148,24 +137,24 @@ class Matcher:
             )
             head[right.slots] = 0
 
-    def met(self, which: int, items: Items) -> Iterator[Pairs]:
+    def match_unchanged(self, which: int, items: Items) -> Iterator[MatchedPairs]:
         """The pairs of a side's items with rows of the other side that have not changed, in chunks."""
         self._fit()
         other, mark = self.state.sides[1 - which].bag.arrays, self._by_id[1 - which][2]
-        slots = self.state.matching(items.slots)
+        slots = self.state.mask_unmatchable(items.slots)
         return self._chunks(
             lambda cursor: meet_unchanged(other, mark, slots, *items[1:], cursor, self._room),
             len(items),
         )
 
-    def _chunks(self, walk: Callable[[Array], int], items: int) -> Iterator[Pairs]:
+    def _chunks(self, walk: Callable[[Array], int], items: int) -> Iterator[MatchedPairs]:
         cursor = np.zeros(2, np.int64)
         while cursor[0] < items:
             found = walk(cursor)
             if found:
                 yield self._room.first(found)
 
-    def _tallied(self, which: int, pairs: Pairs, touched: Array) -> Array:
+    def _tally_pairs(self, which: int, pairs: MatchedPairs, touched: Array) -> Array:
         """Add up what the rows of a side met; the rows that have not changed and met something."""
         was, now, mark = self._by_id[which]
         more = np.empty(len(pairs.mine), np.int64)
@@ -173,7 +162,7 @@ class Matcher:
         return np.concatenate([touched, more[:found]])
 
     def _by_degree(
-        self, which: int, bundle: Bundle, touched: Array
+        self, which: int, bundle: BundleItems, touched: Array
     ) -> Iterator[tuple[Array, Array]]:
         """The rows of a side that leave alone, by how many rows each meets: which, and how many come or go."""
         side, items = self.state.sides[which], bundle.items[which]
@@ -202,13 +191,13 @@ class Matcher:
         yield ids, np.where(leaves, counts, -counts)
 
     def _by_emptiness(
-        self, which: int, bundle: Bundle, touched: Array
+        self, which: int, bundle: BundleItems, touched: Array
     ) -> Iterator[tuple[Array, Array]]:
         """As `_by_degree`, where a row meets all rows of its key: by whether there are any."""
         side, other = self.state.sides[which], self.state.sides[1 - which]
         items, mark = bundle.items[which], self._by_id[which][2]
         semi = self.settings.how == "semi"
-        slots = self.state.matching(bundle.slots)
+        slots = self.state.mask_unmatchable(bundle.slots)
         was, now = bundle.was_empty[1 - which] | (slots < 0), other.is_empty(slots)
         place = self._by_slot[1]
         place[bundle.slots] = np.arange(len(slots))
@@ -235,7 +224,7 @@ class Matcher:
         side = self.state.sides[which].settings
         return side.alone and (side.keeps_degrees or self.condition is not None)
 
-    def _widest(self, pairs: Pairs) -> int:
+    def _widest(self, pairs: MatchedPairs) -> int:
         slots, counts = np.unique(
             self.state.sides[0].bag.index.arrays.slot[pairs.mine], return_counts=True
         )
@@ -262,7 +251,7 @@ class Matcher:
                     each[ids] = 0
 
 
-def refused(slot_name: str, limit: int) -> AggloomError:
+def match_limit_error(slot_name: str, limit: int) -> AggloomError:
     """Return the error that is raised for more joined rows than a bundle may bring."""
     return AggloomError(
         f"one bundle joins more than {limit:,} rows, most of them of {slot_name}; "

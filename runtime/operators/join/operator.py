@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggloom.runtime.operators.join.joining import Joining
-from aggloom.runtime.operators.join.matches import Bundle, Matcher, TooManyMatches, refused
-from aggloom.runtime.operators.join.output import Output
-from aggloom.runtime.operators.join.per_record import OneByOne, Taken
+from aggloom.runtime.operators.join.matches import Matcher, TooManyMatches, match_limit_error
+from aggloom.runtime.operators.join.output import JoinOutput
+from aggloom.runtime.operators.join.per_record import EncodedChanges, OneByOne
 from aggloom.runtime.operators.join.settings import JoinSettings
+from aggloom.runtime.operators.join.side import BundleItems
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT
@@ -21,12 +22,12 @@ class JoinOperator(Joining):
 
     spec: JoinSettings
 
-    def settle(self) -> None:
+    def rebuild_derived(self) -> None:
         self._matcher = Matcher(self.spec, self.state)
-        self._output = Output(self.spec, self.state)
+        self._output = JoinOutput(self.spec, self.state)
         if any(side.learns_degrees for side in self.state.sides):
             # They were not kept before.
-            self._matcher.changes(self._all(self.state.used()))
+            self._matcher.changes(self._all(self.state.used_slots()))
 
     @property
     def name(self) -> str:
@@ -34,7 +35,7 @@ class JoinOperator(Joining):
         words = (f"{one} {'<=>' if safe else '='} {other}" for one, other, safe in pairs)
         return f"{self.spec.how} join on {' AND '.join(words) or 'TRUE'}"
 
-    def _each(self, taken: Sequence[Taken], now: int) -> Rows:
+    def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
         each = OneByOne(self.spec, self.state, self._matcher, now)
         each.take(taken)
         for which, row, slot in each.orphans:
@@ -46,31 +47,31 @@ class JoinOperator(Joining):
         each.free()
         return changes
 
-    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
+    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
         left, right = self.state.sides
         was_empty = left.is_empty(touched), right.is_empty(touched)
-        first, second = self._stored(taken, now)
-        changes = self._told(Bundle((first, second), touched, was_empty))
+        first, second = self._store_changes(taken, now)
+        changes = self._emit_bundle(BundleItems((first, second), touched, was_empty))
         left.free(first)
         right.free(second)
         return changes
 
-    def _told(self, bundle: Bundle) -> Rows:
+    def _emit_bundle(self, bundle: BundleItems) -> Rows:
         try:
             return self._output.net(self._matcher.changes(bundle, self.spec.match_limit))
         except TooManyMatches as many:
             place = self.state.table.place(int(many.args[0]))
-            raise refused(place, self.spec.match_limit) from None
+            raise match_limit_error(place, self.spec.match_limit) from None
 
-    def _joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: Array) -> Rows:
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
         for side, degree in zip(self.state.sides, degrees, strict=True):
             side.bag.arrays.degree[:] = degree
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
 
-    def _all(self, slots: Array) -> Bundle:
+    def _all(self, slots: Array) -> BundleItems:
         """All rows of slots, as if they had just come."""
         left, right = (side.all_of(slots) for side in self.state.sides)
         empty = np.ones(len(slots), np.bool_)
-        return Bundle((left, right), slots, (empty, empty))
+        return BundleItems((left, right), slots, (empty, empty))

@@ -24,7 +24,7 @@ Columns = list[Array]
 """Numbers of the stored columns of each input."""
 
 
-class Joined(Protocol):
+class JoinedRows(Protocol):
     """Joined rows by the stored rows that they are made of (-1: padded), and how many of each come (negative: go)."""
 
     @property
@@ -37,14 +37,14 @@ class Joined(Protocol):
     def some(self, which: Array) -> Self:
         """Those that are marked, or have these numbers."""
 
-    def weighing(self, weight: Array) -> Self:
+    def with_weight(self, weight: Array) -> Self:
         """The same rows, so many of each."""
 
 
-J = TypeVar("J", bound=Joined)
+J = TypeVar("J", bound=JoinedRows)
 
 
-class Shown(Protocol):
+class OutputSettings(Protocol):
     """The rows that leave: their columns, those by which an update is told, and whether its old half is."""
 
     @property
@@ -60,27 +60,27 @@ class Shown(Protocol):
     def result(self) -> pa.Schema: ...
 
 
-class Output:
+class JoinOutput:
     """Tells which joined rows go and come, in the columns that leave."""
 
-    def __init__(self, settings: Shown, state: Stored) -> None:
+    def __init__(self, settings: OutputSettings, state: Stored) -> None:
         self.settings, self.state = settings, state
         self._shown = self._places(settings.columns)
         key = settings.output_key
         self._key = None if key is None else self._places(key)
 
-    def net(self, rows: Joined) -> Rows:
+    def net(self, rows: JoinedRows) -> Rows:
         """The messages by which a reader comes to what is now: first what goes, then what changes, then what comes."""
-        return self.messages(*self.told(rows))
+        return self.messages(*self.find_changes(rows))
 
-    def told(self, rows: J) -> tuple[J, Kinds]:
+    def find_changes(self, rows: J) -> tuple[J, Kinds]:
         """As net, as the stored rows that messages are made of."""
         weight = rows.weight
         if not len(weight) or weight.min() > 0:
             return rows, np.full(len(weight), INSERT, np.int8)
         partner = self._by_key(rows)
         if partner is None:
-            rows = self.left_over(rows)
+            rows = self.cancel_rows(rows)
             partner = self._partners(rows)
         else:
             same = (partner >= 0) & ~self._differ(self._shown, rows, partner)
@@ -100,7 +100,7 @@ class Output:
             order = order[kinds[order] != UPDATE_BEFORE]
         return rows.some(order), kinds[order]
 
-    def messages(self, rows: Joined, kinds: Kinds) -> Rows:
+    def messages(self, rows: JoinedRows, kinds: Kinds) -> Rows:
         """Joined rows as they leave, each as often as its weight says."""
         if not len(rows.weight):
             return no_rows(self.settings.result)
@@ -121,34 +121,34 @@ class Output:
             )
         return pa.RecordBatch.from_arrays(arrays, schema=self.settings.result), kinds
 
-    def left_over(self, rows: J) -> J:
+    def cancel_rows(self, rows: J) -> J:
         """The rows that do not go as often as they come."""
         if not len(rows.weight) or rows.weight.max() < 0:
             return rows
-        groups, firsts = self._named(rows, self._shown)
+        groups, firsts = self._number_rows(rows, self._shown)
         total = np.zeros(len(firsts), np.int64)
         add_up(groups, rows.weight, total)
         there = total != 0
-        return rows.some(firsts[there]).weighing(total[there])
+        return rows.some(firsts[there]).with_weight(total[there])
 
-    def _by_key(self, rows: Joined) -> Array | None:
+    def _by_key(self, rows: JoinedRows) -> Array | None:
         """As `_partners` at once, where each key has one row that goes and one that comes at most; else None."""
         if self._key is None or np.abs(rows.weight).max() > 1:
             return None
-        groups, firsts = self._named(rows, self._key)
+        groups, firsts = self._number_rows(rows, self._key)
         sides = 2 * groups + (rows.weight > 0)
         if np.bincount(sides, minlength=2 * len(firsts)).max() > 1:
             return None
         return _pairs(groups, firsts, rows.weight)
 
-    def _partners(self, rows: Joined) -> Array:
+    def _partners(self, rows: JoinedRows) -> Array:
         """Return for each row the one of its key that it replaces or that replaces it, or -1."""
         if self._key is None:
             return np.full(len(rows.weight), -1, np.int64)
-        groups, firsts = self._named(rows, self._key)
+        groups, firsts = self._number_rows(rows, self._key)
         return _pairs(groups, firsts, rows.weight)
 
-    def _named(self, rows: Joined, columns: Columns) -> tuple[Array, Array]:
+    def _number_rows(self, rows: JoinedRows, columns: Columns) -> tuple[Array, Array]:
         """Return for each joined row the number of its equals in some columns, and by number the first of them."""
         n = len(rows.weight)
         hashes, firsts, groups = np.zeros(n, np.int64), *(np.empty(n, np.int64) for _ in range(2))
@@ -164,7 +164,7 @@ class Output:
             # Different rows with one hash; those that are like the first of them keep it.
             hashes[other] += 1
 
-    def _differ(self, columns: Columns, rows: Joined, others: Array) -> Array:
+    def _differ(self, columns: Columns, rows: JoinedRows, others: Array) -> Array:
         """Tell whether joined rows differ in some columns from those with these numbers; -1: no."""
         out = np.zeros(len(others), np.bool_)
         for side, places, ids in zip(self.state.sides, columns, rows.ids, strict=True):

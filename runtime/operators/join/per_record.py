@@ -9,7 +9,7 @@ import numpy as np
 
 from aggloom.runtime.operators.join.matches import Matcher, Weighted
 from aggloom.runtime.operators.join.settings import JoinSettings
-from aggloom.runtime.operators.join.side import Items, Side
+from aggloom.runtime.operators.join.side import Items, JoinSide
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_store import Encoded
@@ -20,20 +20,20 @@ _PADDING, _JOINED, _PADDED = range(3)
 """The messages of one row in their order: padded rows of the other side that go, joined rows, padded rows that come."""
 
 
-class Taken(NamedTuple):
+class EncodedChanges(NamedTuple):
     """Changes of one side: the slots of their keys, their stored columns, their kinds."""
 
     slots: Array
-    given: Encoded
+    rows: Encoded
     kinds: Kinds
 
-    def some(self, which: Array) -> Taken:
+    def some(self, which: Array) -> EncodedChanges:
         """Those with these numbers."""
-        words, flags = self.given.words[which], self.given.flags[which]
-        return Taken(self.slots[which], Encoded(words, flags), self.kinds[which])
+        words, flags = self.rows.words[which], self.rows.flags[which]
+        return EncodedChanges(self.slots[which], Encoded(words, flags), self.kinds[which])
 
 
-class _Told(NamedTuple):
+class _Messages(NamedTuple):
     """Messages: the change that they come from, their place among those of it, rows of both sides, kind, how often."""
 
     change: Array
@@ -54,7 +54,7 @@ class _Step(NamedTuple):
     shown: Array
 
 
-class _Met(NamedTuple):
+class _Matches(NamedTuple):
     """Pairs that match: the change's place, the other side's row, how often that is there, whether they are not new."""
 
     here: Array
@@ -62,9 +62,9 @@ class _Met(NamedTuple):
     times: Array
     known: Array
 
-    def some(self, which: Array) -> _Met:
+    def some(self, which: Array) -> _Matches:
         """Those that are marked."""
-        return _Met(*(each[which] for each in self))
+        return _Matches(*(each[which] for each in self))
 
 
 class OneByOne:
@@ -74,16 +74,16 @@ class OneByOne:
         self, settings: JoinSettings, state: JoinState, matcher: Matcher, now: int
     ) -> None:
         self.settings, self.state, self._matcher, self._now = settings, state, matcher, now
-        self._told: list[_Told] = []
+        self._told: list[_Messages] = []
         self._gone: tuple[list[Array], list[Array]] = ([], [])
         self.orphans: list[tuple[int, int, int]] = []
         """The rows that were taken back and not there: of each its side, number, slot."""
 
-    def take(self, taken: Sequence[Taken]) -> None:
+    def take(self, taken: Sequence[EncodedChanges]) -> None:
         """Apply changes of both sides; those of the right are numbered after those of the left."""
         slots = np.concatenate([each.slots for each in taken])
         # Rows that never match do not see each other.
-        rank = ranks(slots, (self.state.matching(slots) < 0) & (not self.state.owes))
+        rank = ranks(slots, (self.state.mask_unmatchable(slots) < 0) & (not self.state.keeps_debts))
         order = np.argsort(rank, kind="stable")
         cuts = np.flatnonzero(np.diff(rank[order])) + 1
         lefts = len(taken[0].slots)
@@ -96,12 +96,12 @@ class OneByOne:
         """Return the messages that all changes bring, in their order; the rows are readable until `free`."""
         if not self._told:
             return Weighted.of([]), np.zeros(0, np.int8)
-        told = _Told(*(np.concatenate(each) for each in zip(*self._told, strict=True)))
+        told = _Messages(*(np.concatenate(each) for each in zip(*self._told, strict=True)))
         if not self.settings.update_before:
             # Whether a new half comes for it is not known yet.
             told.kind[told.kind == UPDATE_BEFORE] = DELETE
         order = np.lexsort((told.phase, told.change))
-        told = _Told(*(each[order] for each in told))
+        told = _Messages(*(each[order] for each in told))
         return Weighted(told.left, told.right, told.times), told.kind.astype(np.int8)
 
     def free(self) -> None:
@@ -111,15 +111,15 @@ class OneByOne:
             if len(ids):
                 side.bag.free(ids)
 
-    def _step(self, which: int, taken: Taken, changes: Array) -> None:
+    def _step(self, which: int, taken: EncodedChanges, changes: Array) -> None:
         """Changes of one side, no two of which see each other."""
         side = self.state.sides[which]
-        taken, changes = self._settled(which, taken, changes)
+        taken, changes = self._cancel_debts(which, taken, changes)
         # What is told is the row that came, whatever is stored.
-        shown = side.bag.rows.insert(taken.given)
+        shown = side.bag.rows.insert(taken.rows)
         side.bag.fit()
         self._gone[which].append(shown)
-        met = self._met(which, taken.slots, shown)
+        met = self._find_matches(which, taken.slots, shown)
         sums = np.bincount(met.here, weights=met.times, minlength=len(changes)).astype(np.int64)
         back = is_retraction(taken.kinds)
         step = _Step(which, taken.kinds, back, changes, shown)
@@ -130,7 +130,7 @@ class OneByOne:
         self._meet(step, self._replace(step, taken, met, sums), taken.slots)
         self._store(which, taken, changes, sums)
 
-    def _replace(self, step: _Step, taken: Taken, met: _Met, sums: Array) -> _Met:
+    def _replace(self, step: _Step, taken: EncodedChanges, met: _Matches, sums: Array) -> _Matches:
         """Replace rows for those that came without them: the old one no longer meets what the new one does not meet.
 
         Returns the pairs, of which those that both rows make are known to the other side.
@@ -138,12 +138,12 @@ class OneByOne:
         side = self.state.sides[step.which]
         if not side.bag.replaces or step.back.all():
             return met
-        old = side.bag.find_encoded(taken.slots, taken.given)
+        old = side.bag.find_encoded(taken.slots, taken.rows)
         rows = np.flatnonzero((old >= 0) & ~step.back)
         if not len(rows):
             return met
-        before = self._met(step.which, taken.slots[rows], old[rows])
-        before = _Met(rows[before.here], before.there, before.times, before.known)
+        before = self._find_matches(step.which, taken.slots[rows], old[rows])
+        before = _Matches(rows[before.here], before.there, before.times, before.known)
         one, other = (each.here << 32 | each.there for each in (met, before))
         kinds = np.full(len(old), DELETE, np.int8)
         gone = _Step(step.which, kinds, np.ones(len(old), np.bool_), step.changes, old)
@@ -155,20 +155,20 @@ class OneByOne:
         self._meet(gone, before.some(~np.isin(other, one)), taken.slots)
         return met._replace(known=np.isin(one, other))
 
-    def _meet(self, step: _Step, met: _Met, slots: Array) -> None:
+    def _meet(self, step: _Step, met: _Matches, slots: Array) -> None:
         """Tell what pairs bring, and count how many rows those of the other side meet from now on."""
         other = self.state.sides[1 - step.which]
         if self.settings.pairs_leave:
             self._pairs(step, met)
         elif step.which == 1:
-            self._turned(step, met)
+            self._emit_semi_rows(step, met)
         if other.settings.keeps_degrees:
             degree, there = other.bag.arrays.degree, met.there
             more = np.where(step.back[met.here], -1, ~met.known)
             degree[there] = np.maximum(degree[there] + more, 0)
             self._stamp(other, slots[met.here])
 
-    def _pairs(self, step: _Step, met: _Met) -> None:
+    def _pairs(self, step: _Step, met: _Matches) -> None:
         side, other = self.state.sides[step.which].settings, self.state.sides[1 - step.which]
         back = step.back[met.here]
         if other.settings.alone:
@@ -195,7 +195,7 @@ class OneByOne:
             told, shown = step.changes[leaves], step.shown[leaves]
             self._tell(step.which, told, phase, shown, pad, kinds[leaves], -pad)
 
-    def _turned(self, step: _Step, met: _Met) -> None:
+    def _emit_semi_rows(self, step: _Step, met: _Matches) -> None:
         """Rows of the left that the right's let come or go, in a semi or anti join."""
         degree = self.state.sides[0].bag.arrays.degree[met.there]
         met = met.some((degree == step.back[met.here]) & ~met.known)
@@ -205,42 +205,44 @@ class OneByOne:
         pad = np.full(len(met.here), -1, np.int64)
         self._tell(1, step.changes[met.here], _JOINED, pad, met.there, kind, met.times)
 
-    def _met(self, which: int, slots: Array, shown: Array) -> _Met:
+    def _find_matches(self, which: int, slots: Array, shown: Array) -> _Matches:
         """The pairs of rows with those of the other side that they match."""
         none, one = np.zeros(len(slots), np.int64), np.ones(len(slots), np.int64)
         items = Items(slots, none - 1, np.arange(len(slots)), none, one)
         parts = [(none[:0], none[:0], none[:0])]
-        for pairs in self._matcher.met(which, items):
+        for pairs in self._matcher.match_unchanged(which, items):
             if self._matcher.condition is not None:
                 mine = shown[pairs.mine]
                 ids = (mine, pairs.other) if which == 0 else (pairs.other, mine)
-                pairs = pairs.kept(self._matcher.condition.holds(self.state.sides, *ids))
+                pairs = pairs.select(self._matcher.condition.holds(self.state.sides, *ids))
             parts.append((pairs.mine.copy(), pairs.other.copy(), pairs.other_count.copy()))
         here, there, times = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return _Met(here, there, times, np.zeros(len(here), np.bool_))
+        return _Matches(here, there, times, np.zeros(len(here), np.bool_))
 
-    def _settled(self, which: int, taken: Taken, changes: Array) -> tuple[Taken, Array]:
+    def _cancel_debts(
+        self, which: int, taken: EncodedChanges, changes: Array
+    ) -> tuple[EncodedChanges, Array]:
         """The changes that count, where rows that are taken back before they come are remembered."""
-        side, owed = self.state.sides[which], self.state.owed[which]
-        if owed is None:
+        side, debts = self.state.sides[which], self.state.debts[which]
+        if debts is None:
             return taken, changes
         back = is_retraction(taken.kinds)
         news = np.flatnonzero(~back)
-        paid = owed.apply_encoded(
-            taken.slots[news], taken.some(news).given, np.ones(len(news), np.bool_)
+        paid = debts.apply_encoded(
+            taken.slots[news], taken.some(news).rows, np.ones(len(news), np.bool_)
         )
-        owed.free(paid.gone[paid.gone >= 0])
-        early = back & (side.bag.find_encoded(taken.slots, taken.given) < 0)
+        debts.free(paid.gone[paid.gone >= 0])
+        early = back & (side.bag.find_encoded(taken.slots, taken.rows) < 0)
         some = taken.some(np.flatnonzero(early))
-        owed.apply_encoded(some.slots, some.given, np.zeros(len(some.slots), np.bool_))
+        debts.apply_encoded(some.slots, some.rows, np.zeros(len(some.slots), np.bool_))
         left = ~early
         left[news[paid.outcomes != ORPHAN]] = False
         return taken.some(np.flatnonzero(left)), changes[left]
 
-    def _store(self, which: int, taken: Taken, changes: Array, met: Array) -> None:
+    def _store(self, which: int, taken: EncodedChanges, changes: Array, met: Array) -> None:
         side = self.state.sides[which]
         back = is_retraction(taken.kinds)
-        applied = side.bag.apply_encoded(taken.slots, taken.given, back)
+        applied = side.bag.apply_encoded(taken.slots, taken.rows, back)
         self._gone[which].append(applied.gone[applied.gone >= 0])
         if side.settings.keeps_degrees:
             side.bag.arrays.degree[applied.ids[~back]] = met[~back]
@@ -248,7 +250,7 @@ class OneByOne:
             self.orphans.append((which, int(changes[row]), int(taken.slots[row])))
         self._stamp(side, taken.slots)
 
-    def _stamp(self, side: Side, slots: Array) -> None:
+    def _stamp(self, side: JoinSide, slots: Array) -> None:
         if side.settings.ttl_ms:
             self.state.table.stamps(side.name)[slots] = self._now
 
@@ -266,7 +268,7 @@ class OneByOne:
             left, right = (mine, others) if which == 0 else (others, mine)
             phases = np.full(len(changes), phase, np.int8)
             kinds = np.broadcast_to(np.asarray(kinds, np.int8), len(changes))
-            self._told.append(_Told(changes, phases, left, right, kinds, times))
+            self._told.append(_Messages(changes, phases, left, right, kinds, times))
 
 
 def ranks(slots: Array, first: Array) -> Array:

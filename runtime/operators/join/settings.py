@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
 from aggloom.runtime.operators.settings import Changing
 
-Held = Literal["row", "rows", "bag"]
+RowsPerKey = Literal["row", "rows", "bag"]
 """The things that there are of a key: one row, rows by a unique key, or equal rows with a count."""
 NAMES = ("left", "right")
 MATCH_LIMIT = 50_000_000
@@ -30,7 +30,7 @@ class SideSettings:
     schema: pa.Schema
     kept: tuple[str, ...]
     known: tuple[str, ...] | None
-    held: Held
+    rows_per_key: RowsPerKey
     keeps_degrees: bool
     alone: bool
     ttl_ms: int = 0
@@ -83,7 +83,7 @@ class JoinedSettings(Protocol):
     @property
     def match_limit(self) -> int: ...
 
-    def required(self, which: int) -> tuple[int, ...]:
+    def required_places(self, which: int) -> tuple[int, ...]:
         """The columns of the key in which a NULL makes a row of this input nobody's."""
 
 
@@ -128,20 +128,20 @@ class JoinSettings:
     def strict(self) -> int:
         return sum(1 << n for n, safe in enumerate(self.null_safe) if not safe)
 
-    def required(self, which: int) -> tuple[int, ...]:
+    def required_places(self, which: int) -> tuple[int, ...]:
         if self.sides[which].alone and self.how != "semi":
             return ()
         return tuple(n for n, safe in enumerate(self.null_safe) if not safe)
 
     @cached_property
-    def read(self) -> frozenset[str]:
+    def read_columns(self) -> frozenset[str]:
         """The columns that the condition reads."""
         return frozenset(columns_of(self.condition or "TRUE"))
 
     @property
-    def stored(self) -> frozenset[str]:
+    def stored_columns(self) -> frozenset[str]:
         """The columns that are read from stored rows."""
-        return frozenset(self.columns) | self.read
+        return frozenset(self.columns) | self.read_columns
 
     @property
     def waits(self) -> bool:
@@ -173,12 +173,12 @@ class JoinSettings:
         key, others = (self.left_key, self.right_key)[which], (self.right_key, self.left_key)[which]
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         alone = self.how in (("left", "full", "semi", "anti"), ("right", "full"))[which]
-        read = {*self.stored, *(known or ())}
+        read = {*self.stored_columns, *(known or ())}
         kept = tuple(name for name in schema.names if name in read)
         ttl = self.ttls[which]
         # What was forgotten of the other side has still been told.
         lasting = self.per_record or self.ttls[1 - which] > 0
         several = others is None or not set(others) <= set(other.names[: self.keys])
         degrees = alone and (lasting or (self.condition is not None and several))
-        held: Held = "bag" if known is None else "rows" if known else "row"
-        return SideSettings(schema, kept, known, held, degrees, alone, ttl)
+        rows_per_key: RowsPerKey = "bag" if known is None else "rows" if known else "row"
+        return SideSettings(schema, kept, known, rows_per_key, degrees, alone, ttl)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +35,21 @@ class Items(NamedTuple):
         return len(self.slots)
 
 
-class Net(NamedTuple):
+class BundleItems(NamedTuple):
+    """The changes of a bundle: by input its items, and whether each touched slot was empty before.
+
+    slots: the touched ones.
+    """
+
+    items: Sequence[Items]
+    slots: Array
+    was_empty: Sequence[Array]
+
+
+class NetChanges(NamedTuple):
     """The sum of a bundle before it is stored: as Items, but for `last`, the given row that comes or -1."""
 
-    given: Encoded
+    rows: Encoded
     slots: Array
     old: Array
     last: Array
@@ -46,7 +58,7 @@ class Net(NamedTuple):
     orphans: Array
 
 
-class Side:
+class JoinSide:
     """The rows of a side in an arena, created there or found there again. name: what its arrays are called by."""
 
     def __init__(
@@ -72,26 +84,26 @@ class Side:
             slots,
             unique=known,
             degrees=settings.keeps_degrees,
-            single=settings.held == "row",
+            single=settings.rows_per_key == "row",
         )
 
-    def given(self, batch: pa.RecordBatch) -> Encoded:
+    def encode_rows(self, batch: pa.RecordBatch) -> Encoded:
         """The stored columns of rows, encoded."""
         if not self.settings.kept:
             nothing = pa.array(np.zeros(batch.num_rows, np.int8))
             return self.bag.rows.encode(pa.RecordBatch.from_arrays([nothing], names=[""]))
         return self.bag.rows.encode(batch.select(list(self.settings.kept)))
 
-    def net(self, slots: Array, given: Encoded, retracts: Array) -> Net:
+    def net(self, slots: Array, rows: Encoded, retracts: Array) -> NetChanges:
         """Return what changes come to, one after another as they stand; nothing is stored yet."""
         bag, n = self.bag, len(slots)
         groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
         table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
         identity = bag.index.identity
-        found = name_groups(slots, given, identity, table, hashes, groups, firsts)
+        found = name_groups(slots, rows, identity, table, hashes, groups, firsts)
         firsts = firsts[:found]
         theirs = slots if found == n else slots[firsts]
-        some = given if found == n else Encoded(given.words[firsts], given.flags[firsts])
+        some = rows if found == n else Encoded(rows.words[firsts], rows.flags[firsts])
         old = bag.find_encoded(theirs, some)
         there = old >= 0
         before = np.where(there, bag.arrays.count[np.where(there, old, 0)], 0).astype(np.int64)
@@ -101,15 +113,15 @@ class Side:
         changed = before != after
         if bag.replaces:
             both = np.flatnonzero((before > 0) & (after > 0) & (last >= 0))
-            changed[both] = ~bag.rows.equal(old[both], given, last[both])
-        elif len(given.words):
+            changed[both] = ~bag.rows.equal(old[both], rows, last[both])
+        elif len(rows.words):
             last[after == 0] = -1
         if not changed.all():
             theirs, old, last = theirs[changed], old[changed], last[changed]
             before, after = before[changed], after[changed]
-        return Net(given, theirs, old, last, before, after, orphans[:stray])
+        return NetChanges(rows, theirs, old, last, before, after, orphans[:stray])
 
-    def store(self, net: Net) -> Items:
+    def store(self, net: NetChanges) -> Items:
         """Store what a bundle comes to. The rows that are gone stay readable until they are freed."""
         bag = self.bag
         new = np.where(net.after > 0, net.old, -1)
@@ -120,8 +132,8 @@ class Side:
         comes = np.flatnonzero(fresh)
         if len(comes):
             last = net.last[comes]
-            given = Encoded(net.given.words[last], net.given.flags[last])
-            applied = bag.apply_encoded(net.slots[comes], given, np.zeros(len(comes), np.bool_))
+            rows = Encoded(net.rows.words[last], net.rows.flags[last])
+            applied = bag.apply_encoded(net.slots[comes], rows, np.zeros(len(comes), np.bool_))
             new[comes] = applied.ids
         if not bag.replaces:
             there = new >= 0

@@ -14,7 +14,7 @@ from aggloom.runtime.storage.jit import kernel
 @kernel
 def name_groups(
     slots: Array,
-    given: Encoded,
+    rows: Encoded,
     identity: Array,
     table: Array,
     hashes: Array,
@@ -32,7 +32,7 @@ def name_groups(
         # As `look_ahead` does: what the block will meet is read first. There are no more rows than changes, so that
         # a change's hash lies where no row's is yet.
         for r in range(begin, stop):
-            hashes[r] = row_hash(given.words, given.flags, r, slots[r], identity)
+            hashes[r] = row_hash(rows.words, rows.flags, r, slots[r], identity)
         for r in range(begin, stop):
             # Without an identity the hash is the slot, and slots lie side by side.
             groups[r] = table[mix(hashes[r]) & mask]
@@ -52,7 +52,7 @@ def name_groups(
                 if (
                     hashes[g] == h
                     and slots[s] == slots[r]
-                    and same_row(identity, given.words, given.flags, r, given.words, given.flags, s)
+                    and same_row(identity, rows.words, rows.flags, r, rows.words, rows.flags, s)
                 ):
                     groups[r] = g
                     break

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from aggloom.runtime.operators.join.settings import JoinedSettings
-from aggloom.runtime.operators.join.side import Side
+from aggloom.runtime.operators.join.side import JoinSide
 from aggloom.runtime.operators.join.side_kernels import add_distinct
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
@@ -27,7 +27,7 @@ class JoinState(RowState):
     def __init__(self, settings: JoinedSettings, directory: Path | None = None) -> None:
         self.settings = settings
         self.fields = settings.key_fields
-        self.owes = settings.on_orphan_retraction == "keep"
+        self.keeps_debts = settings.on_orphan_retraction == "keep"
         self._mark = np.zeros(0, np.int8)
         self._open(Arena(directory))
 
@@ -38,12 +38,12 @@ class JoinState(RowState):
             side.name: (
                 len(side.bag),
                 int(side.bag.rows.pooled.sum()),
-                1 if side.settings.held == "row" else None,
+                1 if side.settings.rows_per_key == "row" else None,
             )
             for side in self.sides
         }
 
-    def met(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: Array) -> Array | None:
         """Return the number of rows of all inputs that each slot has."""
         total = np.zeros(self.table.capacity, np.float64)
         for side in self.sides:
@@ -52,7 +52,7 @@ class JoinState(RowState):
             total += np.bincount(theirs, weights=counts, minlength=len(total))
         return total[slots].astype(np.int64)
 
-    def matching(self, slots: Array, strict: int | None = None) -> Array:
+    def mask_unmatchable(self, slots: Array, strict: int | None = None) -> Array:
         """The slots, -1 where a NULL keeps a key from matching any; strict: other columns than the settings'."""
         strict = self.settings.strict if strict is None else strict
         if not strict or not len(slots):
@@ -102,16 +102,20 @@ class JoinState(RowState):
         self.table = KeyTable(arena, self.pool, self.fields, stamps)
         slots = self.table.capacity
         self.sides = tuple(
-            Side(arena, self.pool, name, side, slots)
+            JoinSide(arena, self.pool, name, side, slots)
             for name, side in zip(names, self.settings.sides, strict=True)
         )
-        self.owed = tuple(
-            RowBag(arena, self.pool, f"{side.name}.owed", side.fields, slots) if self.owes else None
+        self.debts = tuple(
+            (
+                RowBag(arena, self.pool, f"{side.name}.debts", side.fields, slots)
+                if self.keeps_debts
+                else None
+            )
             for side in self.sides
         )
 
     def _bags(self) -> list[RowBag]:
-        return [side.bag for side in self.sides] + [each for each in self.owed if each is not None]
+        return [side.bag for side in self.sides] + [each for each in self.debts if each is not None]
 
     def _fit(self) -> None:
         slots = self.table.capacity

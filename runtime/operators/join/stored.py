@@ -10,7 +10,7 @@ import pyarrow as pa
 from aggloom.runtime.state.row_store import RowStore
 
 
-class Rows(Protocol):
+class StoredRows(Protocol):
     """The store that holds the rows of a side."""
 
     rows: RowStore
@@ -23,7 +23,7 @@ class StoredSide(Protocol):
     places: dict[str, int]
 
     @property
-    def bag(self) -> Rows: ...
+    def bag(self) -> StoredRows: ...
 
 
 class Stored(Protocol):

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.codegen.windows import to_instants
-from aggloom.runtime.operators.base import Bundle as Given
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.join.timed_settings import TimedSettings
-from aggloom.runtime.operators.steps import Rows, joined
+from aggloom.runtime.operators.steps import Rows, concat_changes
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values.changelog import INSERT
@@ -59,22 +59,22 @@ class TimedJoinOperator(JoinOperator):
         late = (f"late_dropped_{name}" for name in spec.names)
         self.counters |= {"late_dropped": 0, **dict.fromkeys(late, 0)}
 
-    def run(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Take changes of both inputs, and return what they and the watermark bring; the clocks never go back.
 
         Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
         """
         self.refuse_after_failure()
         with self.changing_state():
-            parts = [self._forgotten(clock.processing)]
+            parts = [self._drop_unwritten(clock.processing)]
             if not self.spec.chained:
-                parts.append(self._advanced(clock))
-            rows = sum(given.batch.num_rows for given in inputs)
+                parts.append(self._advance(clock))
+            rows = sum(each.batch.num_rows for each in inputs)
             if rows:
-                parts.append(self._came(self._in_time(inputs), clock))
+                parts.append(self._apply_inputs(self._in_time(inputs), clock))
             if self.spec.chained:
-                parts.append(self._advanced(clock))
-            changes = joined([part for part in parts if len(part[1])], self.schema)
+                parts.append(self._advance(clock))
+            changes = concat_changes([part for part in parts if len(part[1])], self.schema)
         self.counters["rows"] += rows
         self.counters["emitted"] += len(changes[1])
         return changes
@@ -84,42 +84,42 @@ class TimedJoinOperator(JoinOperator):
         """The watermark."""
         return int(self.state.clock[0])
 
-    def _advanced(self, clock: Clock) -> Rows:
+    def _advance(self, clock: Clock) -> Rows:
         """Return the rows that leave as the watermark moves on."""
         now = self.state.clock
         now[0] = max(int(now[0]), clock.watermark)
-        return self._left()
+        return self._drop_passed()
 
     @abstractmethod
-    def _came(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+    def _apply_inputs(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Store rows; what they bring at once."""
 
     @abstractmethod
-    def _left(self) -> Rows:
+    def _drop_passed(self) -> Rows:
         """Forget what the watermark has passed; what that brings."""
 
     @abstractmethod
-    def _forgotten(self, now: int) -> Rows:
+    def _drop_unwritten(self, now: int) -> Rows:
         """Forget what was not written for as long as it lives; what that brings."""
 
     @abstractmethod
     def _is_late(self, which: int, batch: pa.RecordBatch) -> Array | None:
         """Which rows of a side come too late; None: none does."""
 
-    def _in_time(self, inputs: Sequence[Given]) -> list[Given]:
+    def _in_time(self, inputs: Sequence[InputBatch]) -> list[InputBatch]:
         """The rows that are not too late; the others are counted."""
         found = []
-        for which, given in enumerate(inputs):
-            late = self._is_late(which, given.batch)
+        for which, each in enumerate(inputs):
+            late = self._is_late(which, each.batch)
             if late is not None and late.any():
                 count = int(late.sum())
                 self.counters["late_dropped"] += count
                 self.counters[f"late_dropped_{self.spec.names[which]}"] += count
-                given = Given(given.batch.filter(pa.array(~late)), given.kinds[~late])
-            found.append(given)
+                each = InputBatch(each.batch.filter(pa.array(~late)), each.kinds[~late])
+            found.append(each)
         return found
 
-    def _inserted(self, rows: Weighted) -> Rows:
+    def _emit_insertions(self, rows: Weighted) -> Rows:
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
 
 

@@ -40,8 +40,10 @@ class TimedSettings(JoinSettings):
         return (-lower, upper) if lower <= upper else None
 
     @property
-    def stored(self) -> frozenset[str]:
-        return super().stored | (frozenset() if self.bounds is None else frozenset(self.times))
+    def stored_columns(self) -> frozenset[str]:
+        return super().stored_columns | (
+            frozenset() if self.bounds is None else frozenset(self.times)
+        )
 
     @cached_property
     def sides(self) -> tuple[SideSettings, SideSettings]:

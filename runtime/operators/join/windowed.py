@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Bundle as Given
-from aggloom.runtime.operators.join.matches import TooManyMatches, refused
+from aggloom.runtime.operators.base import InputBatch
+from aggloom.runtime.operators.join.matches import TooManyMatches, match_limit_error
 from aggloom.runtime.operators.join.timed import TimedJoinOperator, times_of
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
@@ -19,9 +19,9 @@ from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, Clock
 class WindowJoinOperator(TimedJoinOperator):
     """One bucket's operator over rows in windows. Changes of a window are netted until it is over."""
 
-    def settle(self) -> None:
-        super().settle()
-        self._next = int(self._ends(self.state.used()).min(initial=AFTER_ALL))
+    def rebuild_derived(self) -> None:
+        super().rebuild_derived()
+        self._next = int(self._ends(self.state.used_slots()).min(initial=AFTER_ALL))
 
     def contents(self) -> Rows:
         """No row: what waits is not given out yet, and what was given out is not kept."""
@@ -34,8 +34,8 @@ class WindowJoinOperator(TimedJoinOperator):
         name = self.spec.times[which]
         return self._last(batch.column(name)) <= self.now
 
-    def _came(self, inputs: Sequence[Given], clock: Clock) -> Rows:
-        taken = self._taken(0, inputs[0]), self._taken(1, inputs[1])
+    def _apply_inputs(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
+        taken = self._encode_changes(0, inputs[0]), self._encode_changes(1, inputs[1])
         touched = self.state.distinct(*(each.slots for each in taken))
         for which, rows in enumerate(taken):
             side = self.state.sides[which]
@@ -44,10 +44,10 @@ class WindowJoinOperator(TimedJoinOperator):
         self.state.leave(touched)
         return no_rows(self.schema)
 
-    def _left(self) -> Rows:
+    def _drop_passed(self) -> Rows:
         if self._next > self.now:
             return no_rows(self.schema)
-        used = self.state.used()
+        used = self.state.used_slots()
         ends = self._ends(used)
         over = ends <= self.now
         self._next = int(ends[~over].min(initial=AFTER_ALL))
@@ -58,12 +58,12 @@ class WindowJoinOperator(TimedJoinOperator):
             rows = self._matcher.changes(self._all(slots), self.spec.match_limit)
         except TooManyMatches as many:
             place = self.state.table.place(int(many.args[0]))
-            raise refused(place, self.spec.match_limit) from None
-        changes = self._inserted(rows)
+            raise match_limit_error(place, self.spec.match_limit) from None
+        changes = self._emit_insertions(rows)
         self.state.forget(slots)
         return changes
 
-    def _forgotten(self, now: int) -> Rows:
+    def _drop_unwritten(self, now: int) -> Rows:
         return no_rows(self.schema)
 
     def _ends(self, slots: Array) -> Array:

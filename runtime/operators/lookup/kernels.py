@@ -13,7 +13,7 @@ def follow(
     replaces: bool,
     keeps: bool,
     depth: Array,
-    owed: Array,
+    debts: Array,
     stays: Array,
     taken: Array,
     under: Array,
@@ -22,7 +22,7 @@ def follow(
 ) -> int:
     """Take changes as they stand; return how many take back what is not there: their numbers are in `stray`.
 
-    By key: depth, how many arrivals are stored; owed, how many rows were taken back before they came; taken, how many
+    By key: depth, how many arrivals are stored; debts, how many rows were taken back before they came; taken, how many
     stored arrivals go, the latest first; top, the last change that came and stays, or -1. By change: stays, whether it
     came and stays; under, the one below it.
     """
@@ -30,8 +30,8 @@ def follow(
     for r in range(len(groups)):
         g = groups[r]
         if adds[r]:
-            if owed[g] > 0:
-                owed[g] -= 1
+            if debts[g] > 0:
+                debts[g] -= 1
                 continue
             if replaces:
                 if top[g] >= 0:
@@ -49,7 +49,7 @@ def follow(
             taken[g] += 1
         else:
             if keeps:
-                owed[g] += 1
+                debts[g] += 1
             stray[found] = r
             found += 1
     return found

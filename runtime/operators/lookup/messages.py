@@ -16,15 +16,15 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 
-class Side(NamedTuple):
+class SlotRows(NamedTuple):
     """Joined rows, and by each the slot of its key."""
 
     slots: Array
     rows: pa.RecordBatch
 
 
-def told(
-    old: Side, new: Side, schema: pa.Schema, key: Sequence[str] | None, update_before: bool
+def diff_rows(
+    old: SlotRows, new: SlotRows, schema: pa.Schema, key: Sequence[str] | None, update_before: bool
 ) -> Rows:
     """Return what goes, then what changes (with a key), then what comes. What goes and comes alike is not told."""
     gone, came = np.ones(len(old.slots), np.bool_), np.ones(len(new.slots), np.bool_)
@@ -34,11 +34,11 @@ def told(
         lefts = np.flatnonzero(np.isin(old.slots, shared))
         rights = np.flatnonzero(np.isin(new.slots, shared))
         whole = _words(schema, old, new, lefts, rights, schema.names)
-        for left, right in _paired(whole, lefts, rights):
+        for left, right in _pair_equal(whole, lefts, rights):
             gone[left] = came[right] = False
         if key is not None:
             lefts, rights = lefts[gone[lefts]], rights[came[rights]]
-            pairs = _paired(_words(schema, old, new, lefts, rights, key), lefts, rights)
+            pairs = _pair_equal(_words(schema, old, new, lefts, rights, key), lefts, rights)
             for left, right in pairs:
                 gone[left] = came[right] = False
     both = pa.concat_batches([old.rows.cast(schema), new.rows.cast(schema)])
@@ -58,7 +58,12 @@ def told(
 
 
 def _words(
-    schema: pa.Schema, old: Side, new: Side, lefts: Array, rights: Array, names: Sequence[str]
+    schema: pa.Schema,
+    old: SlotRows,
+    new: SlotRows,
+    lefts: Array,
+    rights: Array,
+    names: Sequence[str],
 ) -> tuple[list[bytes], list[bytes]]:
     """Rows as bytes that are the same where slot and columns are."""
     arena = Arena()
@@ -76,7 +81,7 @@ def _words(
     return found[0], found[1]
 
 
-def _paired(
+def _pair_equal(
     words: tuple[list[bytes], list[bytes]], lefts: Array, rights: Array
 ) -> list[tuple[int, int]]:
     """Rows of both sides that are the same, each at most once."""

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy
 from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.operators.base import Held
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.lookup.kernels import follow
-from aggloom.runtime.operators.lookup.messages import Side, told
+from aggloom.runtime.operators.lookup.messages import SlotRows, diff_rows
 from aggloom.runtime.operators.lookup.state import LookupState
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import KeyedStep
-from aggloom.runtime.operators.steps import Rows, joined
+from aggloom.runtime.operators.steps import Rows, concat_changes
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import (
@@ -58,7 +58,7 @@ class LookupSettings:
         return pa.schema(list(self.given)[: self.keys])
 
 
-class _Came(NamedTuple):
+class _Arrivals(NamedTuple):
     """Joined rows that come: by each its slot, the number of its arrival, whether it stands for none."""
 
     slots: Array
@@ -67,7 +67,7 @@ class _Came(NamedTuple):
     nothing: Array
 
 
-class LookupOperator(RowsByKey[LookupState], KeyedStep):
+class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
     """One bucket's operator; see LookupSettings. It never asks: its rows bring their answers along."""
 
     handler_class = None
@@ -91,70 +91,70 @@ class LookupOperator(RowsByKey[LookupState], KeyedStep):
             self._bundle(batch.slice(n, 1), kinds[n : n + 1], clock.processing)
             for n in range(batch.num_rows)
         ]
-        return joined(each, self.schema)
+        return concat_changes(each, self.schema)
 
     def contents(self) -> Rows:
         """The joined rows, each an insertion."""
-        rows = self._held(self.state.used())
+        rows = self._read_joined(self.state.used_slots())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
-    def rows_held(self) -> Array:
-        return self.state.depth[self.state.used()]
+    def count_key_rows(self) -> Array:
+        return self.state.depth[self.state.used_slots()]
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
-        records, written = int(self.state.depth[slots[0]]), int(self.state.written[slots[0]])
-        rows = self._held(slots)
+        records, written = int(self.state.depth[slots[0]]), int(self.state.write_times[slots[0]])
+        rows = self._read_joined(slots)
         found = rows.to_pylist() if rows.num_columns else [{}] * rows.num_rows
         for row in found or [{}]:
-            yield Held(None, None, records=records, written=written, results=row)
+            yield StoredKeyState(None, None, records=records, written=written, results=row)
 
-    def _held(self, slots: Array) -> pa.RecordBatch:
+    def _read_joined(self, slots: Array) -> pa.RecordBatch:
         none = np.zeros(0, np.int64)
         ids = np.concatenate([none, *(each for _, each in self.state.bag.walk(slots))])
         ids = ids[~self.state.is_nothing(ids)]
-        return self.state.gather(_repeated(ids, self.state.bag.counts(ids)))
+        return self.state.gather(_repeat_rows(ids, self.state.bag.counts(ids)))
 
     def _bundle(self, batch: pa.RecordBatch, kinds: Kinds, now: int) -> Rows:
         """Return the changes that a bundle brings."""
         state, settings, n = self.state, self.settings, batch.num_rows
         adds = ~is_retraction(kinds)
         slots, groups = np.unique(state.lookup(batch), return_inverse=True)
-        depth, owed = state.depth[slots], state.owed[slots]
+        depth, debts = state.depth[slots], state.debts[slots]
         stays, taken = np.zeros(n, np.bool_), np.zeros(len(slots), np.int64)
         under, top = np.full(n, -1, np.int64), np.full(len(slots), -1, np.int64)
         stray = np.empty(n, np.int64)
         keeps = settings.on_orphan_retraction == "keep"
         replaces = settings.replaces
-        found = follow(groups, adds, replaces, keeps, depth, owed, stays, taken, under, top, stray)
+        found = follow(groups, adds, replaces, keeps, depth, debts, stays, taken, under, top, stray)
         if found:
             self._orphans(int(stray[0]), int(found), slots[groups[stray[0]]])
         places, gone = state.latest(slots[taken > 0], taken[taken > 0])
         gone_slots = slots[taken > 0][places]
         leaves = gone[~state.is_nothing(gone)]
         counts = state.bag.counts(leaves)
-        old = Side(
+        old = SlotRows(
             np.repeat(gone_slots[~state.is_nothing(gone)], counts),
-            state.gather(_repeated(leaves, counts)),
+            state.gather(_repeat_rows(leaves, counts)),
         )
         rows = np.flatnonzero(stays)
-        came = self._came(batch, rows, slots[groups[rows]])
+        came = self._join_arrivals(batch, rows, slots[groups[rows]])
         state.bag.take(gone)
         state.bag.free(gone)
         state.arrive(came.slots, came.arrivals, came.rows, came.nothing)
         state.depth[slots] = depth - taken + np.bincount(groups[rows], minlength=len(slots))
-        state.owed[slots] = owed
-        state.written[slots] = now
+        state.debts[slots] = debts
+        state.write_times[slots] = now
         real = pa.array(~came.nothing)
-        new = Side(came.slots[~came.nothing], came.rows.filter(real))
+        new = SlotRows(came.slots[~came.nothing], came.rows.filter(real))
         state.leave(slots)
         if settings.per_record:
-            return _as_it_came(old, new, int(kinds[0]), self.schema)
-        return told(old, new, self.schema, settings.output_key, settings.update_before)
+            return _emit_in_kind(old, new, int(kinds[0]), self.schema)
+        return diff_rows(old, new, self.schema, settings.output_key, settings.update_before)
 
-    def _came(self, batch: pa.RecordBatch, rows: Array, slots: Array) -> _Came:
+    def _join_arrivals(self, batch: pa.RecordBatch, rows: Array, slots: Array) -> _Arrivals:
         """The joined rows of the rows of a batch that come and stay."""
         picked = batch.take(pa.array(rows))
         lists = picked.column(batch.num_columns - 1)
@@ -180,7 +180,7 @@ class LookupOperator(RowsByKey[LookupState], KeyedStep):
             for field in self.schema
         ]
         joined_rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return _Came(slots[arrivals], arrivals, joined_rows, nothing)
+        return _Arrivals(slots[arrivals], arrivals, joined_rows, nothing)
 
     def _orphans(self, row: int, count: int, slot: int) -> None:
         policy = self.settings.on_orphan_retraction
@@ -193,7 +193,7 @@ class LookupOperator(RowsByKey[LookupState], KeyedStep):
             self.counters["orphans_dropped"] += count
 
 
-def _as_it_came(old: Side, new: Side, kind: int, schema: pa.Schema) -> Rows:
+def _emit_in_kind(old: SlotRows, new: SlotRows, kind: int, schema: pa.Schema) -> Rows:
     """The messages of one row, in its own kind."""
     goes = UPDATE_BEFORE if kind == UPDATE_BEFORE else DELETE
     comes = UPDATE_AFTER if kind == UPDATE_AFTER else INSERT
@@ -201,10 +201,10 @@ def _as_it_came(old: Side, new: Side, kind: int, schema: pa.Schema) -> Rows:
         (side.rows, np.full(len(side.slots), code, np.int8))
         for side, code in ((old, goes), (new, comes))
     ]
-    return joined(parts, schema)
+    return concat_changes(parts, schema)
 
 
-def _repeated(ids: Array, counts: Array) -> Array:
+def _repeat_rows(ids: Array, counts: Array) -> Array:
     """Rows (int64[n]), each as often as it is there; raises StateRoomError where those are too many."""
     require_memory(64 * int(counts.sum(dtype=np.int64)), "joined rows")
     return np.repeat(ids, counts)

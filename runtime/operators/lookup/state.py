@@ -32,12 +32,12 @@ class LookupState(RowState):
         return self.arena.array("depth", 0, "i8")
 
     @property
-    def owed(self) -> Array:
+    def debts(self) -> Array:
         """Number of rows of each slot that were taken back before they came."""
-        return self.arena.array("owed", 0, "i8")
+        return self.arena.array("debts", 0, "i8")
 
     @property
-    def written(self) -> Array:
+    def write_times(self) -> Array:
         """When each slot was written."""
         return self.table.stamps("written")
 
@@ -51,7 +51,7 @@ class LookupState(RowState):
         """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         return {"answers": (len(self.bag), int(self.bag.rows.pooled.sum()), None)}
 
-    def met(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: Array) -> Array | None:
         """Return the number of rows that each slot has taken."""
         return self.depth[slots]
 
@@ -99,12 +99,12 @@ class LookupState(RowState):
     def forget(self, slots: Array) -> None:
         """Remove keys with their rows, and give memory back."""
         self.bag.empty(slots)
-        self.owed[slots] = 0
+        self.debts[slots] = 0
         self.leave(slots)
 
     def leave(self, slots: Array) -> None:
         """Forget the keys among these that have nothing left, and give memory back."""
-        empty = slots[~self.bag.holds(slots) & (self.owed[slots] == 0)]
+        empty = slots[~self.bag.holds(slots) & (self.debts[slots] == 0)]
         if len(empty):
             self.depth[empty] = 0
             self.table.forget(empty)
@@ -115,7 +115,7 @@ class LookupState(RowState):
 
     def check_restored(self, audit: Audit, used: Array) -> None:
         """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
-        audit.require_length(len(used), "depth", self.depth, self.owed)
+        audit.require_length(len(used), "depth", self.depth, self.debts)
         audit.require_length(1, "next", self._next)
         self.bag.check_restored(audit, used)
 
@@ -123,7 +123,7 @@ class LookupState(RowState):
         self.arena, self.pool = arena, Pool(arena)
         self.table = KeyTable(arena, self.pool, self.fields, ("written",))
         slots = self.table.capacity
-        for name in ("depth", "owed"):
+        for name in ("depth", "debts"):
             arena.array(name, slots, "i8")
         self._next = arena.array("next", 1, "i8")
         marks = [pa.field(ARRIVAL, pa.int64()), pa.field(NOTHING, pa.bool_())]
@@ -134,7 +134,7 @@ class LookupState(RowState):
         slots = self.table.capacity
         if len(self.depth) != slots:
             self.arena.resize("depth", slots)
-            self.arena.resize("owed", slots)
+            self.arena.resize("debts", slots)
             self.bag.reserve_slots(slots)
             self._next = self.arena.array("next", 1, "i8")
 
@@ -145,7 +145,7 @@ class LookupState(RowState):
         table, moved = self.table.copied(arena, pool)
         self.bag.copied(arena, pool, moved, table.capacity)
         old = np.flatnonzero(moved >= 0)
-        for name in ("depth", "owed"):
+        for name in ("depth", "debts"):
             new = arena.array(name, table.capacity, "i8")
             new[moved[old]] = self.arena.array(name, 0, "i8")[old]
         arena.array("next", 1, "i8")[0] = self._next[0]

@@ -22,7 +22,7 @@ _PASSES = pa.schema([("passes", pa.bool_())])
 _PAIRS = 131_072
 
 
-class Found(NamedTuple):
+class FoundAnswers(NamedTuple):
     """Answers, one after the other: by answer where its rows begin, how many there are, whether it could not be had."""
 
     rows: pa.RecordBatch
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     unsaid: Array
 
 
-class Pairs(NamedTuple):
+class AnswerPairs(NamedTuple):
     """Rows and their answers: the number of the row, that of the answer among `answers`, -1 where it is padded.
 
     They stand in the order of the rows. left_out: whether a row is left out altogether.
@@ -43,47 +43,47 @@ class Pairs(NamedTuple):
     left_out: Array
 
 
-def joined(node: LookupJoin, rows: Rows) -> Rows:
+def join_answers(node: LookupJoin, rows: Rows) -> Rows:
     """Each row with each of its answers; all rows are insertions, and what stands for their kinds goes along."""
     batch, kinds = rows
-    pairs = paired(node.asked, batch, np.ones(batch.num_rows, np.bool_))
-    return joined_rows(node, batch, pairs), kinds[pairs.rows]
+    pairs = pair_answers(node.asked, batch, np.ones(batch.num_rows, np.bool_))
+    return combine_columns(node, batch, pairs), kinds[pairs.rows]
 
 
-def joined_rows(node: LookupJoin, batch: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
+def combine_columns(node: LookupJoin, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.RecordBatch:
     """The columns of a lookup join for pairs of rows and answers."""
-    columns = _taken(batch, pairs, node.schema.names)
+    columns = _take_columns(batch, pairs, node.schema.names)
     return pa.RecordBatch.from_arrays(columns, schema=node.schema)
 
 
-def listed(node: Lookup, rows: Rows) -> Rows:
+def attach_lists(node: Lookup, rows: Rows) -> Rows:
     """Each row with the list of its answers; rows that are taken back have none."""
     batch, kinds = rows
-    pairs = paired(node.asked, batch, ~is_retraction(kinds))
+    pairs = pair_answers(node.asked, batch, ~is_retraction(kinds))
     return with_lists(node, batch, pairs), kinds
 
 
-def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
+def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.RecordBatch:
     """The columns of a lookup for rows and their answers."""
     counts = np.bincount(pairs.rows, minlength=batch.num_rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     kind = node.schema.types[-1].value_type
-    parts = _taken(batch, pairs, node.answer.names) or [pa.array(pairs.places >= 0)]
+    parts = _take_columns(batch, pairs, node.answer.names) or [pa.array(pairs.places >= 0)]
     structs = pa.StructArray.from_arrays(parts, fields=list(kind))
     lists = pa.ListArray.from_arrays(pa.array(offsets), structs)
     own = [batch.column(name) for name in node.order]
     return pa.RecordBatch.from_arrays([*own, lists.cast(node.schema.types[-1])], schema=node.schema)
 
 
-def paired(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Pairs:
+def pair_answers(asked: Asked, batch: pa.RecordBatch, comes: Array) -> AnswerPairs:
     """The rows that come, each with what the table says to it; raises LookupFailedError."""
     numbers = np.flatnonzero(asks(asked, batch, comes))
     keys, which = _distinct(asked, batch, numbers)
     answers = _Named(asked).answers(keys) if keys else []
-    return matched(asked, batch, comes, numbers, which, _found(asked, answers))
+    return match_answers(asked, batch, comes, numbers, which, _tabulate_answers(asked, answers))
 
 
-def paired_with(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> Pairs:
+def pair_lists(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> AnswerPairs:
     """Rows with the lists of answers that an engine has put beside them, NULL for none."""
     numbers = np.flatnonzero(asks(asked, batch, np.ones(batch.num_rows, np.bool_)))
     lists = lists.take(pa.array(numbers)).fill_null([])
@@ -99,8 +99,8 @@ def paired_with(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> Pai
     parts = [c.cast(f.type) for c, f in zip(flat.flatten(), asked.answers, strict=False)]
     rows = pa.RecordBatch.from_arrays(parts, schema=asked.answers)
     which, none = np.arange(len(numbers)), np.zeros(len(numbers), np.bool_)
-    found = Found(rows, np.cumsum(counts) - counts, counts, none)
-    return matched(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
+    found = FoundAnswers(rows, np.cumsum(counts) - counts, counts, none)
+    return match_answers(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
 
 
 def asks(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Array:
@@ -109,14 +109,14 @@ def asks(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Array:
     return asking if asked.before is None else asking & _holds(asked.before, batch)
 
 
-def matched(
+def match_answers(
     asked: Asked,
     batch: pa.RecordBatch,
     comes: Array,
     numbers: Array,
     which: Array,
-    answers: Found,
-) -> Pairs:
+    answers: FoundAnswers,
+) -> AnswerPairs:
     """Pairs of rows with those of the answers that pass the condition, rows without any padded if they are to be.
 
     numbers: the rows that have asked. which: of each the place of its answer.
@@ -130,7 +130,9 @@ def matched(
     if asked.condition is not None and len(rows):
         passes = np.concatenate(
             [
-                _passing(asked, batch, table, rows[at : at + _PAIRS], places[at : at + _PAIRS])
+                _test_condition(
+                    asked, batch, table, rows[at : at + _PAIRS], places[at : at + _PAIRS]
+                )
                 for at in range(0, len(rows), _PAIRS)
             ]
         )
@@ -143,7 +145,7 @@ def matched(
         places = np.concatenate([places, np.full(len(alone), -1, np.int64)])
         order = np.argsort(rows, kind="stable")
         rows, places = rows[order], places[order]
-    return Pairs(rows, places, table, left_out)
+    return AnswerPairs(rows, places, table, left_out)
 
 
 def request_of(asked: Asked) -> Request:
@@ -169,7 +171,7 @@ class _Named:
         return [rows and [row[: self._width] for row in rows] for rows in found]
 
 
-def _found(asked: Asked, answers: Sequence[Answer]) -> Found:
+def _tabulate_answers(asked: Asked, answers: Sequence[Answer]) -> FoundAnswers:
     """Answers as columns."""
     flat = [row for rows in answers for row in rows or ()]
     width = len(asked.answers)
@@ -178,7 +180,7 @@ def _found(asked: Asked, answers: Sequence[Answer]) -> Found:
     counts = np.array([len(rows or ()) for rows in answers], np.int64)
     unsaid = np.array([rows is None for rows in answers], np.bool_)
     table = pa.RecordBatch.from_arrays(arrays, schema=asked.answers)
-    return Found(table, np.cumsum(counts) - counts, counts, unsaid)
+    return FoundAnswers(table, np.cumsum(counts) - counts, counts, unsaid)
 
 
 def _has_key(asked: Asked, batch: pa.RecordBatch) -> Array:
@@ -213,14 +215,14 @@ def _distinct(asked: Asked, batch: pa.RecordBatch, numbers: Array) -> tuple[list
     return keys, which
 
 
-def _passing(
+def _test_condition(
     asked: Asked, batch: pa.RecordBatch, table: pa.RecordBatch, rows: Array, places: Array
 ) -> Array:
     """Tell whether pairs pass the condition."""
-    pairs = Pairs(rows, places, table, rows)
+    pairs = AnswerPairs(rows, places, table, rows)
     names = [*batch.schema.names, *table.schema.names]
     schema = pa.schema([*batch.schema, *table.schema])
-    both = pa.RecordBatch.from_arrays(_taken(batch, pairs, names), schema=schema)
+    both = pa.RecordBatch.from_arrays(_take_columns(batch, pairs, names), schema=schema)
     assert asked.condition is not None
     return _holds(asked.condition, both)
 
@@ -233,7 +235,9 @@ def _holds(condition: str, batch: pa.RecordBatch) -> Array:
     return np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _taken(batch: pa.RecordBatch, pairs: Pairs, names: Sequence[str]) -> list[pa.Array]:
+def _take_columns(
+    batch: pa.RecordBatch, pairs: AnswerPairs, names: Sequence[str]
+) -> list[pa.Array]:
     """Columns of pairs, by name, those of the row and of the answer."""
     own = set(batch.schema.names)
     rows = pa.array(pairs.rows)

@@ -10,7 +10,7 @@ import numpy as np
 from aggloom.runtime.operators.join.condition import Condition
 from aggloom.runtime.operators.join.match_kernels import chain_items
 from aggloom.runtime.operators.join.matches import TooManyMatches
-from aggloom.runtime.operators.join.side import Items
+from aggloom.runtime.operators.join.side import BundleItems, Items
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.multi_join.delta_kernels import (
     AFTER,
@@ -40,32 +40,21 @@ class Combined(NamedTuple):
         ids = tuple(each[which] for each in self.ids)
         return Combined(ids, self.weight[which], self.places[which])
 
-    def weighing(self, weight: Array) -> Combined:
+    def with_weight(self, weight: Array) -> Combined:
         """The same rows, so many of each."""
         return self._replace(weight=weight)
 
-    def meeting(self, at: Array, ids: Array, counts: Array) -> Combined:
+    def extend(self, at: Array, ids: Array, counts: Array) -> Combined:
         """With a row of the next input beside those with the numbers `at`."""
         rows = self
         if len(at) != len(self.weight) or not np.array_equal(at, np.arange(len(at))):
             rows = self.some(at)
         return Combined((*rows.ids, ids.astype(np.int32)), rows.weight * counts, rows.places)
 
-    def padded(self, which: Array, signs: Array | int = 1) -> Combined:
+    def pad(self, which: Array, signs: Array | int = 1) -> Combined:
         """Those with these numbers, without a row of the next input."""
         none = np.full(len(which), -1, np.int32)
-        return self.meeting(which, none, np.broadcast_to(np.asarray(signs), len(which)))
-
-
-class Changed(NamedTuple):
-    """The changes of a bundle: of each input its items, and whether each touched slot was empty before.
-
-    slots: the touched ones.
-    """
-
-    items: list[Items]
-    slots: Array
-    was_empty: list[Array]
+        return self.extend(which, none, np.broadcast_to(np.asarray(signs), len(which)))
 
 
 class _View(NamedTuple):
@@ -100,7 +89,7 @@ class Deltas:
         self._place = np.zeros(0, np.int32)
         self._marks = [_NO_MARKS for _ in settings.tables]
 
-    def changes(self, changed: Changed, limit: int) -> Combined:
+    def changes(self, changed: BundleItems, limit: int) -> Combined:
         """The joined rows that go and come. The rows of the bundle are stored, and those that are gone not yet freed.
 
         Raises TooManyMatches beyond a limit.
@@ -126,7 +115,7 @@ class Deltas:
         """All joined rows of slots."""
         self._slots = slots
         rows = self._start(np.arange(len(slots)))
-        return self._whole(list(self._extended(rows, 0, len(self._marks), frozenset())))
+        return self._whole(list(self._extend(rows, 0, len(self._marks), frozenset())))
 
     def _delta(self, which: int) -> Iterator[Combined]:
         """Yield the joined rows that changes of one input bring, those of the inputs before it in turn being there."""
@@ -135,14 +124,14 @@ class Deltas:
         early = frozenset((0, *range(which + 1, last)) if which else ())
         view, leads = self._views[which], self._leads(which, early)
         if which == 0:
-            yield from self._extended(self._first(view, leads), 1, last, early)
+            yield from self._extend(self._first(view, leads), 1, last, early)
             return
         touched = np.zeros(len(self._slots), np.bool_)
         touched[view.places] = True
         rows = self._start(np.flatnonzero(touched & leads))
-        for before in self._extended(rows, 0, which, early):
-            for met in self._changed(before, which):
-                yield from self._extended(met, which + 1, last, early)
+        for before in self._extend(rows, 0, which, early):
+            for met in self._join_changes(before, which):
+                yield from self._extend(met, which + 1, last, early)
 
     def _leads(self, which: int, early: frozenset[int]) -> Array:
         """Tell whether joined rows of a place can leave: of each other input that has to have a row there is one."""
@@ -167,7 +156,7 @@ class Deltas:
         places = np.concatenate([view.places[each] for each in (gone, come, same)])
         return Combined((ids.astype(np.int32),), weight, places)
 
-    def _extended(
+    def _extend(
         self, rows: Combined, start: int, end: int, early: frozenset[int]
     ) -> Iterator[Combined]:
         """Joined rows with those of the inputs from `start` to `end` beside them, in chunks."""
@@ -176,18 +165,18 @@ class Deltas:
         if start == end:
             yield rows
             return
-        for more in self._joined(rows, start, start in early):
-            yield from self._extended(more, start + 1, end, early)
+        for more in self._join_next(rows, start, start in early):
+            yield from self._extend(more, start + 1, end, early)
 
-    def _joined(self, rows: Combined, which: int, early: bool) -> Iterator[Combined]:
+    def _join_next(self, rows: Combined, which: int, early: bool) -> Iterator[Combined]:
         """Joined rows with those of the next input, as they were before the bundle or as they are now."""
         padded = which > 0 and self.settings.steps[which - 1].padded
         condition = self._conditions[which]
         view = self._views[which] if early else None
         found = np.zeros(len(rows.weight) if padded and condition else 0, np.bool_)
         pads = padded and condition is None
-        for at, ids, counts in self._met(rows, which, view, pads):
-            more = rows.meeting(at, ids, counts)
+        for at, ids, counts in self._match_rows(rows, which, view, pads):
+            more = rows.extend(at, ids, counts)
             if condition is not None:
                 holds = condition.holds(self.state.sides, *more.ids)
                 if padded:
@@ -195,9 +184,9 @@ class Deltas:
                 more = more.some(holds) if not holds.all() else more
             yield more
         if len(found) and not found.all():
-            yield rows.padded(np.flatnonzero(~found))
+            yield rows.pad(np.flatnonzero(~found))
 
-    def _met(
+    def _match_rows(
         self, rows: Combined, which: int, view: _View | None, pads: bool, unchanged: bool = False
     ) -> Iterator[tuple[Array, Array, Array]]:
         """The rows of an input that joined rows meet: as they are now, with a view as they were, or those in both."""
@@ -208,7 +197,7 @@ class Deltas:
             mark = view.mark
             if not unchanged:
                 head, chain, old, before = view.head, view.chain, view.items.old, view.items.before
-        places = self._reached(rows, which)
+        places = self._mask_padded(rows, which)
         return self._chunks(
             lambda cursor: meet_rows(
                 *(bag, mark, self._slots, head, chain, old, before, places, pads),
@@ -217,11 +206,11 @@ class Deltas:
             len(places),
         )
 
-    def _changed(self, rows: Combined, which: int) -> Iterator[Combined]:
+    def _join_changes(self, rows: Combined, which: int) -> Iterator[Combined]:
         """Joined rows of the inputs before one with what has changed of its rows, and padded ones that go or come."""
         view, padded = self._views[which], self.settings.steps[which - 1].padded
         condition, items = self._conditions[which], view.items
-        places, when = self._reached(rows, which), self._when
+        places, when = self._mask_padded(rows, which), self._when
         had, has = (np.zeros(len(rows.weight), np.bool_) for _ in range(2))
         for at, ids, counts in self._chunks(
             lambda cursor: meet_items(
@@ -229,7 +218,7 @@ class Deltas:
             ),
             len(places),
         ):
-            more, time = rows.meeting(at, ids, counts), when[: len(at)]
+            more, time = rows.extend(at, ids, counts), when[: len(at)]
             if condition is not None:
                 holds = condition.holds(self.state.sides, *more.ids)
                 more, at, time = more.some(holds), at[holds], time[holds]
@@ -246,15 +235,15 @@ class Deltas:
             turned = np.flatnonzero(had != has)
             doubtful = rows.some(turned)
             settled = np.zeros(len(turned), np.bool_)
-            for at, ids, counts in self._met(doubtful, which, view, False, unchanged=True):
-                holds = condition.holds(self.state.sides, *doubtful.meeting(at, ids, counts).ids)
+            for at, ids, counts in self._match_rows(doubtful, which, view, False, unchanged=True):
+                holds = condition.holds(self.state.sides, *doubtful.extend(at, ids, counts).ids)
                 settled[at[holds]] = True
             turned = turned[~settled]
             gone = had[turned]
         if len(turned):
-            yield rows.padded(turned, np.where(gone, 1, -1))
+            yield rows.pad(turned, np.where(gone, 1, -1))
 
-    def _reached(self, rows: Combined, which: int) -> Array:
+    def _mask_padded(self, rows: Combined, which: int) -> Array:
         """The places of joined rows, -1 where one of an input by whose key they go on is padded."""
         places = rows.places
         for other in self.settings.steps[which - 1].via if which else ():
@@ -272,7 +261,7 @@ class Deltas:
                 at, ids, counts = (each[:found] for each in self._room)
                 yield at, ids, counts
 
-    def _view(self, changed: Changed, which: int) -> _View:
+    def _view(self, changed: BundleItems, which: int) -> _View:
         items, side = changed.items[which], self.state.sides[which]
         head, chain, places = _NO_LINKS, _NO_LINKS, _NO_ROWS
         if len(items):

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.operators.join.joining import Joining
-from aggloom.runtime.operators.join.matches import TooManyMatches, refused
-from aggloom.runtime.operators.join.output import Output
-from aggloom.runtime.operators.join.per_record import Taken, ranks
-from aggloom.runtime.operators.multi_join.deltas import Changed, Combined, Deltas
+from aggloom.runtime.operators.join.matches import TooManyMatches, match_limit_error
+from aggloom.runtime.operators.join.output import JoinOutput
+from aggloom.runtime.operators.join.per_record import EncodedChanges, ranks
+from aggloom.runtime.operators.join.side import BundleItems
+from aggloom.runtime.operators.multi_join.deltas import Combined, Deltas
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
@@ -30,9 +31,9 @@ class MultiJoinOperator(Joining):
 
     spec: MultiJoinSettings
 
-    def settle(self) -> None:
+    def rebuild_derived(self) -> None:
         self._deltas = Deltas(self.spec, self.state)
-        self._output = Output(self.spec, self.state)
+        self._output = JoinOutput(self.spec, self.state)
         self._numbers: list[Array] | None = None
 
     @property
@@ -42,13 +43,13 @@ class MultiJoinOperator(Joining):
             f"multi join ({', '.join(words)}) on {', '.join(f.name for f in self.spec.key_fields)}"
         )
 
-    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
-        changed = self._changed(taken, touched, now)
-        changes = self._output.net(self._found(changed))
+    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
+        changed = self._store_bundle(taken, touched, now)
+        changes = self._output.net(self._find_deltas(changed))
         self._free(changed)
         return changes
 
-    def _each(self, taken: Sequence[Taken], now: int) -> Rows:
+    def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
         """Each change is a bundle of its own; those of different keys are taken at once."""
         starts = np.cumsum([0, *(len(each.slots) for each in taken)])
         slots = np.concatenate([each.slots for each in taken])
@@ -64,8 +65,8 @@ class MultiJoinOperator(Joining):
             ]
             some = [each.some(own) for each, own in zip(taken, self._numbers, strict=True)]
             # Each slot has one change.
-            changed = self._changed(some, slots[wave], now)
-            rows = self._output.left_over(self._found(changed))
+            changed = self._store_bundle(some, slots[wave], now)
+            rows = self._output.cancel_rows(self._find_deltas(changed))
             rows = rows.some(np.lexsort((rows.weight > 0, rows.places)))
             each = wave[rows.places]
             batch, kind = self._output.messages(rows, self._kinds(rows, kinds[each]))
@@ -92,25 +93,27 @@ class MultiJoinOperator(Joining):
             kinds = np.where(kinds == UPDATE_BEFORE, DELETE, kinds)
         return kinds.astype(np.int8)
 
-    def _changed(self, taken: Sequence[Taken], touched: Array, now: int) -> Changed:
+    def _store_bundle(
+        self, taken: Sequence[EncodedChanges], touched: Array, now: int
+    ) -> BundleItems:
         was_empty = [side.is_empty(touched) for side in self.state.sides]
-        return Changed(self._stored(taken, now), touched, was_empty)
+        return BundleItems(self._store_changes(taken, now), touched, was_empty)
 
-    def _free(self, changed: Changed) -> None:
+    def _free(self, changed: BundleItems) -> None:
         for side, items in zip(self.state.sides, changed.items, strict=True):
             side.free(items)
 
-    def _found(self, changed: Changed) -> Combined:
+    def _find_deltas(self, changed: BundleItems) -> Combined:
         try:
             return self._deltas.changes(changed, self.spec.match_limit)
         except TooManyMatches as many:
             place = self.state.table.place(int(many.args[0]))
-            raise refused(place, self.spec.match_limit) from None
+            raise match_limit_error(place, self.spec.match_limit) from None
 
     def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
         number = row if self._numbers is None else int(self._numbers[which][row])
         super()._refuse_orphan(which, number, slot)
 
-    def _joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: Array) -> Rows:
         rows = self._deltas.all_of(slots)
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy, columns_of
-from aggloom.runtime.operators.join.settings import MATCH_LIMIT, Held, SideSettings
+from aggloom.runtime.operators.join.settings import MATCH_LIMIT, RowsPerKey, SideSettings
 from aggloom.runtime.operators.settings import Changing
 
 
@@ -76,7 +76,7 @@ class MultiJoinSettings:
         return pa.schema([self.every.field(name) for name in self.columns])
 
     @cached_property
-    def read(self) -> frozenset[str]:
+    def read_columns(self) -> frozenset[str]:
         """The columns that leave or that a condition reads."""
         found = set(self.columns)
         for step in self.steps:
@@ -96,7 +96,7 @@ class MultiJoinSettings:
             found |= 0 if step.padded else step.strict
         return found
 
-    def required(self, which: int) -> tuple[int, ...]:
+    def required_places(self, which: int) -> tuple[int, ...]:
         """The columns of the key in which a NULL keeps a row of this input from leaving."""
         bits = self.strict | (self.steps[which - 1].strict if which else 0)
         return tuple(n for n in range(self.keys) if bits >> n & 1)
@@ -104,8 +104,8 @@ class MultiJoinSettings:
     def _side(self, which: int) -> SideSettings:
         schema, key = self.tables[which], self.known[which]
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
-        read = self.read | set(known or ())
+        read = self.read_columns | set(known or ())
         kept = tuple(name for name in schema.names if name in read)
-        held: Held = "bag" if known is None else "rows" if known else "row"
+        rows_per_key: RowsPerKey = "bag" if known is None else "rows" if known else "row"
         alone = which == 0 and all(step.padded for step in self.steps)
-        return SideSettings(schema, kept, known, held, False, alone, self.ttls[which])
+        return SideSettings(schema, kept, known, rows_per_key, False, alone, self.ttls[which])

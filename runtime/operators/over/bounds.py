@@ -134,15 +134,15 @@ def touched_lines(standing: Standing, frame: Frame, came: Array) -> Lines:
         # Rows between a frame and its row shift it, too.
         first = None if first is None else min(int(first), 0)
         last = None if last is None else max(int(last), 0)
-    starts = _start(standing, frame.rows, _turned(last))
-    stops = _stop(standing, frame.rows, _turned(first))
+    starts = _start(standing, frame.rows, _mirror_bound(last))
+    stops = _stop(standing, frame.rows, _mirror_bound(first))
     if frame.rows and first is not None:
         # Where a row went, there is one less behind it.
         stops = stops - ~came
     return Lines(starts, stops)
 
 
-def _turned(bound: Bound) -> Bound:
+def _mirror_bound(bound: Bound) -> Bound:
     if bound is None or not bound:
         return bound
     if isinstance(bound, int):

@@ -21,13 +21,13 @@ def key_at(
     A key that the type does not reach is its last, and `beyond` it. A NULL has none: what stands there means nothing.
     """
     far = Decimal(distance) * (-1 if column.descending else 1)
-    moved, beyond = _moved(values, far)
+    moved, beyond = _move_values(values, far)
     batch = pa.RecordBatch.from_arrays([moved], schema=pa.schema([("k", values.type)]))
     alone = SortColumn(0, column.descending, column.nulls_first)
     return *SortKey(list(batch.schema), [alone]).words(batch, pool), beyond
 
 
-def _moved(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
+def _move_values(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
     """The values so far on, and which of them the type does not reach: none of floats, which have infinities."""
     kind = values.type
     if pa.types.is_floating(kind):
@@ -35,9 +35,9 @@ def _moved(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
         numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
             shifted = pa.array((numbers + width(far)).astype(width))
-        return _masked(shifted, values), np.zeros(len(values), np.bool_)
+        return _mask_nulls(shifted, values), np.zeros(len(values), np.bool_)
     if pa.types.is_decimal(kind):
-        return _moved_decimals(values, far)
+        return _move_decimals(values, far)
     plain = values
     if pa.types.is_date(kind):
         plain = values.cast(pa.int32())
@@ -56,10 +56,10 @@ def _moved(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
         beyond = numbers < limits.min - whole
         moved = np.maximum(numbers, limits.min - least) + least
     shifted = pa.array(moved.astype(np.int64)).cast(plain.type)
-    return _masked(shifted.cast(kind) if plain is not values else shifted, values), beyond
+    return _mask_nulls(shifted.cast(kind) if plain is not values else shifted, values), beyond
 
 
-def _moved_decimals(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
+def _move_decimals(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
     kind = values.type
     wide = pa.decimal256(kind.precision + 1, kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
@@ -74,7 +74,7 @@ def _moved_decimals(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
     return pc.if_else(below, least, pc.if_else(above, top, moved)).cast(kind), beyond
 
 
-def _masked(moved: pa.Array, values: pa.Array) -> pa.Array:
+def _mask_nulls(moved: pa.Array, values: pa.Array) -> pa.Array:
     """The numbers with the nulls of others."""
     if not values.null_count:
         return moved

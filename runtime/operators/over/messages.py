@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.operators.grouping import as_came
+from aggloom.runtime.operators.grouping import order_by_arrival
 from aggloom.runtime.operators.rank.difference import row_partners
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array
@@ -15,38 +15,38 @@ from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDAT
 _SHIFT = 32
 
 
-class Side(NamedTuple):
+class ValuedRows(NamedTuple):
     """Rows as they were or are: the place of their key, the stored row, the number of its values."""
 
     places: Array
     ids: Array
-    told: Array
+    value_numbers: Array
 
-    def take(self, which: Array) -> Side:
+    def take(self, which: Array) -> ValuedRows:
         """Some of them."""
-        return Side(self.places[which], self.ids[which], self.told[which])
+        return ValuedRows(self.places[which], self.ids[which], self.value_numbers[which])
 
 
-class Messages(NamedTuple):
+class ValuedChanges(NamedTuple):
     """The place of a key, the stored row, the number of its values, the kind."""
 
     places: Array
     ids: Array
-    told: Array
+    value_numbers: Array
     kinds: Kinds
 
 
 def messages(
-    gone: Side,
-    before: Side,
-    after: Side,
+    gone: ValuedRows,
+    before: ValuedRows,
+    after: ValuedRows,
     came: Array,
     positions: tuple[Array, Array],
     firsts: Array,
     rows: int,
     *,
     update_before: bool,
-) -> Messages:
+) -> ValuedChanges:
     """The messages, key by key (as_came), those of a key in the order of its rows.
 
     before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
@@ -55,22 +55,22 @@ def messages(
     """
     news = came >= 0
     sides = [gone, before.take(~news), after]
-    every = Side(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
+    every = ValuedRows(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
     rank = np.concatenate([positions[0], positions[1][~news], positions[1]])
     left, changed = len(gone.ids), len(sides[1].ids)
     kinds = np.where(news, came, UPDATE_AFTER)
     kinds = np.concatenate([np.full(left, DELETE), np.full(changed, UPDATE_BEFORE), kinds])
     # Of a row what went stands before it, and what it was before what it is, as they stand here.
     order = np.argsort((every.places << _SHIFT) + rank, kind="stable")
-    order = order[as_came(every.places[order], firsts, rows)]
+    order = order[order_by_arrival(every.places[order], firsts, rows)]
     if not update_before:
         order = order[kinds[order] != UPDATE_BEFORE]
     some = every.take(order)
-    return Messages(some.places, some.ids, some.told, kinds[order].astype(np.int8))
+    return ValuedChanges(some.places, some.ids, some.value_numbers, kinds[order].astype(np.int8))
 
 
-def paired(
-    store: RowStore, gone: Side, fresh: Side, slots: Array, identity: Array
+def pair_rows(
+    store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: Array, identity: Array
 ) -> tuple[Array, Array]:
     """Rows that went and rows that came that are the same ones by identity: numbers in `gone` and in `fresh`.
 
@@ -87,6 +87,6 @@ def paired(
     return found, partner[found] - len(gone.ids)
 
 
-def inserts(places: Array, ids: Array, told: Array) -> Messages:
+def inserts(places: Array, ids: Array, value_numbers: Array) -> ValuedChanges:
     """Rows as insertions."""
-    return Messages(places, ids, told, np.full(len(ids), INSERT, np.int8))
+    return ValuedChanges(places, ids, value_numbers, np.full(len(ids), INSERT, np.int8))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.base import Partials, StoredKeyState
 from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
 from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
 from aggloom.runtime.operators.over.bounds import Standing
@@ -87,7 +87,7 @@ class OverOnceOperator(SortedByKey[OverState]):
             if not self.spec.chained:
                 self._advance(clock)
             if batch.num_rows:
-                self._take(self._stamped(batch, clock), kinds, due, clock.processing)
+                self._take(self._stamp_rows(batch, clock), kinds, due, clock.processing)
             if self.spec.chained:
                 self._advance(clock)
             changes = self._certain()
@@ -101,7 +101,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return no_rows(self.schema)
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
@@ -109,14 +109,14 @@ class OverOnceOperator(SortedByKey[OverState]):
         records = int(self.state.sorted.sizes(slots)[0][0])
         written = int(self.state.table.stamps("written")[slot])
         if self._sums is not None:
-            yield Held(self._sums.state.handler, slot, written=written)
+            yield StoredKeyState(self._sums.state.handler, slot, written=written)
         else:
             seen = {"given out": int(self.state.number("seen")[slot]), "kept": records}
-            yield Held(None, None, records=records, written=written, results=seen)
+            yield StoredKeyState(None, None, records=records, written=written, results=seen)
 
     def next_timers(self) -> tuple[int | None, int | None]:
-        used = self.state.used()
-        waiting = used[self._waiting(used) > 0]
+        used = self.state.used_slots()
+        waiting = used[self._count_waiting(used) > 0]
         times = [self.state.number("due")[waiting]] if self._waits else []
         times += [self._over(used)] if self._keeping.until is not None else []
         every = np.concatenate(times) if times else used[:0]
@@ -141,7 +141,7 @@ class OverOnceOperator(SortedByKey[OverState]):
             if not (first == state.number("due")[waiting]).all():
                 raise corrupt_snapshot("a row is due at another time than its key says")
 
-    def settle(self) -> None:
+    def rebuild_derived(self) -> None:
         if self._sums is not None:
             self._sums.fit(self.state.table.capacity)
 
@@ -152,7 +152,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         name = self.spec.schema.names[self.spec.sort[0].column]
         return milliseconds_of(batch, name, self.spec.zone)
 
-    def _stamped(self, batch: pa.RecordBatch, clock: Clock) -> pa.RecordBatch:
+    def _stamp_rows(self, batch: pa.RecordBatch, clock: Clock) -> pa.RecordBatch:
         """The rows with the time at which they are seen, where frames go by it."""
         if self._waits or not self.spec.sort:
             return batch
@@ -181,7 +181,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         slots = state.lookup(batch)
         if self._sums is not None:
             self._sums.fit(state.table.capacity)
-        none = self._waiting(slots) == 0
+        none = self._count_waiting(slots) == 0
         times = state.number("due")
         times[slots[none]] = np.iinfo(np.int64).max
         np.minimum.at(times, slots, due)
@@ -208,15 +208,15 @@ class OverOnceOperator(SortedByKey[OverState]):
             last = np.where(known, last, clock - self._keeping.until)
         return due <= last
 
-    def _waiting(self, slots: Array) -> Array:
+    def _count_waiting(self, slots: Array) -> Array:
         """Return the number of rows of slots that were not given out yet."""
         return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
 
     def _certain(self) -> Rows:
         """The rows whose time has come, in order of time and arrival, with their values."""
         state = self.state
-        used = state.used()
-        waiting = self._waiting(used) > 0
+        used = state.used_slots()
+        waiting = self._count_waiting(used) > 0
         slots = used[waiting & (state.number("due")[used] <= int(state.clock[0]))]
         if not len(slots):
             return no_rows(self.schema)
@@ -237,7 +237,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         standing = Standing(state.sorted, state.pool, slots[stretch], ids, position)
         values = self._values(rows, standing, stretch, due)
         arrivals = state.sorted.arrays.arrival[ids]
-        self._given(slots, counts, opens, due, stretch)
+        self._mark_emitted(slots, counts, opens, due, stretch)
         order = pa.array(np.lexsort((arrivals, due)))
         whole = pa.RecordBatch.from_arrays([*rows.columns, *values], schema=self.schema)
         return whole.take(order), np.full(len(ids), INSERT, np.int8)
@@ -253,7 +253,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         """The values of rows whose time has come, key by key in their order."""
         state = self.state
         peers = self._peers(standing)
-        numbers = self._numbered(standing, stretch, peers)
+        numbers = self._number_rows(standing, stretch, peers)
         columns: list[Any] = [numbers.get(call.function) for call in self.spec.calls]
         if any(column is None for column in columns):
 
@@ -261,7 +261,7 @@ class OverOnceOperator(SortedByKey[OverState]):
                 return state.table.place(int(standing.slots[np.searchsorted(stretch, number)]))
 
             if self._sums is not None:
-                found = self._sums.added(rows, standing.slots, peers, self.spec)
+                found = self._sums.add_rows(rows, standing.slots, peers, self.spec)
             else:
                 _, dense = np.unique(stretch, return_inverse=True)
                 found = self._computing.some(
@@ -278,7 +278,7 @@ class OverOnceOperator(SortedByKey[OverState]):
             new[1:] = (standing.slots[1:] != standing.slots[:-1]) | (words[1:] != words[:-1])
         return np.cumsum(new) - 1
 
-    def _numbered(self, standing: Standing, stretch: Array, peers: Array) -> dict[str, pa.Array]:
+    def _number_rows(self, standing: Standing, stretch: Array, peers: Array) -> dict[str, pa.Array]:
         """Numbers and ranks, which go by how many rows there ever were."""
         state, slots = self.state, standing.slots
         n = len(slots)
@@ -293,7 +293,9 @@ class OverOnceOperator(SortedByKey[OverState]):
             "DENSE_RANK": pa.array(times + peers - peers[begin] + 1),
         }
 
-    def _given(self, slots: Array, counts: Array, opens: Array, due: Array, stretch: Array) -> None:
+    def _mark_emitted(
+        self, slots: Array, counts: Array, opens: Array, due: Array, stretch: Array
+    ) -> None:
         """Note what was given out, and forget the rows that no frame reaches any more."""
         state = self.state
         seen, last, times = (state.number(name) for name in ("seen", "last", "times"))
@@ -324,7 +326,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         if self._keeping.until is None:
             return
         state = self.state
-        used = state.used()
+        used = state.used_slots()
         kept = used[state.number("given")[used] > 0]
         if not len(kept):
             return
@@ -341,9 +343,9 @@ class OverOnceOperator(SortedByKey[OverState]):
     def _expire(self, now: int) -> None:
         """Forget keys that were not written for so long; those that wait stay."""
         state = self.state
-        used = state.used()
+        used = state.used_slots()
         idle = now >= state.table.stamps("written")[used] + self.spec.state_ttl_ms
-        expired = used[idle & (self._waiting(used) == 0)]
+        expired = used[idle & (self._count_waiting(used) == 0)]
         if len(expired):
             self.counters["expired"] += len(expired)
             if self._sums is not None:

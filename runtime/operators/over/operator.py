@@ -13,15 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Held
-from aggloom.runtime.operators.grouping import grouped
+from aggloom.runtime.operators.base import StoredKeyState
+from aggloom.runtime.operators.grouping import group_rows
 from aggloom.runtime.operators.over.bounds import Standing
 from aggloom.runtime.operators.over.computing import Computing
-from aggloom.runtime.operators.over.messages import Messages, Side, inserts, messages, paired
+from aggloom.runtime.operators.over.messages import (
+    ValuedChanges,
+    ValuedRows,
+    inserts,
+    messages,
+    pair_rows,
+)
 from aggloom.runtime.operators.over.reach import Balance, Stretches, reach
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
-from aggloom.runtime.operators.row_changes import Changes, bring
+from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
@@ -68,9 +74,14 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         self.handler_class = handler_class
         handler = None if handler_class is None else handler_class()
         self._computing = Computing(spec, handler)
-        owes = spec.on_orphan_retraction == "keep"
+        keeps_debts = spec.on_orphan_retraction == "keep"
         self.state = OverState(
-            list(spec.schema), spec.keys, spec.sort, spec.results, owes=owes, directory=directory
+            list(spec.schema),
+            spec.keys,
+            spec.sort,
+            spec.results,
+            keeps_debts=keeps_debts,
+            directory=directory,
         )
         every = self.state.sorted.rows.every_column
         self._identity = np.array(spec.identity, np.int64) if spec.identity else every
@@ -97,81 +108,85 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             changes = in_waves(slots, bundle)
         else:
             changes, _ = self._bundle(batch, slots, kinds, clock.processing)
-        if is_retraction(kinds).any() or self.state.owed is not None:
+        if is_retraction(kinds).any() or self.state.debts is not None:
             self._leave(np.unique(slots))
         self.state.tidy()
         return changes
 
     def contents(self) -> Rows:
         """The rows with their values, each an insertion."""
-        told = self._held(self.state.used())
-        return self._rows(told), told.kinds
+        changed_rows = self._read_current(self.state.used_slots())
+        return self._rows(changed_rows), changed_rows.kinds
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
-        rows = self._rows(self._held(slots))
+        rows = self._rows(self._read_current(slots))
         written = int(self.state.table.stamps("written")[slots[0]])
         names = self.schema.names[key.num_columns :]
         for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
-            yield Held(None, None, records=rows.num_rows, written=written, results=row)
+            yield StoredKeyState(None, None, records=rows.num_rows, written=written, results=row)
 
-    def _held(self, slots: Array) -> Messages:
+    def _read_current(self, slots: Array) -> ValuedChanges:
         places, ids = self.state.rows_of(slots)
-        return inserts(places, ids, self.state.told[ids] - 1)
+        return inserts(places, ids, self.state.value_numbers[ids] - 1)
 
     def _bundle(
         self, batch: pa.RecordBatch, slots: Array, kinds: Kinds, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: the changes that they bring, and by change the first row of its key."""
         state = self.state
-        touched, firsts, rows, places = grouped(slots, state.table.capacity)
-        given = Changes(batch.take(pa.array(rows)), slots[rows], is_retraction(kinds[rows]), rows)
+        touched, firsts, rows, places = group_rows(slots, state.table.capacity)
+        given = SlotChanges(
+            batch.take(pa.array(rows)), slots[rows], is_retraction(kinds[rows]), rows
+        )
         before = state.sorted.sizes(touched)
-        came, came_by, gone, gone_by = bring(
+        came, came_by, gone, gone_by = apply_changes(
             state, given, self.spec.on_orphan_retraction, self.counters
         )
         state.fit_rows()
         # A row may go in the bundle in which it came: nothing was told of it.
-        brief = gone[state.told[gone] == 0]
+        brief = gone[state.value_numbers[gone] == 0]
         if len(brief):
             stays = ~np.isin(came, brief)
             came, came_by = came[stays], came_by[stays]
         keys = _Keys(touched, firsts, len(rows), before, state.sorted.sizes(touched))
         owners = places[np.concatenate([came_by, gone_by])]
-        told = self._told(keys, came, gone, owners, kinds[rows[came_by]])
-        changes = self._rows(told), told.kinds
+        changed_rows = self._find_changes(keys, came, gone, owners, kinds[rows[came_by]])
+        changes = self._rows(changed_rows), changed_rows.kinds
         self._settle(gone)
         state.table.stamps("written")[touched] = now
-        return changes, firsts[told.places]
+        return changes, firsts[changed_rows.places]
 
-    def _told(
+    def _find_changes(
         self,
         keys: _Keys,
         ids: Array,
         gone: Array,
         owners: Array,
         kinds: Kinds,
-    ) -> Messages:
+    ) -> ValuedChanges:
         """Return the messages that tell of rows that came and went, and of those around them."""
         state = self.state
-        known = state.told[gone] > 0
-        lost = Side(owners[len(ids) :][known], gone[known], state.told[gone[known]] - 1)
+        known = state.value_numbers[gone] > 0
+        lost = ValuedRows(
+            owners[len(ids) :][known], gone[known], state.value_numbers[gone[known]] - 1
+        )
         changed = np.concatenate([ids, gone])
         came = np.arange(len(changed)) < len(ids)
         slots, sizes = keys.slots[owners], keys.sizes_of(owners)
         standing = Standing(state.sorted, state.pool, slots, changed, sizes=sizes)
         stretches = reach(self.spec.calls, standing, owners, came, keys.balance)
-        places, every, positions, values = self._computed(keys, stretches)
-        was = state.told[every] - 1
+        places, every, positions, values = self._compute_values(keys, stretches)
+        was = state.value_numbers[every] - 1
         compared = np.flatnonzero(was >= 0)
         differs = was < 0
         differs[compared] = ~state.results.equal(was[compared], values, compared)
         new = state.results.insert(values, np.flatnonzero(differs))
         places, every, was = places[differs], every[differs], was[differs]
         where = standing.position[len(ids) :][known], positions[differs]
-        state.told[every] = new + 1
+        state.value_numbers[every] = new + 1
         came_as = np.full(len(every), -1, np.int8)
         fresh = np.flatnonzero(was < 0)
         came_as[fresh] = INSERT
@@ -179,9 +194,9 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             by_id = np.argsort(ids)
             came_as[fresh] = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
         self._replaced = was[was >= 0]
-        before, after = Side(places, every.copy(), was), Side(places, every, new)
+        before, after = ValuedRows(places, every.copy(), was), ValuedRows(places, every, new)
         if not self.spec.per_record:
-            left, kept = self._matched(lost, before, after, came_as, keys.slots)
+            left, kept = self._merge_replaced(lost, before, after, came_as, keys.slots)
             lost, before, after = lost.take(left), before.take(kept), after.take(kept)
             came_as, where = came_as[kept], (where[0][left], where[1][kept])
         return messages(
@@ -195,27 +210,35 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             update_before=self.update_before,
         )
 
-    def _matched(
-        self, lost: Side, before: Side, after: Side, came: Array, touched: Array
+    def _merge_replaced(
+        self, lost: ValuedRows, before: ValuedRows, after: ValuedRows, came: Array, touched: Array
     ) -> tuple[Array, Array]:
         """Make of rows that went and came again one that changes: which of `lost`, and of the others, are left."""
         fresh = np.flatnonzero(came >= 0)
         store = self.state.sorted.rows
-        old, new = paired(store, lost, after.take(fresh), touched, self._identity)
+        old, new = pair_rows(store, lost, after.take(fresh), touched, self._identity)
         new = fresh[new]
-        before.ids[new], before.told[new] = lost.ids[old], lost.told[old]
+        before.ids[new], before.value_numbers[new] = lost.ids[old], lost.value_numbers[old]
         came[new] = -1
         same = np.empty(len(new), np.bool_)
         same_rows(store.arrays, lost.ids[old], after.ids[new], store.every_column, same)
         values, equal = self.state.results, np.empty(len(new), np.bool_)
-        same_rows(values.arrays, lost.told[old], after.told[new], values.every_column, equal)
+        same_rows(
+            values.arrays,
+            lost.value_numbers[old],
+            after.value_numbers[new],
+            values.every_column,
+            equal,
+        )
         left = np.ones(len(lost.ids), np.bool_)
         left[old] = False
         kept = np.ones(len(after.ids), np.bool_)
         kept[new[same & equal]] = False
         return left, kept
 
-    def _computed(self, keys: _Keys, stretches: Stretches) -> tuple[Array, Array, Array, Encoded]:
+    def _compute_values(
+        self, keys: _Keys, stretches: Stretches
+    ) -> tuple[Array, Array, Array, Encoded]:
         """(place, row, position, new values) of the rows of stretches."""
         state = self.state
         slots = keys.slots[stretches.places]
@@ -238,8 +261,8 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         self._replaced = np.zeros(0, np.int64)
         self.state.free(gone)
 
-    def _rows(self, told: Messages) -> pa.RecordBatch:
+    def _rows(self, changed_rows: ValuedChanges) -> pa.RecordBatch:
         """The rows of messages."""
-        rows = self.state.sorted.rows.gather(told.ids)
-        values = self.state.results.gather(told.told)
+        rows = self.state.sorted.rows.gather(changed_rows.ids)
+        values = self.state.results.gather(changed_rows.value_numbers)
         return pa.RecordBatch.from_arrays([*rows.columns, *values.columns], schema=self.schema)

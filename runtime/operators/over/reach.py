@@ -8,7 +8,7 @@ import numpy as np
 
 from aggloom.codegen import Frame
 from aggloom.runtime.operators.over.bounds import Lines, Standing, touched_lines
-from aggloom.runtime.operators.over.settings import Call
+from aggloom.runtime.operators.over.settings import ColumnCall
 from aggloom.runtime.storage.arena import Array
 
 _SHIFT = 32
@@ -32,24 +32,24 @@ class Balance(NamedTuple):
 
 
 def reach(
-    calls: tuple[Call, ...], standing: Standing, places: Array, came: Array, balance: Balance
+    calls: tuple[ColumnCall, ...], standing: Standing, places: Array, came: Array, balance: Balance
 ) -> Stretches:
     """The rows that changes touch; places: of the slots of the changed rows. came: which of these are there."""
     position, sizes = standing.position, standing.sizes[0]
     parts = [Lines(position, position + came)]
     for call in {_key(call): call for call in calls}.values():
         if call.function in _COUNTING:
-            parts.append(_counted(call, standing, places, balance))
+            parts.append(_reach_count(call, standing, places, balance))
             continue
         lines = touched_lines(standing, _frame(call), came)
         parts.append(lines)
     every = np.tile(places, len(parts))
     starts = np.clip(np.concatenate([p.starts for p in parts]), 0, None)
     stops = np.minimum(np.concatenate([p.stops for p in parts]), np.tile(sizes, len(parts)))
-    return _merged(every, starts, stops)
+    return _merge_stretches(every, starts, stops)
 
 
-def _key(call: Call) -> tuple[object, ...]:
+def _key(call: ColumnCall) -> tuple[object, ...]:
     """Return the properties of a call that its reach follows from."""
     if call.function in _COUNTING:
         return (call.function,)
@@ -57,7 +57,7 @@ def _key(call: Call) -> tuple[object, ...]:
     return frame.rows, frame.start, frame.end
 
 
-def _frame(call: Call) -> Frame:
+def _frame(call: ColumnCall) -> Frame:
     """The rows that a call looks at."""
     if call.function == "LAG":
         return Frame(True, None if call.ignores_nulls else -call.number, 0)
@@ -66,7 +66,7 @@ def _frame(call: Call) -> Frame:
     return call.frame
 
 
-def _counted(call: Call, standing: Standing, places: Array, balance: Balance) -> Lines:
+def _reach_count(call: ColumnCall, standing: Standing, places: Array, balance: Balance) -> Lines:
     """The rows that are counted anew: all that follow, but where as many went as came only those between them."""
     sizes = standing.sizes[0]
     balanced = (balance.keys if call.function == "DENSE_RANK" else balance.rows)[places]
@@ -80,7 +80,7 @@ def _counted(call: Call, standing: Standing, places: Array, balance: Balance) ->
     return Lines(starts, sizes)
 
 
-def _merged(places: Array, starts: Array, stops: Array) -> Stretches:
+def _merge_stretches(places: Array, starts: Array, stops: Array) -> Stretches:
     """The same rows, each once."""
     some = starts < stops
     places, starts, stops = places[some], starts[some], stops[some]

@@ -14,7 +14,7 @@ from aggloom.runtime.state.sort_key import SortColumn
 
 
 @dataclass(frozen=True)
-class Call:
+class ColumnCall:
     """A window function over columns by number; function "": an aggregate, the next one of the handler.
 
     number: the buckets of NTILE, the offset of LAG and LEAD, the n of NTH_VALUE.
@@ -40,7 +40,7 @@ class OverSettings:
     schema: pa.Schema
     keys: int
     sort: tuple[SortColumn, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[ColumnCall, ...]
     results: tuple[pa.Field, ...]
     spec: AggSpec | None = None
     identity: tuple[int, ...] = ()

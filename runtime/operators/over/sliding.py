@@ -97,7 +97,7 @@ def slide(
         if len(steps.rows) != batch.num_rows or steps.retracts.any():
             # Else every row comes once, as they stand.
             inputs = handler.pick(inputs, steps.rows)
-        step = _by_waves if handler.KERNELS.fold is None else _folded
+        step = _by_waves if handler.KERNELS.fold is None else _fold_steps
         found, where = step(handler, inputs, steps, place)
         take = np.where(values < 0, 0, 1 + where[np.maximum(values, 0)])
         out = handler.concatenate(out, found)
@@ -113,11 +113,11 @@ def results_after(
     """
     n = len(slots)
     steps = Steps(np.arange(n), np.zeros(n, np.bool_), slots, np.arange(n))
-    step = _by_waves if handler.KERNELS.fold is None else _folded
+    step = _by_waves if handler.KERNELS.fold is None else _fold_steps
     return step(handler, handler.bind(batch), steps, place)
 
 
-def _folded(
+def _fold_steps(
     handler: Any, inputs: Any, steps: Steps, place: Callable[[int], str]
 ) -> tuple[Any, Array]:
     """The results, and by item where its own are."""

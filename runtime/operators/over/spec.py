@@ -13,7 +13,7 @@ from aggloom.codegen.planner import Over, PlanOptions
 from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
 from aggloom.runtime.operators.over.once import OverOnceOperator
 from aggloom.runtime.operators.over.operator import OverOperator
-from aggloom.runtime.operators.over.settings import Call, OverSettings
+from aggloom.runtime.operators.over.settings import ColumnCall, OverSettings
 from aggloom.runtime.state.sort_key import SortColumn
 
 
@@ -29,7 +29,7 @@ class OverSpec(OverSettings, OperatorSpec[Over]):
         names = schema.names
         known = next(iter(node.input.unique_keys), ())
         calls = tuple(
-            Call(
+            ColumnCall(
                 "" if each.call is not None else each.function,
                 each.frame,
                 tuple(names.index(name) for name in each.columns),

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.operators.over.bounds import Lines, Standing, frame_lines
-from aggloom.runtime.operators.over.settings import Call
+from aggloom.runtime.operators.over.settings import ColumnCall
 from aggloom.runtime.storage.arena import Array
 
 
-def standing_values(call: Call, standing: Standing) -> pa.Array:
+def standing_values(call: ColumnCall, standing: Standing) -> pa.Array:
     """The values of a call of rows that are there, slot by slot in their order."""
     if call.function in ("LAG", "LEAD", "NTH_VALUE"):
         return _of_others(call, standing)
@@ -37,7 +37,7 @@ def _bucket(position: Array, sizes: Array, buckets: int) -> Array:
     return np.where(position < large, position // (least + 1), more + inside) + 1
 
 
-def _of_others(call: Call, standing: Standing) -> pa.Array:
+def _of_others(call: ColumnCall, standing: Standing) -> pa.Array:
     """The values of other rows of the slot; of one that is not there NULL, or the row's own default."""
     rows, store = standing.rows, standing.rows.rows
     if call.ignores_nulls:
@@ -71,7 +71,7 @@ def _ids_at(rows: object, slots: Array, positions: Array) -> Array:
     return np.asarray(ids)
 
 
-def _with_values(call: Call, standing: Standing) -> Array:
+def _with_values(call: ColumnCall, standing: Standing) -> Array:
     """The positions of the rows asked for among those that have a value; -1: there is none."""
     rows = standing.rows
     slots, place = np.unique(standing.slots, return_inverse=True)

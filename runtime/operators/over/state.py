@@ -23,9 +23,9 @@ from aggloom.runtime.values.clock import BEFORE_ALL
 class OverState(SortedState):
     """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were told).
 
-    keys: how many of the first columns are the key. results: the columns of values; none: values are not kept. owes:
-    whether rows that were taken back before they came are remembered. numbers: what is kept for each key besides, by
-    name. compacts: whether slots may get other numbers. directory: where the arena's arrays are mapped.
+    keys: how many of the first columns are the key. results: the columns of values; none: values are not kept.
+    keeps_debts: whether orphan retractions are remembered. numbers: what is kept for each key besides, by name.
+    compacts: whether slots may get other numbers. directory: where the arena's arrays are mapped.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class OverState(SortedState):
         order: Sequence[SortColumn],
         results: Sequence[pa.Field],
         *,
-        owes: bool = False,
+        keeps_debts: bool = False,
         numbers: tuple[str, ...] = (),
         compacts: bool = True,
         directory: Path | None = None,
     ) -> None:
         self.every, self.fields = list(fields), list(fields)[:keys]
-        self.order, self.kept, self.owes = tuple(order), list(results), owes
+        self.order, self.kept, self.keeps_debts = tuple(order), list(results), keeps_debts
         self._numbers, self._compacts = numbers, compacts
         self._open(Arena(directory))
 
@@ -52,12 +52,12 @@ class OverState(SortedState):
         texts += int(self.results.pooled.sum()) if self.kept else 0
         return {"rows": (len(self.sorted), texts, None)}
 
-    def met(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: Array) -> Array | None:
         """Return the number of times that rows met each slot."""
         return self.sorted.sizes(slots)[0]
 
     @property
-    def told(self) -> Array:
+    def value_numbers(self) -> Array:
         """The number of the values of each row, + 1."""
         return self.arena.array("told", 0, "i8")
 
@@ -72,16 +72,16 @@ class OverState(SortedState):
 
     def fit_rows(self) -> None:
         """Have room for what is kept by row, as many rows as there may be."""
-        if self.kept and len(self.told) != self.sorted.rows.capacity:
+        if self.kept and len(self.value_numbers) != self.sorted.rows.capacity:
             self.arena.resize("told", self.sorted.rows.capacity)
 
     def free(self, ids: Array) -> None:
         """Forget rows that are gone, and what was told of them."""
         if self.kept and len(ids):
             self.fit_rows()
-            told = self.told[ids]
+            told = self.value_numbers[ids]
             self.results.delete(told[told > 0] - 1)
-            self.told[ids] = 0
+            self.value_numbers[ids] = 0
         self.sorted.free(ids)
         self.fit_rows()
         if self.kept and not len(self.sorted):
@@ -92,8 +92,8 @@ class OverState(SortedState):
         _, ids = self.rows_of(slots)
         self.sorted.take(ids)
         self.free(ids)
-        if self.owed is not None:
-            self.owed.empty(slots)
+        if self.debts is not None:
+            self.debts.empty(slots)
         for name in self._numbers:
             self.number(name)[slots] = 0
         self.table.forget(slots)
@@ -111,12 +111,12 @@ class OverState(SortedState):
         self.sorted.check_restored(audit, used)
         if self.kept:
             self.results.check_restored(audit)
-            audit.require_length(self.sorted.rows.capacity, "told", self.told)
-            rows = np.flatnonzero(self.told)
+            audit.require_length(self.sorted.rows.capacity, "told", self.value_numbers)
+            rows = np.flatnonzero(self.value_numbers)
             self.sorted.rows.require_live(audit, "told", rows)
-            self.results.require_live(audit, "told", self.told[rows] - 1)
-        if self.owed is not None:
-            self.owed.check_restored(audit, used)
+            self.results.require_live(audit, "told", self.value_numbers[rows] - 1)
+        if self.debts is not None:
+            self.debts.check_restored(audit, used)
         for name in self._numbers:
             audit.require_length(len(used), name, self.number(name))
         audit.require_length(1, "clock", self.clock)
@@ -129,9 +129,9 @@ class OverState(SortedState):
         if self.kept:
             self.results = RowStore(arena, self.pool, "results", self.kept)
             arena.array("told", self.sorted.rows.capacity, "i8")
-        self.owed = None
-        if self.owes:
-            self.owed = RowBag(arena, self.pool, "owed", self.every, slots)
+        self.debts = None
+        if self.keeps_debts:
+            self.debts = RowBag(arena, self.pool, "debts", self.every, slots)
         for name in self._numbers:
             arena.array(name, slots, "i8")
         if "clock" not in arena:
@@ -144,8 +144,8 @@ class OverState(SortedState):
         self.sorted.reserve_slots(slots)
         for name in self._numbers:
             self.arena.resize(name, slots)
-        if self.owed is not None:
-            self.owed.reserve_slots(slots)
+        if self.debts is not None:
+            self.debts.reserve_slots(slots)
 
     def _compact(self) -> None:
         """Copy what is left into arrays of its size."""
@@ -156,10 +156,10 @@ class OverState(SortedState):
         if self.kept:
             _, numbers = self.results.copied(arena, pool)
             told = arena.array("told", rows.rows.capacity, "i8")
-            old = np.flatnonzero((places >= 0) & (self.told[: len(places)] > 0))
-            told[places[old]] = numbers[self.told[old] - 1] + 1
-        if self.owed is not None:
-            self.owed.copied(arena, pool, moved, table.capacity)
+            old = np.flatnonzero((places >= 0) & (self.value_numbers[: len(places)] > 0))
+            told[places[old]] = numbers[self.value_numbers[old] - 1] + 1
+        if self.debts is not None:
+            self.debts.copied(arena, pool, moved, table.capacity)
         there = np.flatnonzero(moved >= 0)
         for name in self._numbers:
             arena.array(name, table.capacity, "i8")[moved[there]] = self.number(name)[there]

@@ -25,7 +25,7 @@ class Sums:
         if self.state.accumulators.slots != slots:
             self.state.resize(slots)
 
-    def added(
+    def add_rows(
         self, rows: pa.RecordBatch, slots: Array, peers: Array, spec: OverSettings
     ) -> list[Any]:
         """The values of each row's frame, by call; rows come slot by slot, and are added up.

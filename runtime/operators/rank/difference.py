@@ -12,7 +12,7 @@ from aggloom.runtime.operators.rank.kernels import (
     pair_numbers,
     pair_off,
 )
-from aggloom.runtime.operators.rank.seen import Seen
+from aggloom.runtime.operators.rank.seen import VisibleRows
 from aggloom.runtime.state.row_store import RowStore, same_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.key_index import cells_for
@@ -22,7 +22,7 @@ By = Literal["key", "number", "row", "nothing"]
 """The thing that makes a row that comes the successor of one that goes: the same key, number or identity."""
 
 
-class Messages(NamedTuple):
+class NumberedChanges(NamedTuple):
     """Rows that come and go: the place of their key, the stored row, its number, the kind."""
 
     places: Array
@@ -30,9 +30,11 @@ class Messages(NamedTuple):
     numbers: Array
     kinds: Kinds
 
-    def some(self, which: Array | slice) -> Messages:
+    def some(self, which: Array | slice) -> NumberedChanges:
         """Those with these places, in this order."""
-        return Messages(self.places[which], self.ids[which], self.numbers[which], self.kinds[which])
+        return NumberedChanges(
+            self.places[which], self.ids[which], self.numbers[which], self.kinds[which]
+        )
 
 
 class Difference:
@@ -47,8 +49,13 @@ class Difference:
         self._mark = np.zeros(0, np.int32)
 
     def messages(
-        self, store: RowStore, before: Seen, after: Seen, slots: Array, replaced: Array | None
-    ) -> Messages:
+        self,
+        store: RowStore,
+        before: VisibleRows,
+        after: VisibleRows,
+        slots: Array,
+        replaced: Array | None,
+    ) -> NumberedChanges:
         """The messages that lead from `before` to `after`, key by key.
 
         slots: by place. replaced: rows of which the old half of an update is told before everything else of the key.
@@ -60,7 +67,7 @@ class Difference:
         gone = int(np.count_nonzero(left[: len(before.ids)]))
         places, ids, numbers = places[left], ids[left], numbers[left]
         if self.by in ("key", "number") and replaced is None:
-            return self._paired(store, places, ids, numbers, gone)
+            return self._pair_in_place(store, places, ids, numbers, gone)
         comes = np.arange(len(ids)) >= gone
         partner = self._partners(store, places, ids, numbers, comes, slots)
         paired = partner >= 0
@@ -78,7 +85,7 @@ class Difference:
         told = ~same & (self.update_before | (kinds != UPDATE_BEFORE))
         chosen = self._order(places, ids, numbers, comes, partner, replaced)
         chosen = chosen[told[chosen]]
-        return Messages(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
+        return NumberedChanges(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
 
     def _different(self, store: RowStore, ids: Array, numbers: Array, before: int) -> Array:
         """Tell whether each row is not there both before and after, at the same number if that counts."""
@@ -88,9 +95,9 @@ class Difference:
         drop_same(ids, numbers, before, self.numbered or self.by == "number", self._mark, left)
         return left
 
-    def _paired(
+    def _pair_in_place(
         self, store: RowStore, places: Array, ids: Array, numbers: Array, gone: int
-    ) -> Messages:
+    ) -> NumberedChanges:
         """The messages where a place, or a number of it, has one row."""
         chosen, kinds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int8)
         count = pair_numbers(
@@ -108,7 +115,7 @@ class Difference:
         if not self.update_before:
             news = kinds != UPDATE_BEFORE
             chosen, kinds = chosen[news], kinds[news]
-        return Messages(places[chosen], ids[chosen], numbers[chosen], kinds)
+        return NumberedChanges(places[chosen], ids[chosen], numbers[chosen], kinds)
 
     def _partners(
         self,

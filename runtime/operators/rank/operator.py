@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError
-from aggloom.runtime.operators.base import Held
-from aggloom.runtime.operators.grouping import as_came, grouped
-from aggloom.runtime.operators.rank.difference import By, Difference, Messages
+from aggloom.runtime.operators.base import StoredKeyState
+from aggloom.runtime.operators.grouping import group_rows, order_by_arrival
+from aggloom.runtime.operators.rank.difference import By, Difference, NumberedChanges
 from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range
 from aggloom.runtime.operators.rank.replaced import find_replaced
-from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
+from aggloom.runtime.operators.rank.seen import FUNCTIONS, VisibleRows, ends_of, find_visible
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
-from aggloom.runtime.operators.row_changes import Changes, bring
+from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -46,7 +46,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         self.spec, self.schema = spec, spec.result
         self.update_before, self.state_ttl_ms = spec.update_before, spec.state_ttl_ms
         self._function = FUNCTIONS[spec.function]
-        owes = spec.strategy == "retract" and spec.on_orphan_retraction == "keep"
+        keeps_debts = spec.strategy == "retract" and spec.on_orphan_retraction == "keep"
         # With ties there may be more.
         bounded = spec.strategy != "retract" and spec.function == "ROW_NUMBER"
         self.state = RankState(
@@ -54,7 +54,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             spec.keys,
             spec.sort,
             spec.unique,
-            owes=owes,
+            keeps_debts=keeps_debts,
             most=spec.end if bounded else None,
             directory=directory,
         )
@@ -78,30 +78,30 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         else:
             every = np.arange(len(slots))
             changes, _ = self._bundle(batch, slots, retracts, every, clock.processing)
-        if retracts.any() or self.state.owed is not None:
+        if retracts.any() or self.state.debts is not None:
             self._leave(np.unique(slots))
         self.state.pool.sweep()
         return changes
 
     def contents(self) -> Rows:
         """The rows that are seen, each an insertion."""
-        slots = self.state.used()
-        found = self._seen(slots)
+        slots = self.state.used_slots()
+        found = self._find_visible(slots)
         kinds = np.full(len(found.ids), INSERT, np.int8)
-        return self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
+        return self._rows(NumberedChanges(found.places, found.ids, found.numbers, kinds)), kinds
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
-        found = self._seen(slots)
+        found = self._find_visible(slots)
         kinds = np.full(len(found.ids), INSERT, np.int8)
-        rows = self._rows(Messages(found.places, found.ids, found.numbers, kinds))
+        rows = self._rows(NumberedChanges(found.places, found.ids, found.numbers, kinds))
         written = int(self.state.table.stamps("written")[slots[0]])
         records = int(self.state.sorted.sizes(slots)[0][0])
         names = self.schema.names[key.num_columns :]
         for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
-            yield Held(None, None, records=records, written=written, results=row)
+            yield StoredKeyState(None, None, records=records, written=written, results=row)
 
     def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         """Return the rows that the strategy takes; raises DataError for a row that goes where none may."""
@@ -136,8 +136,10 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             return self.state.end[slots] - 1
         return np.full(len(slots), min(self.spec.end or 0, _FAR), np.int64)
 
-    def _seen(self, slots: Array) -> Seen:
-        return seen(self.state.sorted, self._function, slots, self.spec.first, self._ends(slots))
+    def _find_visible(self, slots: Array) -> VisibleRows:
+        return find_visible(
+            self.state.sorted, self._function, slots, self.spec.first, self._ends(slots)
+        )
 
     def _one_by_one(self, batch: pa.RecordBatch, slots: Array, retracts: Array, now: int) -> Rows:
         """Each row by itself; rows of different keys, which do not see each other, at once."""
@@ -152,25 +154,25 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         self, batch: pa.RecordBatch, slots: Array, retracts: Array, rows: Array, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: how what is seen changes, and by message the first row of its key."""
-        given = Changes(batch, slots, retracts, rows)
+        given = SlotChanges(batch, slots, retracts, rows)
         if self.spec.strategy != "retract":
             fits = self._in_range(batch, slots)
             if not fits.all():
                 given = given.some(np.flatnonzero(fits))
-        touched, firsts, order, _ = grouped(given.slots, self.state.table.capacity)
-        before = self._seen(touched)
+        touched, firsts, order, _ = group_rows(given.slots, self.state.table.capacity)
+        before = self._find_visible(touched)
         gone, replaced = self._apply(given, order)
-        after = self._seen(touched)
+        after = self._find_visible(touched)
         # Per record, a row that moves up is taken from its old number before it is at the new one.
         shown = replaced if self.spec.per_record and len(replaced) else None
         told = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
-        told = told.some(as_came(told.places, firsts, len(order)))
+        told = told.some(order_by_arrival(told.places, firsts, len(order)))
         changes = self._rows(told), told.kinds
         self.state.sorted.free(gone)
         self.state.table.stamps("written")[touched] = now
         return changes, given.numbers[firsts[told.places]]
 
-    def _apply(self, changes: Changes, order: Array) -> tuple[Array, Array]:
+    def _apply(self, changes: SlotChanges, order: Array) -> tuple[Array, Array]:
         """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced.
 
         order: of the rows, slot by slot.
@@ -178,7 +180,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         if self.spec.strategy != "retract":
             return self._add(changes.batch, changes.slots)
         policy = self.spec.on_orphan_retraction
-        brought = bring(self.state, changes.some(order), policy, self.counters)
+        brought = apply_changes(self.state, changes.some(order), policy, self.counters)
         return brought.gone, np.zeros(0, np.int64)
 
     def _add(self, batch: pa.RecordBatch, slots: Array) -> tuple[Array, Array]:
@@ -201,7 +203,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         if not first:
             fits = self._in_range(batch, slots)
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
-        touched, _, order, _ = grouped(slots, self.state.table.capacity)
+        touched, _, order, _ = group_rows(slots, self.state.table.capacity)
         applied = rows.insert(slots[order], batch, order)
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
@@ -227,7 +229,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         if self.spec.end_column is None:
             super()._leave(touched)
 
-    def _rows(self, told: Messages) -> pa.RecordBatch:
+    def _rows(self, told: NumberedChanges) -> pa.RecordBatch:
         """The rows of messages."""
         rows = self.state.sorted.rows.gather(told.ids)
         columns = list(rows.columns)

@@ -13,7 +13,7 @@ from aggloom.runtime.storage.arena import Array
 FUNCTIONS = {"ROW_NUMBER": ROW_NUMBER, "RANK": RANK, "DENSE_RANK": DENSE_RANK}
 
 
-class Seen(NamedTuple):
+class VisibleRows(NamedTuple):
     """Rows, key by key in their order: the key's place in the list that was asked about, the row, its number."""
 
     places: Array
@@ -32,7 +32,9 @@ def ends_of(rows: SortedRows, function: int, slots: Array, ends: Array) -> Array
     return _after_ties(rows, slots, np.maximum(ends, 0), sizes)
 
 
-def seen(rows: SortedRows, function: int, slots: Array, start: int, ends: Array) -> Seen:
+def find_visible(
+    rows: SortedRows, function: int, slots: Array, start: int, ends: Array
+) -> VisibleRows:
     """The rows of slots that are numbered from `start` to the end of each."""
     # Positions behind the last row are none.
     stops = ends if function == ROW_NUMBER else ends_of(rows, function, slots, ends)
@@ -47,7 +49,7 @@ def seen(rows: SortedRows, function: int, slots: Array, start: int, ends: Array)
     else:
         found = rows.places(ids)
         numbers = 1 + (found.rank if function == RANK else found.dense_rank)
-    return Seen(places, ids, numbers)
+    return VisibleRows(places, ids, numbers)
 
 
 def _after_ties(rows: SortedRows, slots: Array, ends: Array, sizes: Array) -> Array:

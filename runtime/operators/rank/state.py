@@ -24,8 +24,8 @@ _TELLING = 5
 class RankState(SortedState):
     """Keys, when each was written, its rows, the last number that it asks for + 1 (0: it is not known yet).
 
-    keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all. owes:
-    whether rows that were taken back before they came are remembered. most: the rows that a key keeps, None: all.
+    keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all.
+    keeps_debts: whether orphan retractions are remembered. most: the rows that a key keeps, None: all.
     directory: where the arena's arrays are mapped.
     """
 
@@ -36,12 +36,12 @@ class RankState(SortedState):
         order: Sequence[SortColumn],
         unique: Sequence[int],
         *,
-        owes: bool = False,
+        keeps_debts: bool = False,
         most: int | None = None,
         directory: Path | None = None,
     ) -> None:
         self.schema, self.fields = schema, list(schema)[:keys]
-        self.order, self.unique, self.owes = tuple(order), tuple(unique), owes
+        self.order, self.unique, self.keeps_debts = tuple(order), tuple(unique), keeps_debts
         self.most = most
         self._open(Arena(directory))
 
@@ -51,7 +51,7 @@ class RankState(SortedState):
         texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
         return {"rows": (len(self.sorted), texts, self.most)}
 
-    def met(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: Array) -> Array | None:
         """Return the number of times that rows met each slot; None where it keeps too few of them to tell."""
         if self.most is not None and self.most <= _TELLING:
             return None
@@ -67,8 +67,8 @@ class RankState(SortedState):
         _, ids = self.rows_of(slots)
         self.sorted.take(ids)
         self.sorted.free(ids)
-        if self.owed is not None:
-            self.owed.empty(slots)
+        if self.debts is not None:
+            self.debts.empty(slots)
         self.end[slots] = 0
         self.table.forget(slots)
         self._fit()
@@ -80,8 +80,8 @@ class RankState(SortedState):
         """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
         audit.require_length(len(used), "end", self.end)
         self.sorted.check_restored(audit, used)
-        if self.owed is not None:
-            self.owed.check_restored(audit, used)
+        if self.debts is not None:
+            self.debts.check_restored(audit, used)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
@@ -91,9 +91,9 @@ class RankState(SortedState):
         self.sorted = SortedRows(
             arena, self.pool, "rows", fields, self.order, slots, unique=self.unique
         )
-        self.owed = None
-        if self.owes:
-            self.owed = RowBag(arena, self.pool, "owed", fields, slots)
+        self.debts = None
+        if self.keeps_debts:
+            self.debts = RowBag(arena, self.pool, "debts", fields, slots)
         arena.array("end", slots, "i8")
 
     def _fit(self) -> None:
@@ -101,8 +101,8 @@ class RankState(SortedState):
         if len(self.end) != slots:
             self.arena.resize("end", slots)
             self.sorted.reserve_slots(slots)
-            if self.owed is not None:
-                self.owed.reserve_slots(slots)
+            if self.debts is not None:
+                self.debts.reserve_slots(slots)
 
     def _compact(self) -> None:
         """Copy what is left into arrays of its size."""
@@ -110,8 +110,8 @@ class RankState(SortedState):
         pool = Pool(arena)
         table, moved = self.table.copied(arena, pool)
         self.sorted.copied(arena, pool, moved, table.capacity)
-        if self.owed is not None:
-            self.owed.copied(arena, pool, moved, table.capacity)
+        if self.debts is not None:
+            self.debts.copied(arena, pool, moved, table.capacity)
         there = np.flatnonzero(moved >= 0)
         arena.array("end", table.capacity, "i8")[moved[there]] = was[there]
         self.arena.adopt(arena)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.codegen.windows import to_instants
 from aggloom.runtime.operators.base import Partials
-from aggloom.runtime.operators.rank.difference import Messages
+from aggloom.runtime.operators.rank.difference import NumberedChanges
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
@@ -67,7 +67,7 @@ class WindowRankOperator(RankOperator):
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """When the next window is over."""
-        lasts = self._lasts(self.state.used())
+        lasts = self._lasts(self.state.used_slots())
         return (int(lasts.min()) if len(lasts) else None), None
 
     def snapshot(self) -> bytes:
@@ -89,15 +89,15 @@ class WindowRankOperator(RankOperator):
 
     def _fire(self) -> Rows:
         """The rows of windows that are over, in order of time; the windows are forgotten."""
-        used = self.state.used()
+        used = self.state.used_slots()
         lasts = self._lasts(used)
         over = lasts <= self.clock[0]
         if not over.any():
             return no_rows(self.schema)
         slots = used[over][np.argsort(lasts[over], kind="stable")]
-        found = self._seen(slots)
+        found = self._find_visible(slots)
         kinds = np.full(len(found.ids), INSERT, np.int8)
-        changes = self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
+        changes = self._rows(NumberedChanges(found.places, found.ids, found.numbers, kinds)), kinds
         self.counters["fired"] += len(slots)
         self.state.forget(slots)
         return changes

@@ -12,7 +12,7 @@ from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Aligned, Windowing, result_schema
 from aggloom.errors import DataError, NotMergeableError
 from aggloom.runtime.operators.base import OneInput, Partials
-from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array
@@ -98,7 +98,7 @@ class WindowOperator(OneInput):
                     parts.append(self._take(batch, kinds, partials))
             if self._chained:
                 parts.append(self._move(clock))
-        changes = joined(parts, self.schema)
+        changes = concat_changes(parts, self.schema)
         self.counters["emitted"] += len(changes[1])
         return changes
 
@@ -155,17 +155,17 @@ class WindowOperator(OneInput):
     def name(self) -> str:
         return f"GROUP BY {', '.join(self.spec.group_by[:-1]) or '()'} in windows"
 
-    def shown_row(self, row: dict[str, Any]) -> dict[str, Any]:
+    def format_row(self, row: dict[str, Any]) -> dict[str, Any]:
         """The row without the column by which it is placed, which is told as the time that it stands for."""
         place, assigner = self.spec.group_by[-1], self.windowing.assigner
         rest = {name: value for name, value in row.items() if name != place}
         if place not in row or not assigner.event_time:
             return rest
         if self.windowing.is_sliced:
-            return {"slice ends": self.shown_window((row[place], row[place]))[1], **rest}
+            return {"slice ends": self.format_window((row[place], row[place]))[1], **rest}
         return {"event time": instant(row[place]), **rest}
 
-    def shown_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
+    def format_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
         start, end = (np.array([each], np.int64) for each in window)
         columns = bound_columns(self.bounds, start, end, self.windowing.assigner.zone)
         return columns[0][0].as_py(), columns[1][0].as_py()
@@ -192,13 +192,3 @@ class WindowOperator(OneInput):
         live: tuple[Array, Array],
     ) -> Rows:
         return self._output.changes(handler, keys, windows, results, live, self.update_before)
-
-
-def joined(parts: list[Rows], schema: pa.Schema) -> Rows:
-    """Changes one after the other."""
-    parts = [part for part in parts if len(part[1])]
-    if not parts:
-        return no_rows(schema)
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_batches([b for b, _ in parts]), np.concatenate([k for _, k in parts])

@@ -96,7 +96,7 @@ class ElementStore:
         self._chunks.append(chunk)
         # Chunks at least double from the last to the first: there are few, and no row is copied often.
         while len(self._chunks) > 1 and self._chunks[-2].num_rows <= 2 * self._chunks[-1].num_rows:
-            self._chunks[-2:] = [_joined(self._chunks[-2:])]
+            self._chunks[-2:] = [_concat_batches(self._chunks[-2:])]
 
 
 class Eviction:
@@ -114,13 +114,13 @@ class Eviction:
 
     def before(self, numbers: list[int], window: Window, ctx: EvictorContext) -> list[int]:
         """The rows that are added up."""
-        return self._kept("evict_before", numbers, window, ctx)
+        return self._filter_numbers("evict_before", numbers, window, ctx)
 
     def after(self, numbers: list[int], window: Window, ctx: EvictorContext) -> list[int]:
         """Return the rows that stay of those that were added up."""
-        return self._kept("evict_after", numbers, window, ctx)
+        return self._filter_numbers("evict_after", numbers, window, ctx)
 
-    def _kept(
+    def _filter_numbers(
         self, method: str, numbers: list[int], window: Window, ctx: EvictorContext
     ) -> list[int]:
         if method in self._idle:
@@ -173,6 +173,6 @@ def from_bytes(data: bytes, schema: pa.Schema) -> Any:
     return table
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return whole[0] if whole else batches[0]

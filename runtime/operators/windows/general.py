@@ -27,14 +27,14 @@ from aggloom.codegen.windows import (
     Windowing,
 )
 from aggloom.errors import AggloomError, DataError, StateCorruptError
-from aggloom.runtime.operators.base import Held
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
 from aggloom.runtime.operators.windows.elements import ElementStore, Eviction
 from aggloom.runtime.operators.windows.function_calls import FunctionCalls
-from aggloom.runtime.operators.windows.general_book import Book, Live, Pane
-from aggloom.runtime.operators.windows.general_changes import Changes
+from aggloom.runtime.operators.windows.general_book import Live, Pane, WindowRegistry
+from aggloom.runtime.operators.windows.general_changes import FiringChanges
 from aggloom.runtime.operators.windows.general_ledger import (
     Ledger,
     Source,
@@ -89,7 +89,7 @@ class GeneralWindowOperator(WindowOperator):
         self._placer = Placer(windowing.assigner, window_column)
         self._source: Source = _no_rows
         self.state = WindowState(handler_class, directory)
-        self.settle()
+        self.rebuild_derived()
 
     @property
     def states(self) -> Sequence[SlotState]:
@@ -106,9 +106,9 @@ class GeneralWindowOperator(WindowOperator):
         return [] if key is None else list(key.windows.values())
 
     def key_columns(self) -> list[pa.Array]:
-        return self.state.key_columns(self.state.used())[:-1]
+        return self.state.key_columns(self.state.used_slots())[:-1]
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         return of_windows(self, key)
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -147,7 +147,7 @@ class GeneralWindowOperator(WindowOperator):
         times = self._placer.times(batch, self._book.clock)
         slots = self.state.key_slots(batch)
         rows = batch.select(self._row_schema.names)
-        put = self._putting(rows, retracts, times)
+        put = self._row_putter(rows, retracts, times)
         columns, ask = Columns(rows, retracts.tolist()), self._asker.element
         slot_of, time_of = slots.tolist(), times.tolist()
         assigned, accepted = np.zeros((2, len(times)), np.bool_)
@@ -176,7 +176,7 @@ class GeneralWindowOperator(WindowOperator):
             self.clock[STAGGER] = 1 + stagger_offset(assigner, now, digest, self._bucket)
         return max(0, int(self.clock[STAGGER]) - 1)
 
-    def _putting(
+    def _row_putter(
         self, rows: pa.RecordBatch, retracts: Array, times: Array
     ) -> Callable[[Live, int], None]:
         """Return the function that puts a row into a window; settles what the ledger means by the number of a row."""
@@ -206,16 +206,16 @@ class GeneralWindowOperator(WindowOperator):
         own, instants = Window(*local), Window(*window)
         assigner = self.windowing.assigner
         if assigner.merges:
-            return place(assigner, self._book, self._merged, slot, (own, instants))
-        return None if self._book.is_late(instants) else self._book.open(slot, own, instants)
+            return place(assigner, self._book, self._merge_windows, slot, (own, instants))
+        return None if self._book.is_late(instants) else self._book.open_window(slot, own, instants)
 
-    def _merged(self, touched: list[Live], local: Window, window: Window) -> Live:
+    def _merge_windows(self, touched: list[Live], local: Window, window: Window) -> Live:
         """The window that takes the place of others."""
         touched.sort(key=lambda live: live.local)
         first, *others = touched
         if not others and first.local == local:
             return first
-        merged = self._book.open(first.key.slot, local, window, first.pane)
+        merged = self._book.open_window(first.key.slot, local, window, first.pane)
         self._asker.merge(merged, touched)
         for live in touched:
             self._changes.take_back(live)
@@ -281,14 +281,14 @@ class GeneralWindowOperator(WindowOperator):
 
     def _obey(self, live: Live, result: TriggerResult) -> None:
         if result.fires:
-            pane = live.pane if self._eviction is None else self._evicted(live, self._eviction)
+            pane = live.pane if self._eviction is None else self._evict_rows(live, self._eviction)
             self._ledger.fire(pane, self._changes.fire(live))
         if result.purges:
             # The old accumulators wait until their result is read.
             self._ledger.gone.append(live.pane)
             live.pane = self._book.pane(live.key)
 
-    def _evicted(self, live: Live, eviction: Eviction) -> Pane:
+    def _evict_rows(self, live: Live, eviction: Eviction) -> Pane:
         """A pane with the rows that the evictor leaves."""
         clock = self._book.clock
         ctx = EvictorContext(clock.watermark, clock.processing)
@@ -325,15 +325,15 @@ class GeneralWindowOperator(WindowOperator):
 
     # State.
 
-    def settle(self) -> None:
+    def rebuild_derived(self) -> None:
         """Go on with what the arena holds."""
         windowing, trigger = self.windowing, self.windowing.trigger
         assert isinstance(trigger, Trigger)
-        self._book = Book(windowing.assigner.event_time, int(windowing.allowed_lateness))
+        self._book = WindowRegistry(windowing.assigner.event_time, int(windowing.allowed_lateness))
         self._book.clock = self._time()
         self._ledger = Ledger(self.state, self.on_orphan_retraction)
         self._asker = Asker(trigger, self._book)
-        self._changes = Changes(
+        self._changes = FiringChanges(
             self._output,
             self.state,
             updates=bool(windowing.updates),

@@ -55,7 +55,7 @@ class Live:
         self.given: tuple[int, ...] = ()
 
 
-class Book:
+class WindowRegistry:
     """Keys by slot and windows by number. emptied: slots of keys that have lost their last window.
 
     due: whether a timer was set for a time that has come.
@@ -89,7 +89,9 @@ class Book:
         """A new pane of a key."""
         return Pane(self._number(), key)
 
-    def open(self, slot: int, local: Window, window: Window, pane: Pane | None = None) -> Live:
+    def open_window(
+        self, slot: int, local: Window, window: Window, pane: Pane | None = None
+    ) -> Live:
         """A new window of the key at a slot, with a pane of its own or that of a window which it replaces."""
         key = self.keys.get(slot)
         if key is None:
@@ -136,7 +138,7 @@ class Book:
     def dump(self) -> bytes:
         """All of it as JSON."""
         keys = ",".join(
-            f"[{key.slot},[{','.join(map(self._dumped, key.windows.values()))}]]"
+            f"[{key.slot},[{','.join(map(self._dump_window, key.windows.values()))}]]"
             for key in self.keys.values()
         )
         return f'{{"numbers":{self._numbers},"keys":[{keys}]}}'.encode()
@@ -175,7 +177,7 @@ class Book:
         live.key.windows[live.local] = live
         self.windows[live.id] = live
 
-    def _dumped(self, live: Live) -> str:
+    def _dump_window(self, live: Live) -> str:
         # Text, not lists that are then written: those of many windows keep the garbage collector busy.
         (start, end), (since, until), pane = live.local, live.window, live.pane
         state = json.dumps(live.state) if live.state else "{}"

@@ -27,7 +27,7 @@ from aggloom.runtime.values.changelog import (
 _ROOMY = 1024
 
 
-class Message(NamedTuple):
+class FiringMessage(NamedTuple):
     """A row to give out: its kind, its number, its key's slot, and the row that it must differ from, or -1."""
 
     kind: int
@@ -36,7 +36,7 @@ class Message(NamedTuple):
     unless: int = -1
 
 
-class Changes:
+class FiringChanges:
     """The results that windows have given out and may still change (`updates`), by row number; Live.given names them.
 
     Rows of the bundle's firings are numbered after those.
@@ -75,13 +75,13 @@ class Changes:
     ) -> tuple[pa.RecordBatch, Kinds]:
         """The messages of all firings, by the rows that their windows held and their results."""
         base = self._rows.num_rows
-        self._rows = _joined(self._rows, self._fired(results))
+        self._rows = _concat_batches(self._rows, self._result_rows(results))
         alive = held > 0
         if self.updates:
             messages = self._distinct(self._corrections(base, alive))
         else:
             messages = [
-                Message(INSERT, number, self._firings[number][0].key.slot)
+                FiringMessage(INSERT, number, self._firings[number][0].key.slot)
                 for number in np.flatnonzero(alive).tolist()
             ]
         whole = self._batch(messages)
@@ -94,7 +94,7 @@ class Changes:
     def contents(self, windows: Iterable[Live]) -> tuple[pa.RecordBatch, Kinds]:
         """The results that are out and may change, as insertions."""
         return self._batch(
-            [Message(INSERT, row, live.key.slot) for live in windows for row in live.given]
+            [FiringMessage(INSERT, row, live.key.slot) for live in windows for row in live.given]
         )
 
     def tidy(self, windows: Iterable[Live], *, wholly: bool = False) -> None:
@@ -125,20 +125,20 @@ class Changes:
         if any(row not in there for live in windows for row in live.given):
             raise ValueError("a window names a result that is not there")
 
-    def _fired(self, results: list[pa.Array]) -> pa.RecordBatch:
+    def _result_rows(self, results: list[pa.Array]) -> pa.RecordBatch:
         bounds = [
             pa.array([live.local[at] for live, _ in self._firings], pa.int64()) for at in (0, 1)
         ]
         return pa.RecordBatch.from_arrays([*bounds, *results], schema=self._schema)
 
-    def _corrections(self, base: int, alive: Array) -> list[Message]:
+    def _corrections(self, base: int, alive: Array) -> list[FiringMessage]:
         """The messages that lead from what was out before each firing to what is then."""
         starts, ends = (self._rows.column(at).to_numpy() for at in (0, 1))
-        messages: list[Message] = []
+        messages: list[FiringMessage] = []
         gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
         for number, (live, before) in enumerate(self._firings):
             while gone and gone[0][0] <= number:
-                messages.append(Message(DELETE, *gone.pop(0)[1:]))
+                messages.append(FiringMessage(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1
             for row in before:
                 if row >= base and not alive[row - base]:
@@ -146,16 +146,16 @@ class Changes:
                 if alive[number] and (starts[row], ends[row]) == live.local:
                     was = row
                 else:
-                    messages.append(Message(DELETE, row, slot))
+                    messages.append(FiringMessage(DELETE, row, slot))
             if was >= 0:
                 if self._update_before:
-                    messages.append(Message(UPDATE_BEFORE, was, slot, now))
-                messages.append(Message(UPDATE_AFTER, now, slot, was))
+                    messages.append(FiringMessage(UPDATE_BEFORE, was, slot, now))
+                messages.append(FiringMessage(UPDATE_AFTER, now, slot, was))
             elif alive[number]:
-                messages.append(Message(INSERT, now, slot))
-        return messages + [Message(DELETE, row, slot) for _, row, slot in gone]
+                messages.append(FiringMessage(INSERT, now, slot))
+        return messages + [FiringMessage(DELETE, row, slot) for _, row, slot in gone]
 
-    def _distinct(self, messages: list[Message]) -> list[Message]:
+    def _distinct(self, messages: list[FiringMessage]) -> list[FiringMessage]:
         """The messages without those that change nothing."""
         pairs = [number for number, message in enumerate(messages) if message.unless >= 0]
         if not pairs:
@@ -168,7 +168,7 @@ class Changes:
         idle = {number for number, equal in zip(pairs, same.tolist(), strict=True) if equal}
         return [message for number, message in enumerate(messages) if number not in idle]
 
-    def _batch(self, messages: list[Message]) -> tuple[pa.RecordBatch, Kinds]:
+    def _batch(self, messages: list[FiringMessage]) -> tuple[pa.RecordBatch, Kinds]:
         kinds, rows, slots, _ = (
             np.array([message[at] for message in messages], np.int64) for at in range(4)
         )
@@ -188,7 +188,7 @@ def _same(a: pa.Array, b: pa.Array) -> Array:
     return np.asarray(words & (scalars.validity(a) == scalars.validity(b)))
 
 
-def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+def _concat_batches(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     if not first.num_rows or not second.num_rows:
         return second if second.num_rows else first
     columns = [pa.concat_arrays(pair) for pair in zip(first.columns, second.columns, strict=True)]

@@ -134,7 +134,7 @@ class Ledger:
             if wave.rows:
                 self._update(np.array(wave.rows, np.int64), _slots(wave.panes), source)
             if wave.fired:
-                self._read(_slots(wave.fired), wave)
+                self._read_results(_slots(wave.fired), wave)
         for pane in self._touched:
             pane.wave, pane.closed = -1, False
         self._waves, self._touched, self.size = [], [], 0
@@ -177,7 +177,7 @@ class Ledger:
             state.accumulators.shift_records(touched, -away)
             state.reset(touched[state.records[touched] == 0])
 
-    def _read(self, slots: Array, wave: Wave) -> None:
+    def _read_results(self, slots: Array, wave: Wave) -> None:
         handler = self.state.handler
         values = handler.values(slots)
         handler.refuse_overflow(values, self.state.place)

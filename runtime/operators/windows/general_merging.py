@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aggloom.codegen.windows import Assigner, Session, Window
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.operators.windows.general_book import Book, Live
+from aggloom.runtime.operators.windows.general_book import Live, WindowRegistry
 from aggloom.runtime.operators.windows.general_placing import instants_of
-from aggloom.runtime.operators.windows.general_trigger import shown
+from aggloom.runtime.operators.windows.general_trigger import format_window
 
 Merged = tuple[list[Window], Window]
 Merger = Callable[[list[Live], Window, Window], Live]
@@ -16,7 +16,11 @@ Merger = Callable[[list[Live], Window, Window], Live]
 
 
 def place(
-    assigner: Assigner, book: Book, merged: Merger, slot: int, window: tuple[Window, Window]
+    assigner: Assigner,
+    book: WindowRegistry,
+    merged: Merger,
+    slot: int,
+    window: tuple[Window, Window],
 ) -> Live | None:
     """The live window of a row of the key at a slot, once windows have merged; None if it is over.
 
@@ -37,15 +41,15 @@ def place(
             whole_instants = instants_of(whole, assigner.zone)
             if lives and book.is_late(whole_instants):
                 raise DataError(
-                    f"assigner {assigner.text}: merge_windows makes {shown(whole_instants)} of windows that are "
-                    "live, which is over by the watermark; merge into a later one"
+                    f"assigner {assigner.text}: merge_windows makes {format_window(whole_instants)} of windows that "
+                    "are live, which is over by the watermark; merge into a later one"
                 )
             live = merged(lives, whole, whole_instants) if lives else None
             if window[0] in parts:
                 found, own, instants = live, whole, whole_instants
         if found is not None:
             return found
-    return None if book.is_late(instants) else book.open(slot, own, instants)
+    return None if book.is_late(instants) else book.open_window(slot, own, instants)
 
 
 def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merged]:

@@ -37,7 +37,7 @@ class Placer:
         assigner = self._assigner
         if stagger and isinstance(assigner, Aligned):
             assigner = assigner.staggered(stagger)
-        rows, starts, ends = self._assigned(assigner, batch, to_local(times, assigner.zone))
+        rows, starts, ends = self._assign_windows(assigner, batch, to_local(times, assigner.zone))
         # The last millisecond decides when a window fires (Flink's rule where clocks are changed).
         until = to_instants(ends - 1, assigner.zone) + 1
         since = to_instants(starts, assigner.zone)
@@ -45,7 +45,7 @@ class Placer:
         instants = zip(since.tolist(), until.tolist(), strict=True)
         return zip(rows.tolist(), local, instants, strict=True)
 
-    def _assigned(self, assigner: Assigner, batch: pa.RecordBatch, local: Array) -> Assigned:
+    def _assign_windows(self, assigner: Assigner, batch: pa.RecordBatch, local: Array) -> Assigned:
         gaps = self._gaps(batch)
         if gaps is not None:
             return assigner.assign(local, gaps)

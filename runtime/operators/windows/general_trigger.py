@@ -20,7 +20,7 @@ from aggloom.codegen.windows import (
     Window,
 )
 from aggloom.errors import AggloomError, DataError, SpecError
-from aggloom.runtime.operators.windows.general_book import Book, Live
+from aggloom.runtime.operators.windows.general_book import Live, WindowRegistry
 
 _KNOWN = (EventTimeTrigger, ProcessingTimeTrigger, CountTrigger, ContinuousTrigger, NeverTrigger)
 
@@ -63,7 +63,7 @@ class Columns:
 class Context:
     """The TriggerContext of the window that the trigger is asked about."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WindowRegistry) -> None:
         self._book = book
         self.live: Any = None
         self.retracts = False
@@ -106,7 +106,7 @@ class Context:
 class Asker:
     """Asks a trigger, and raises DataError that names it and the window if it fails."""
 
-    def __init__(self, trigger: Trigger, book: Book) -> None:
+    def __init__(self, trigger: Trigger, book: WindowRegistry) -> None:
         self.context = Context(book)
         self.text = trigger.text
         self._trigger = trigger
@@ -120,8 +120,8 @@ class Asker:
         try:
             result = self._element(view, time, live.window, self.context)
         except Exception as error:
-            raise self._failed("on_element", live, error) from error
-        return self._checked("on_element", live, result) if self._own else result
+            raise self._name_failure("on_element", live, error) from error
+        return self._check_result("on_element", live, result) if self._own else result
 
     def event_time(self, live: Live, time: int) -> TriggerResult:
         """Return the fate of a window of which an event-time timer has come due."""
@@ -138,7 +138,7 @@ class Asker:
         try:
             self._trigger.on_merge(live.window, self.context)
         except Exception as error:
-            raise self._failed("on_merge", live, error) from error
+            raise self._name_failure("on_merge", live, error) from error
         self._check_state(live)
 
     def clear(self, live: Live) -> None:
@@ -147,7 +147,7 @@ class Asker:
         try:
             self._trigger.clear(live.window, self.context)
         except Exception as error:
-            raise self._failed("clear", live, error) from error
+            raise self._name_failure("clear", live, error) from error
 
     def _timer(
         self,
@@ -160,10 +160,10 @@ class Asker:
         try:
             result = ask(time, live.window, self.context)
         except Exception as error:
-            raise self._failed(method, live, error) from error
-        return self._checked(method, live, result) if self._own else result
+            raise self._name_failure(method, live, error) from error
+        return self._check_result(method, live, result) if self._own else result
 
-    def _checked(self, method: str, live: Live, result: Any) -> TriggerResult:
+    def _check_result(self, method: str, live: Live, result: Any) -> TriggerResult:
         self._check_state(live)
         if not isinstance(result, TriggerResult):
             raise DataError(
@@ -180,16 +180,16 @@ class Asker:
                     "state is int, float, str, bool or None under names of text"
                 )
 
-    def _failed(self, method: str, live: Live, error: Exception) -> AggloomError:
+    def _name_failure(self, method: str, live: Live, error: Exception) -> AggloomError:
         if isinstance(error, AggloomError):
             return error
         return DataError(
-            f"trigger {self.text} failed in {method} for {shown(live.window)}: "
+            f"trigger {self.text} failed in {method} for {format_window(live.window)}: "
             f"{type(error).__name__}: {error}"
         )
 
 
-def shown(window: Window) -> str:
+def format_window(window: Window) -> str:
     """A window in words, for messages."""
     if abs(window.end) >= FOREVER:
         return "the global window"

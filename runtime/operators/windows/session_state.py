@@ -69,7 +69,7 @@ class SessionState(SlotState):
         self.pool.sweep()
         self.accumulators.sweep()
 
-    def used(self) -> Array:
+    def used_slots(self) -> Array:
         return self.sessions.live()
 
     @property

@@ -12,11 +12,11 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Session, Windowing, to_local
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.operators.base import Held
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.slot_state import SlotState
-from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperator, joined
+from aggloom.runtime.operators.steps import Rows, concat_changes
+from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperator
 from aggloom.runtime.operators.windows.holding import of_sessions
 from aggloom.runtime.operators.windows.session_state import SessionState
 from aggloom.runtime.storage.arena import Array
@@ -24,7 +24,7 @@ from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import AFTER_ALL
 
-_GIVEN = ("given.start", "given.end")
+_EMITTED = ("given.start", "given.end")
 
 
 class SessionWindowOperator(WindowOperator):
@@ -52,14 +52,14 @@ class SessionWindowOperator(WindowOperator):
         self.on_orphan_retraction = on_orphan_retraction
         self._applier = Applier()
         self.live = SessionState(handler_class, directory and directory / "sessions")
-        self.given: SlotState | None = None
+        self.emitted: SlotState | None = None
         if windowing.updates:
-            self.given = SlotState(handler_class, directory and directory / "given")
-        self.settle()
+            self.emitted = SlotState(handler_class, directory and directory / "given")
+        self.rebuild_derived()
 
     @property
     def states(self) -> list[SlotState]:
-        return [self.live, *([self.given] if self.given is not None else [])]
+        return [self.live, *([self.emitted] if self.emitted is not None else [])]
 
     @property
     def keys(self) -> int:
@@ -68,18 +68,18 @@ class SessionWindowOperator(WindowOperator):
 
     def contents(self) -> Rows:
         """Return the rows that have been given out and may still change: each row an insertion."""
-        if self.given is None:
+        if self.emitted is None:
             return self.nothing
-        slots = np.flatnonzero(self._was_given(np.arange(self.live.capacity)))
-        return self._given_rows(slots, np.ones(len(slots), np.bool_))
+        slots = np.flatnonzero(self._was_emitted(np.arange(self.live.capacity)))
+        return self._emit_emitted(slots, np.ones(len(slots), np.bool_))
 
     def key_columns(self) -> list[pa.Array]:
-        return self.live.key_columns(self.live.used())
+        return self.live.key_columns(self.live.used_slots())
 
-    def rows_held(self) -> Array | None:
-        return self.live.rows_held()
+    def count_key_rows(self) -> Array | None:
+        return self.live.count_key_rows()
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         return of_sessions(self, key)
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -100,7 +100,7 @@ class SessionWindowOperator(WindowOperator):
         starts, ends = self._windows_of(batch)
         closed = self.now - self.windowing.allowed_lateness + 1
         slots, merged = self.live.enter(batch, starts, ends, closed)
-        self._resize_given()
+        self._resize_emitted()
         late = slots < 0
         if late.any():
             self.drop_late(batch, kinds, late)
@@ -112,7 +112,7 @@ class SessionWindowOperator(WindowOperator):
         keep = self.on_orphan_retraction == "keep"
         rows = batch, slots, retracts
         self.counters["orphans_dropped"] += self._applier.apply(self.live, touched, rows, keep=keep)
-        self._applier.done(touched)
+        self._applier.forget_counts(touched)
         changes = self._after_rows(touched, merged)
         self.live.forget(merged)
         return changes
@@ -139,17 +139,17 @@ class SessionWindowOperator(WindowOperator):
         ends = self.live.sessions.arrays.end[touched]
         due = ends - 1
         self._wait(due[due > self.now])
-        if self.given is None:
+        if self.emitted is None:
             return self.nothing
         passed = due <= self.now
         self._wait(due[passed] + self.windowing.allowed_lateness)
         arrays = self.live.sessions.arrays
-        moved = (self._given_start[touched] != arrays.start[touched]) | (
-            self._given_end[touched] != ends
+        moved = (self._emitted_start[touched] != arrays.start[touched]) | (
+            self._emitted_end[touched] != ends
         )
-        gone = np.concatenate([touched[self._was_given(touched) & moved], merged])
+        gone = np.concatenate([touched[self._was_emitted(touched) & moved], merged])
         taken_back = self._take_back(gone)
-        return joined([taken_back, self._fire(touched[passed])], self.schema)
+        return concat_changes([taken_back, self._fire(touched[passed])], self.schema)
 
     # The clock moves.
 
@@ -159,15 +159,15 @@ class SessionWindowOperator(WindowOperator):
         live, arrays = self.live.sessions.live(), self.live.sessions.arrays
         due = arrays.end[live] - 1
         fresh = due <= self.now
-        if self.given is not None:
-            fresh &= ~(self._was_given(live) & (self._given_end[live] == arrays.end[live]))
+        if self.emitted is not None:
+            fresh &= ~(self._was_emitted(live) & (self._emitted_end[live] == arrays.end[live]))
         changes = self._fire(live[fresh])
         over = live[due + self.windowing.allowed_lateness <= self.now]
-        if self.given is not None:
-            self._forget_given(over)
+        if self.emitted is not None:
+            self._forget_emitted(over)
         self.live.reset(over)
         self.live.forget(over)
-        self._resize_given()
+        self._resize_emitted()
         self.clock[DUE] = AFTER_ALL
         live, arrays = self.live.sessions.live(), self.live.sessions.arrays
         due = arrays.end[live] - 1
@@ -180,85 +180,89 @@ class SessionWindowOperator(WindowOperator):
         if not n:
             return self.nothing
         self.counters["fired"] += n
-        state, arrays = self._shown, self.live.sessions.arrays
+        state, arrays = self._result_state, self.live.sessions.arrays
         before, was = None, np.zeros(n, np.bool_)
         windows = arrays.start[slots], arrays.end[slots]
-        if self.given is not None:
-            before, was = state.handler.values(slots), self.given.records[slots] > 0
-            self.given.reset(slots)
-            self.given.merge(slots, self.live, slots)
-            self._given_start[slots], self._given_end[slots] = windows
+        if self.emitted is not None:
+            before, was = state.handler.values(slots), self.emitted.records[slots] > 0
+            self.emitted.reset(slots)
+            self.emitted.merge(slots, self.live, slots)
+            self._emitted_start[slots], self._emitted_end[slots] = windows
         after, now = state.handler.values(slots), state.records[slots] > 0
         state.handler.refuse_overflow(after, self.live.place)
         return self._changes(slots, windows, (before or after, after), (was, now))
 
     def _take_back(self, slots: Array) -> Rows:
         """Delete the results that were given out of sessions whose bounds are others now."""
-        slots = slots[self._was_given(slots)]
-        changes = self._given_rows(slots, np.zeros(len(slots), np.bool_))
-        self._forget_given(slots)
+        slots = slots[self._was_emitted(slots)]
+        changes = self._emit_emitted(slots, np.zeros(len(slots), np.bool_))
+        self._forget_emitted(slots)
         return changes
 
-    def _given_rows(self, slots: Array, now: Array) -> Rows:
+    def _emit_emitted(self, slots: Array, now: Array) -> Rows:
         """Results that were given out, as insertions (now) or deletions."""
-        assert self.given is not None
-        values = self.given.handler.values(slots)
-        shown = self.given.records[slots] > 0
-        windows = self._given_start[slots], self._given_end[slots]
+        assert self.emitted is not None
+        values = self.emitted.handler.values(slots)
+        shown = self.emitted.records[slots] > 0
+        windows = self._emitted_start[slots], self._emitted_end[slots]
         live = (shown & ~now, shown & now)
         return self._changes(slots, windows, (values, values), live)
 
-    def _forget_given(self, slots: Array) -> None:
-        assert self.given is not None
-        self.given.reset(slots)
-        self.given.accumulators.sweep()
-        self._given_start[slots] = self._given_end[slots] = 0
+    def _forget_emitted(self, slots: Array) -> None:
+        assert self.emitted is not None
+        self.emitted.reset(slots)
+        self.emitted.accumulators.sweep()
+        self._emitted_start[slots] = self._emitted_end[slots] = 0
 
-    def _resize_given(self) -> None:
-        if self.given is not None and self.given.accumulators.slots != self.live.capacity:
-            self.given.resize(self.live.capacity)
-            for name in _GIVEN:
-                self.given.arena.resize(name, self.live.capacity)
+    def _resize_emitted(self) -> None:
+        if self.emitted is not None and self.emitted.accumulators.slots != self.live.capacity:
+            self.emitted.resize(self.live.capacity)
+            for name in _EMITTED:
+                self.emitted.arena.resize(name, self.live.capacity)
 
     def check_restored(self) -> None:
         super().check_restored()
-        if self.given is None:
+        if self.emitted is None:
             return
-        lengths = {len(self._given_start), len(self._given_end), self.given.accumulators.slots}
+        lengths = {
+            len(self._emitted_start),
+            len(self._emitted_end),
+            self.emitted.accumulators.slots,
+        }
         if min(lengths) < self.live.capacity:
             raise corrupt_snapshot("there are more sessions than results of them")
 
-    def settle(self) -> None:
-        if self.given is not None:
-            for name in _GIVEN:
-                self.given.arena.array(name, self.live.capacity, "i8")
+    def rebuild_derived(self) -> None:
+        if self.emitted is not None:
+            for name in _EMITTED:
+                self.emitted.arena.array(name, self.live.capacity, "i8")
 
     def _changes(
         self, slots: Array, windows: tuple[Array, Array], results: Any, live: tuple[Array, Array]
     ) -> Rows:
         keys = lambda items: self.live.key_columns(slots[items])  # noqa: E731
         local = to_local(windows[0], self._assigner.zone), to_local(windows[1], self._assigner.zone)
-        return self._give_out(self._shown.handler, keys, local, results, live)
+        return self._give_out(self._result_state.handler, keys, local, results, live)
 
     def _wait(self, times: Array) -> None:
         if len(times):
             self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
 
-    def _was_given(self, slots: Array) -> Array:
+    def _was_emitted(self, slots: Array) -> Array:
         """Which sessions a result was given out of, and not taken back."""
-        return np.asarray(self._given_end[slots] > self._given_start[slots])
+        return np.asarray(self._emitted_end[slots] > self._emitted_start[slots])
 
     @property
-    def _shown(self) -> SlotState:
+    def _result_state(self) -> SlotState:
         """Whose results are given out: strings in them are known by their numbers in its pool."""
-        return self.live if self.given is None else self.given
+        return self.live if self.emitted is None else self.emitted
 
     @property
-    def _given_start(self) -> Array:
-        assert self.given is not None
-        return self.given.arena.array(_GIVEN[0], 0, "i8")
+    def _emitted_start(self) -> Array:
+        assert self.emitted is not None
+        return self.emitted.arena.array(_EMITTED[0], 0, "i8")
 
     @property
-    def _given_end(self) -> Array:
-        assert self.given is not None
-        return self.given.arena.array(_GIVEN[1], 0, "i8")
+    def _emitted_end(self) -> Array:
+        assert self.emitted is not None
+        return self.emitted.arena.array(_EMITTED[1], 0, "i8")

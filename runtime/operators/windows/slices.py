@@ -20,7 +20,7 @@ from aggloom.codegen.windows import (
     to_instants,
     to_local,
 )
-from aggloom.runtime.operators.base import Held
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows
@@ -73,7 +73,7 @@ class SlicedRows(WindowOperator):
             place = directory and directory / "windows"
             self.windows = KeyedState(handler_class, place, stamps=("next", "fired"))
         self._merges_in_order = any(self.spec.entry(c).by_arrival for c in self.spec.calls)
-        self.settle()
+        self.rebuild_derived()
 
     @property
     def states(self) -> list[KeyedState]:
@@ -85,38 +85,38 @@ class SlicedRows(WindowOperator):
         return sum(len(state) for state in self.states)
 
     def key_columns(self) -> list[pa.Array]:
-        return self.slices.key_columns(self.slices.used())[:-1]
+        return self.slices.key_columns(self.slices.used_slots())[:-1]
 
-    def rows_held(self) -> Array | None:
-        return self.slices.rows_held()
+    def count_key_rows(self) -> Array | None:
+        return self.slices.count_key_rows()
 
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         return of_slices(self, key)
 
     def start_with(self, other: WindowOperator) -> None:
         super().start_with(other)
-        self.settle()
+        self.rebuild_derived()
 
     def take_over(self, old: WindowOperator) -> None:
         self.clock[:] = old.clock
-        self.settle()
+        self.rebuild_derived()
 
     def _take(
         self, batch: pa.RecordBatch, kinds: Array, partials: Sequence[bytes | memoryview]
     ) -> Rows:
-        batch, kinds = self._placed(batch, kinds)
+        batch, kinds = self._place_rows(batch, kinds)
         state = self.slices
         retracts = self.retractions(kinds)
         slots = state.lookup(batch)
         if self.on_orphan_retraction == "error":
             refuse_orphans(state, slots, retracts)
-        merged = [each for each in map(self._opened, partials) if len(each[0])]
+        merged = [each for each in map(self._open_partial, partials) if len(each[0])]
         every = np.concatenate([slots, *(targets for targets, _, _ in merged)])
         touched = self._applier.distinct(state, every)
         keep = self.on_orphan_retraction == "keep"
         rows = batch, slots, retracts
         dropped = self._applier.apply(state, touched, rows, merged, keep=keep)
-        self._applier.done(touched)
+        self._applier.forget_counts(touched)
         self.counters["orphans_dropped"] += dropped
         changes = self._after_rows(touched)
         records = state.records[touched]
@@ -129,7 +129,7 @@ class SlicedRows(WindowOperator):
     def _after_rows(self, touched: Array) -> Rows:
         """Handle what rows bring at once: late updates, early results, and the times that are waited for."""
 
-    def _placed(self, batch: pa.RecordBatch, kinds: Array) -> Rows:
+    def _place_rows(self, batch: pa.RecordBatch, kinds: Array) -> Rows:
         """The rows that are not late, with the end of their slice in the window's column."""
         place = len(self.spec.group_by) - 1
         slices = np.asarray(batch.column(place))
@@ -137,7 +137,7 @@ class SlicedRows(WindowOperator):
             now = int(self.clock[PROCESSING])
             offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
             self.clock[STAGGER] = 1 + offset
-            self.settle()
+            self.rebuild_derived()
         if not self._event_time and batch.num_rows:
             local = to_local(self.clock[PROCESSING : PROCESSING + 1], self._assigner.zone)
             slices = np.repeat(self._assigner.slices(local), batch.num_rows)
@@ -147,12 +147,12 @@ class SlicedRows(WindowOperator):
         if stays is not None:
             self._drop_late(batch, kinds, slices, stays)
             batch, kinds, slices = batch.filter(pa.array(stays)), kinds[stays], slices[stays]
-        kept = self._where_kept(slices)
+        kept = self._find_slices(slices)
         if kept is not slices or not self.windowing.is_sliced:
             batch = batch.set_column(place, batch.schema.field(place), pa.array(kept))
         return batch, kinds
 
-    def _where_kept(self, slices: Array) -> Array:
+    def _find_slices(self, slices: Array) -> Array:
         """Return the slices in which rows are added up: in a cumulating window that has fired, its first slice."""
         if self.windows is not None or not isinstance(self._assigner, Cumulate) or not len(slices):
             return slices
@@ -178,7 +178,7 @@ class SlicedRows(WindowOperator):
         ends, places = distinct_times(last, self._assigner.step_ms)
         return ~gaps & (self._cleanup(ends) > self.clock[WATERMARK])[places]
 
-    def _opened(self, partial: bytes | memoryview) -> tuple[Array, KeyedState, Array]:
+    def _open_partial(self, partial: bytes | memoryview) -> tuple[Array, KeyedState, Array]:
         """Accumulators by slice that a local aggregate sent: target slots, their state, its slots."""
         other = KeyedState(self.handler_class)
         other.restore(partial)
@@ -188,7 +188,7 @@ class SlicedRows(WindowOperator):
             self.counters["late_dropped"] += int(np.abs(other.records[slots[~stays]]).sum())
             slots = slots[stays]
         self.counters["rows"] += int(np.abs(other.records[slots]).sum())
-        kept = self._where_kept(other.windows[slots])
+        kept = self._find_slices(other.windows[slots])
         return self.slices.lookup_keys_of(other, slots, kept), other, slots
 
     def _merge(self, into: Any, targets: Array, slots: Array, ends: Array) -> None:
@@ -233,7 +233,7 @@ class SlicedRows(WindowOperator):
         """When windows that end then take no more rows."""
         return self._fires(ends) + self.windowing.allowed_lateness
 
-    def settle(self) -> None:
+    def rebuild_derived(self) -> None:
         assigner = self.windowing.assigner
         assert isinstance(assigner, Aligned)
         self._event_time = assigner.event_time

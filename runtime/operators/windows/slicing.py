@@ -17,12 +17,11 @@ from aggloom.codegen.windows import (
     numbered,
 )
 from aggloom.runtime.operators.keyed_state import KeyedState
-from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.steps import Rows, concat_changes
 from aggloom.runtime.operators.windows.base import (
     DUE,
     FIRED,
     PROCESSING,
-    joined,
 )
 from aggloom.runtime.operators.windows.slices import SlicedRows
 from aggloom.runtime.storage.arena import Array
@@ -102,7 +101,7 @@ class SlicingWindowOperator(SlicedRows):
             parts.append(self._fire_once() if self.windows is None else self._advance_windows())
             self._plan_next()
         self.clock[FIRED] = self.now
-        return joined(parts, self.schema)
+        return concat_changes(parts, self.schema)
 
     def _advance_waits(self) -> Rows:
         """Fire the windows of which an early or late result is due by the clock, and let early ones wait again."""
@@ -169,7 +168,7 @@ class SlicingWindowOperator(SlicedRows):
         if self._assigner.size_ms == self._assigner.slice_ms:
             found = _Merged(state.handler, slots, slots, ends, slots)
         else:
-            found = self._merged(owners, sizes, slots, ends)
+            found = self._merge_slices(owners, sizes, slots, ends)
         records = np.asarray(found.handler.accumulators.records)
         there = records[found.places] > 0
         places, ends_shown = found.places[there], found.ends[there]
@@ -187,7 +186,7 @@ class SlicingWindowOperator(SlicedRows):
         self._forget_slices()
         return changes
 
-    def _merged(self, owners: Array, sizes: Array, slots: Array, ends: Array) -> _Merged:
+    def _merge_slices(self, owners: Array, sizes: Array, slots: Array, ends: Array) -> _Merged:
         """The accumulators of windows: slices, the number of windows of each, and by pair the slice and the end."""
         keys = self.slices.key_numbers(owners)
         windows, places = distinct_times(ends, self._assigner.step_ms)

@@ -24,7 +24,7 @@ from aggloom.runtime.operators.comparison import (
     compare,
     takes_back,
 )
-from aggloom.runtime.operators.evolution import evolve, resettled
+from aggloom.runtime.operators.evolution import change_settings, evolve
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, feeds_from, inputs_from
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.spark.node.factory import FragmentFactory
@@ -116,7 +116,7 @@ class _Step:
     def carry(self, before: Operator, after: Operator, clock: Clock) -> Rows:
         """Bring the new operator to the state of the old one; the changes that this brings."""
         if self.parts is None:
-            return resettled(before, after, clock)
+            return change_settings(before, after, clock)
         return evolve(before, after, self.parts, clock)
 
     def handler(self) -> HandlerText | None:

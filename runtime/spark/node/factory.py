@@ -11,8 +11,8 @@ from typing import Any
 from aggloom.codegen.planner import Stateful, described, lineage
 from aggloom.runtime.operators.fragment import (
     Fragment,
+    FragmentPart,
     FragmentSpec,
-    Part,
     feeds_data,
     inputs_data,
 )
@@ -63,7 +63,7 @@ def factory_of(
 
 
 def _described(
-    node: Stateful, part: Part, handler: HandlerText | None, feeds: list[Any]
+    node: Stateful, part: FragmentPart, handler: HandlerText | None, feeds: list[Any]
 ) -> dict[str, Any]:
     """Return the description of what an operator's state is made from."""
     return {

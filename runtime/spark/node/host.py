@@ -157,7 +157,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         fragment = self._factory.open(None, bucket)
         tallies = [Tally(operator) for operator in fragment.operators]
         after_all = Clock(AFTER_ALL, AFTER_ALL)
-        told = [fragment.run(came.bundles, clock), fragment.run(fragment.nothing(), after_all)]
+        told = [fragment.run(came.bundles, clock), fragment.run(fragment.empty_inputs(), after_all)]
         counts = [bucket, *_taken(tallies)]
         fragment.close()
         yield from leaving(self._options.way, bucket, told, (), counts)

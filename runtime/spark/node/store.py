@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import StateCorruptError
-from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.spark.node.blobs import (
@@ -62,7 +62,7 @@ class Blob(NamedTuple):
 class Came(NamedTuple):
     """The input of a batch to a bucket: a bundle of each input, and the binaries of them, which the log keeps."""
 
-    bundles: list[Bundle]
+    bundles: list[InputBatch]
     blobs: tuple[Blob, ...] = ()
 
     @property
@@ -147,7 +147,7 @@ class BucketStore:
 
     def bundles(
         self, head: Head, inputs: Sequence[pa.Schema]
-    ) -> Iterator[tuple[list[Bundle], Clock]]:
+    ) -> Iterator[tuple[list[InputBatch], Clock]]:
         """Yield the log in order, each time a bundle of each input and the clock; raises StateCorruptError.
 
         inputs: the columns of each input.
@@ -233,7 +233,7 @@ class BucketStore:
 
     def _played(
         self, head: Head, rows: Iterator[Any], inputs: Sequence[pa.Schema]
-    ) -> Iterator[tuple[list[Bundle], Clock]]:
+    ) -> Iterator[tuple[list[InputBatch], Clock]]:
         pieces: list[Blob] = []
         entry = read = 0
         for row in rows:
@@ -280,7 +280,7 @@ def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = Fal
     return Came(bundles, tuple(listed))
 
 
-def _bundle(blobs: Sequence[Blob], schema: pa.Schema, check: bool) -> Bundle:
+def _bundle(blobs: Sequence[Blob], schema: pa.Schema, check: bool) -> InputBatch:
     """The bundle of one input."""
     partials = tuple(blob.data for blob in blobs if is_partial(blob.data))
     segments = [
@@ -293,9 +293,9 @@ def _bundle(blobs: Sequence[Blob], schema: pa.Schema, check: bool) -> Bundle:
         for *_, batch in segments:
             _check_changes(batch, schema)
     if not segments:
-        return Bundle(*no_rows(schema), partials)
+        return InputBatch(*no_rows(schema), partials)
     segments.sort(key=lambda segment: segment[:4])
-    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)
+    return InputBatch(*split_kinds(concat([segment[4] for segment in segments])), partials)
 
 
 def _check_changes(batch: pa.RecordBatch, schema: pa.Schema) -> None:

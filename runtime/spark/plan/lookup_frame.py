@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from aggloom.codegen import BatchFrame, LookupTable, to_schema
 from aggloom.codegen.planner import Lookup, LookupJoin, Scan
 from aggloom.errors import SpecError
-from aggloom.runtime.operators.lookup.step import joined_rows, paired_with, with_lists
+from aggloom.runtime.operators.lookup.step import combine_columns, pair_lists, with_lists
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 
 _ANSWERS = "lookup answers"
@@ -78,10 +78,10 @@ class Answered:
             fields = zip(batch.columns, schema, strict=False)
             own = [column.cast(field.type) for column, field in fields]
             rows = pa.RecordBatch.from_arrays(own, schema=schema)
-            pairs = paired_with(node.asked, rows, batch.column(batch.num_columns - 1))
+            pairs = pair_lists(node.asked, rows, batch.column(batch.num_columns - 1))
             extra = batch.columns[width:-1]
             if isinstance(node, LookupJoin):
-                done, taken = joined_rows(node, rows, pairs), pa.array(pairs.rows)
+                done, taken = combine_columns(node, rows, pairs), pa.array(pairs.rows)
                 extra = [column.take(taken) for column in extra]
             else:
                 done = with_lists(node, rows, pairs)

@@ -377,8 +377,8 @@ class Lowering:
             carries=self._carries,
             node=place if moving else 0,
         )
-        name = ", ".join(dict.fromkeys(part.name for part in fragment.fed(number)))
-        return self._packed(exchange.input, route, name, fragment.ordered(number))
+        name = ", ".join(dict.fromkeys(part.name for part in fragment.consumers(number)))
+        return self._packed(exchange.input, route, name, fragment.is_ordered(number))
 
     def _count(self, exchange: Exchange) -> int:
         """Return the number of buckets of an operator; a global aggregate has one key, so one bucket."""

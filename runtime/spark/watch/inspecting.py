@@ -28,7 +28,7 @@ from aggloom.runtime.inspection import (
     times,
 )
 from aggloom.runtime.inspection.description import reading_description
-from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
+from aggloom.runtime.operators.base import Operator, OperatorSpec, split_blocks
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.checkpoint import require_directory
@@ -285,7 +285,7 @@ class Opened:
     def snapshot(self) -> bytes:
         """The operator's part of the snapshot; empty if there is none."""
         count = len(self._description.parts)
-        return bytes(blocks_of(self._whole, count)[self._part]) if self._whole else b""
+        return bytes(split_blocks(self._whole, count)[self._part]) if self._whole else b""
 
     def fragment(self) -> Fragment:
         """The fragment without state."""
@@ -310,7 +310,7 @@ class Opened:
             fragment.restore(self._whole)
         inputs = fragment.spec.inputs
         for bundles, clock in self.store.bundles(self._stored.head, inputs):
-            (bundle,) = fragment.followed(bundles, clock, self._part)
+            (bundle,) = fragment.run_before(bundles, clock, self._part)
             yield Entry(*bundle, fragment.spec.parts[self._part].clock(clock))
 
 
