@@ -58,9 +58,9 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, AggloomError | OSError | UnicodeDecodeError):
         return str(error)
     if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
-        from aggloom.runtime.spark.failures import explained
+        from aggloom.runtime.spark.failures import explain_failure
 
-        return str(explained(error))
+        return str(explain_failure(error))
     return None
 
 

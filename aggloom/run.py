@@ -102,7 +102,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
         from aggloom.runtime.spark.closing import has_ended
         from aggloom.runtime.spark.failures import while_java_lives
-        from aggloom.runtime.spark.plan.expressions import asking
+        from aggloom.runtime.spark.plan.expressions import use_analyser
         from aggloom.runtime.spark.write.sinks import read_table
 
         _say("starting the query; its first batch compiles what is new")
@@ -122,7 +122,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
     for (job, checkpoint), each, late in zip(jobs, runs, ended, strict=True):
         counts, table = each.printer.counts, None
         if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
-            with asking(spark):
+            with use_analyser(spark):
                 table = in_order(read_table(checkpoint), plan_of_job(job).key)
             if not job.json:
                 show_table(table, _REST)
@@ -152,7 +152,7 @@ class _Run:
 
     def __init__(self, spark: Any, job: Job, checkpoint: Path) -> None:
         from aggloom.runtime.spark.api.query import sql
-        from aggloom.runtime.spark.plan.expressions import asking
+        from aggloom.runtime.spark.plan.expressions import use_analyser
         from aggloom.runtime.spark.watch.progress import ProgressPrinter
 
         self._spark, self._job, self._checkpoint = spark, job, checkpoint
@@ -163,7 +163,7 @@ class _Run:
             options=job.options,
             **tables_told(job),
         )
-        with asking(spark):
+        with use_analyser(spark):
             plan = plan_of_job(job)
         self._waits = plan.awaits_watermark
         latency = plan.options.mini_batch_allow_latency or 1000

@@ -191,9 +191,9 @@ def _result(
 
 def _stateful_nodes(out: DataFrame) -> int:
     from aggloom.codegen.planner.tree import numbered
-    from aggloom.runtime.spark.plan.lower import lowered
+    from aggloom.runtime.spark.plan.lower import find_lowering
 
-    made = lowered(out)
+    made = find_lowering(out)
     return 0 if made is None else len(numbered(made.plan))
 
 

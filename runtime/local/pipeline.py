@@ -40,9 +40,9 @@ def asking(session: Any) -> AbstractContextManager[None]:
     """While a query is planned, a session's analyser, if there is one, tells the types that the rules do not know."""
     if session is None:
         return nullcontext()
-    from aggloom.runtime.spark.plan.expressions import asking
+    from aggloom.runtime.spark.plan.expressions import use_analyser
 
-    return asking(session)
+    return use_analyser(session)
 
 
 _TALL = 100
@@ -120,11 +120,11 @@ class Pipeline:
             session = self.session or active_session()
             if session is None:
                 raise
-        from aggloom.runtime.spark.failures import telling, while_java_lives
+        from aggloom.runtime.spark.failures import translate_failures, while_java_lives
         from aggloom.runtime.spark.plan.expressions import calculate_with
 
         # A session that the user made says what went wrong in a class of its own, or with a trace of Java's.
-        with telling("expressions"), while_java_lives(session):
+        with translate_failures("expressions"), while_java_lives(session):
             return calculate_with(session, node, *rows, shown=shown, upsert=upsert)
 
     def cut(self, rows: Rows) -> Parts:

@@ -36,9 +36,9 @@ class Reading:
 
         def read() -> Any:
             spark = self._session(watched)
-            from aggloom.runtime.spark.watch.weighing import weighed
+            from aggloom.runtime.spark.watch.weighing import weigh_checkpoint
 
-            return weighed(watched.path, trust=watched.trust, spark=spark)
+            return weigh_checkpoint(watched.path, trust=watched.trust, spark=spark)
 
         number = watched.number if links else None
         found = self._answer((watched.path,), read)
@@ -51,9 +51,9 @@ class Reading:
 
         def read() -> Any:
             spark = self._session(watched)
-            from aggloom.runtime.spark.watch.weighing import looked_up
+            from aggloom.runtime.spark.watch.weighing import look_up_key
 
-            return looked_up(watched.path, operator.place, key, trust=watched.trust, spark=spark)
+            return look_up_key(watched.path, operator.place, key, trust=watched.trust, spark=spark)
 
         question = (watched.path, operator.place, *map(repr, key.items()))
         return key_of(self._answer(question, read), operator, place)

@@ -14,7 +14,7 @@ from aggloom.errors import AggloomError
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.page.words import ranges
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, corrupt
-from aggloom.runtime.spark.watch.query_file import committed
+from aggloom.runtime.spark.watch.query_file import read_committed_query
 
 _SHOWN_CALLS = 40
 
@@ -56,7 +56,7 @@ def operators_of(root: Path, trust: bool = False) -> list[Operator]:
 
 
 def _operators(root: Path, trust: bool) -> Iterator[Operator]:
-    query = committed(root)
+    query = read_committed_query(root)
     if query is None:
         return
     for place, about in enumerate(query.operators):

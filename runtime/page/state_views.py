@@ -16,7 +16,7 @@ from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.sources import Operator
 from aggloom.runtime.page.words import count, moment, row, size, value
-from aggloom.runtime.spark.watch.weighing import Found, Weighed
+from aggloom.runtime.spark.watch.weighing import KeyFinding, WeighedOperator
 
 _NUMBER = "number"
 _VALUES = 20
@@ -24,7 +24,9 @@ _CHANGES = 100
 _LONGEST = 4000
 
 
-def state_of(weighed: Weighed, number: int | None, known: Mapping[str, Operator]) -> dict[str, Any]:
+def state_of(
+    weighed: WeighedOperator, number: int | None, known: Mapping[str, Operator]
+) -> dict[str, Any]:
     """An operator's sizes and heaviest keys; number: of the checkpoint, for links to the keys."""
     state, heaviest = weighed.state, weighed.heaviest
     in_windows = any(key.windows for key in heaviest.keys)
@@ -85,7 +87,7 @@ def as_typed(given: Any) -> str:
     return str(given)
 
 
-def key_of(found: Found, operator: Operator, place: int = 0) -> dict[str, Any]:
+def key_of(found: KeyFinding, operator: Operator, place: int = 0) -> dict[str, Any]:
     """A key, what is held of it, and how it came to its value."""
     state, why = found.state, found.why
     key: KeyState = state.key or KeyState(why.key, why.bucket, ())
@@ -184,7 +186,7 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
     return facts
 
 
-def _sampled(weighed: Weighed) -> str:
+def _sampled(weighed: WeighedOperator) -> str:
     """Describe the share of the state that was read, unless all of it was."""
     found = weighed.heaviest
     if found.whole:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.api.query import sql
     from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time
     from aggloom.runtime.spark.checkpoint import check_records
-    from aggloom.runtime.spark.failures import await_end, explained
+    from aggloom.runtime.spark.failures import await_end, explain_failure
     from aggloom.runtime.spark.read.messages import read_messages
     from aggloom.runtime.spark.read.sources import read_changes
     from aggloom.runtime.spark.watch.progress import ProgressPrinter
@@ -34,7 +34,7 @@ _HOMES = {
     "ProgressPrinter": "watch.progress",
     "await_end": "failures",
     "check_records": "checkpoint",
-    "explained": "failures",
+    "explain_failure": "failures",
     "late_rows": "api.window_aggregate",
     "on_time": "api.window_aggregate",
     "read_changes": "read.sources",
@@ -48,7 +48,7 @@ __all__ = [
     "ProgressPrinter",
     "await_end",
     "check_records",
-    "explained",
+    "explain_failure",
     "late_rows",
     "on_time",
     "read_changes",

@@ -57,7 +57,7 @@ def check_place(root: Path) -> None:
     Raises it also for what is no regular file: Spark follows links and waits for pipes.
     """
     check_files(root)
-    for place, name in _placed(root):
+    for place, name in _find_absolute_files(root):
         if not (place / name).exists() and (root / name).exists():
             raise CheckpointError(
                 f"{root}: this checkpoint was written at {place} and has been moved, and Spark keeps whole "
@@ -68,14 +68,14 @@ def check_place(root: Path) -> None:
 def copied_from(checkpoint: str | Path) -> Path | None:
     """Return the path to which a local checkpoint was written, if it is a copy beside the one that is still there."""
     root = local(checkpoint)
-    for place, name in _placed(root):
+    for place, name in _find_absolute_files(root):
         both = (place / name).exists() and (root / name).exists()
         if both and not (place / name).samefile(root / name):
             return place
     return None
 
 
-def _placed(root: Path) -> Iterator[tuple[Path, str]]:
+def _find_absolute_files(root: Path) -> Iterator[tuple[Path, str]]:
     """The files that Spark names in a checkpoint by whole paths: the checkpoint that they are in, and where in it."""
     for path in root.glob("state/*/_metadata/v*/[0-9]*"):
         for place, name in _PLACED.findall(read_file(root, path).decode("utf-8", "replace")):

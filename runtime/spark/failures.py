@@ -36,7 +36,7 @@ from aggloom.runtime.spark.known_failures import (
 )
 from aggloom.runtime.spark.read.records import RECORD_SHOWN
 from aggloom.runtime.spark.watch.following import raise_warning, settle
-from aggloom.runtime.spark.watch.shown_query import shown
+from aggloom.runtime.spark.watch.shown_query import add_notebook_view
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")
@@ -73,20 +73,20 @@ _JAVA_ENDED = (
 """For so long a Java that no longer answers may take to end."""
 
 
-def started(writer: DataStreamWriter) -> StreamingQuery:
+def start_query(writer: DataStreamWriter) -> StreamingQuery:
     """Start a query; raises the typed error where its checkpoint cannot be read.
 
     Over Connect this starts a process for foreachBatch, which may be too slow for Spark: it is warm at the next try.
     """
     for left in reversed(range(_STARTS)):
         try:
-            return shown(writer.start())
+            return add_notebook_view(writer.start())
         except AnalysisException:
             raise
         except Exception as failure:
             if left and TOO_SLOW in str(failure):
                 continue
-            raise explained(failure) from failure
+            raise explain_failure(failure) from failure
     raise AssertionError("unreachable")
 
 
@@ -99,7 +99,7 @@ def await_end(query: StreamingQuery) -> None:
     try:
         query.awaitTermination()
     except (PySparkException, Py4JJavaError) as failure:
-        raise explained(failure) from failure
+        raise explain_failure(failure) from failure
     except (ConnectionError, Py4JError) as failure:
         raise AggloomError(_JAVA_ENDED) from failure
     finally:
@@ -108,7 +108,7 @@ def await_end(query: StreamingQuery) -> None:
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def translate_failures(what: str) -> Iterator[None]:
     """Raise a failure inside as one typed error; of one in a sink foreachBatch keeps nothing but the text.
 
     what: the sink, and what it writes, for a disk that is full.
@@ -116,7 +116,7 @@ def telling(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as failure:
-        raise explained(failure) from None
+        raise explain_failure(failure) from None
     except OSError as failure:
         if failure.errno not in _FULL:
             raise
@@ -140,7 +140,7 @@ def while_java_lives(spark: SparkSession) -> Iterator[None]:
         raise AggloomError(_JAVA_ENDED) from failure
 
 
-def explained(failure: BaseException) -> AggloomError:
+def explain_failure(failure: BaseException) -> AggloomError:
     """The typed error behind a failed query: the one raised in a worker, else one that names Spark's cause.
 
     Raise it `from` the failure, which keeps the whole text.
@@ -151,10 +151,10 @@ def explained(failure: BaseException) -> AggloomError:
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
-        return _named(name, _with_line(message))
+        return _make_error(name, _with_line(message))
     found = _RAISED.search(text)
     if found:
-        return _named(found[1], _with_line(found[2].strip()))
+        return _make_error(found[1], _with_line(found[2].strip()))
     of_worker = known_error(OF_WORKERS, text) if _IN_A_WORKER.search(text) else None
     return (
         of_worker
@@ -221,7 +221,7 @@ def _of_file(said: str, text: str) -> str:
     return ": ".join(dict.fromkeys([*found[:1], *found[-1:]])) or "Spark does not say why"
 
 
-def _named(name: str, message: str) -> AggloomError:
+def _make_error(name: str, message: str) -> AggloomError:
     """The error of a name, whether raised in a worker or by an expression."""
     kind = getattr(errors, name, AggloomError)
     return kind(message.strip()) if issubclass(kind, AggloomError) else AggloomError(message)

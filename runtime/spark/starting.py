@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.node.evolution import changed_calls
-from aggloom.runtime.spark.plan.lower import Lowering, lowered
+from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
 from aggloom.runtime.spark.plan.timers import check_timers
 from aggloom.runtime.spark.read.kafka_topics import check_topics
 from aggloom.runtime.spark.read.source_log import (
-    Source,
+    FileSourceNote,
     check_batch_names,
     check_files,
     check_names,
@@ -58,13 +58,13 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     read = read_files(checkpoint)
     warn_changed(checkpoint, read)
     batch = query_file.next_batch(checkpoint)
-    query = lowered(df)
+    query = find_lowering(df)
     if query is None:
         check_files(checkpoint, batch, ignores_missing(df))
         query_file.write(checkpoint, None)
         return df
-    old, new = query_file.committed(checkpoint), query.about()
-    calls = _checked(old, query, new) if old else []
+    old, new = query_file.read_committed_query(checkpoint), query.about()
+    calls = _compare_operators(old, query, new) if old else []
     if old:
         fragments = [each.fragment for each in query.factories]
         check_timers(checkpoint, fragments, query.plan.awaits_watermark)
@@ -87,7 +87,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     return query.carrying(batch) if calls else df
 
 
-def ordered_by_name(query: Lowering | None) -> dict[str, Source]:
+def ordered_by_name(query: SparkLowering | None) -> dict[str, FileSourceNote]:
     """The sources of a query whose result depends on their order, which is that of names."""
     if query is None:
         return {}
@@ -103,7 +103,7 @@ class WithFiles:
 
     checkpoint: str | Path
     sink: Callable[[DataFrame, int], None]
-    sources: Mapping[str, Source]
+    sources: Mapping[str, FileSourceNote]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Raise MissingFileError or FileOrderError, or hand the batch on."""
@@ -112,9 +112,9 @@ class WithFiles:
         self.sink(batch, batch_id)
 
 
-def _checked(old: Query, query: Lowering, new: Query) -> list[str]:
+def _compare_operators(old: Query, query: SparkLowering, new: Query) -> list[str]:
     """Return the lines on operators whose calls have changed; raises StateMismatchError where anything else has."""
-    differing = query_file.differing(old, new)
+    differing = query_file.compare_queries(old, new)
     if differing is not None:
         raise differing
     told = []

@@ -16,7 +16,7 @@ from aggloom.codegen.operators import Scan
 from aggloom.errors import AggloomError
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.reading import read_files
-from aggloom.runtime.spark import explained, read_changes, sql
+from aggloom.runtime.spark import explain_failure, read_changes, sql
 from aggloom.runtime.spark.api.group_aggregate import find_change_column, group_aggregate
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.plan.routes import Route
@@ -50,7 +50,7 @@ def attempt(where: str, read: Callable[..., Any], *of: Any) -> tuple[Any, str]:
     try:
         return read(*of), ""
     except Exception as failure:
-        said = explained(failure)
+        said = explain_failure(failure)
         assert type(said) is not AggloomError and isinstance(said, AggloomError), repr(failure)
         assert where in str(said), (where, str(said))
         return None, str(said)

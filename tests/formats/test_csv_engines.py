@@ -16,7 +16,7 @@ from aggloom.errors import AggloomError, InputFormatError
 from aggloom.runtime.formats.csv_dialect import Dialect
 from aggloom.runtime.formats.csv_records import Records
 from aggloom.runtime.spark import read_changes
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 
 TEXTS = [
     *(
@@ -111,7 +111,7 @@ def test_spark_reads_what_a_harness_reads(spark: Any, tmp_path: Path, first: int
             df = read_changes(spark, path, "csv", ddl, streaming=False, **options)
             found: Any = Counter((row.k, row.v) for row in df.collect())
         except Exception as failure:
-            found = str(explained(failure))
+            found = str(explain_failure(failure))
         if isinstance(expected, str):
             # Each engine has its own name of the file; the line and the cause are the same.
             assert expected.split(".csv", 1)[1].strip() in found, (content, options)

@@ -10,7 +10,7 @@ import pytest
 import aggloom as al
 from aggloom.errors import InputFormatError
 from aggloom.runtime.spark import read_changes
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 
 READ = {
     "INT": ["5", " 5 ", "+5", '"5"', "-0", ""],
@@ -71,7 +71,7 @@ def by_spark(spark: Any, path: str, kind: str) -> list[Any]:
     try:
         return list(df.drop("_change_type").orderBy("n").toArrow().column("a").to_pylist())
     except Exception as failure:
-        raise explained(failure) from None
+        raise explain_failure(failure) from None
 
 
 @pytest.mark.spark

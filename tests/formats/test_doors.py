@@ -19,7 +19,14 @@ pytest.importorskip("pyspark")
 from doors import check
 
 from aggloom.codegen import AggSpec
-from aggloom.runtime.spark import await_end, explained, read_changes, read_table, sql, write_changes
+from aggloom.runtime.spark import (
+    await_end,
+    explain_failure,
+    read_changes,
+    read_table,
+    sql,
+    write_changes,
+)
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate
 
 pytestmark = pytest.mark.spark
@@ -179,7 +186,7 @@ def test_bad_input_is_refused_by_name(
         return
     with pytest.raises(Exception, match=str(tmp_path)) as raised:
         _read(spark, door, path)
-    error = explained(raised.value)
+    error = explain_failure(raised.value)
     assert isinstance(error, AggloomError)
     assert re.search(why, str(error)), str(error)
     assert str(tmp_path) in str(error)
@@ -278,7 +285,7 @@ def test_a_data_frame_whose_op_is_no_change(spark: Any, word: str | None) -> Non
     query = "SELECT COUNT(*) AS n FROM t"
     with pytest.raises(Exception, match="change_column=None") as raised:
         sql(query, t=df).collect()
-    assert isinstance(explained(raised.value), DataError)
+    assert isinstance(explain_failure(raised.value), DataError)
     assert [row.n for row in sql(query, t=df, change_column=None).collect()] == [1]
     spec = AggSpec.from_sql(query, "v INT")
     assert [row.n for row in group_aggregate(df, spec, change_column=None).collect()] == [1]

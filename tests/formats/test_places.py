@@ -14,7 +14,7 @@ from aggloom.job import Job
 from aggloom.planned import fed
 from aggloom.runtime.formats.places import files_at, files_in
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.script import jobs_of
 from aggloom.tables import read_table_option
 
@@ -269,7 +269,7 @@ def test_a_file_that_was_renamed_is_warned_of(
     ],
 )
 def test_what_spark_says_is_told_in_words(text: str, kind: str, said: str) -> None:
-    error = explained(RuntimeError(text))
+    error = explain_failure(RuntimeError(text))
     assert isinstance(error, AggloomError)
     assert type(error).__name__ == kind
     assert said in str(error)
@@ -310,5 +310,5 @@ def test_a_row_that_cannot_be_read_is_told_with_its_line(
     path = tmp_path / "a.txt"
     path.write_text(content)
     assert said.replace("PATH", str(path)) in str(
-        explained(RuntimeError(text.replace("PATH", str(path))))
+        explain_failure(RuntimeError(text.replace("PATH", str(path))))
     )

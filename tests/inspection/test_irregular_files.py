@@ -65,7 +65,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str, kind: str
 READERS: dict[str, tuple[str, Any]] = {
     "records": ("commits/2", check_records),
     "id": ("metadata", id_of),
-    "query": (QUERY_FILE, query_file.committed),
+    "query": (QUERY_FILE, query_file.read_committed_query),
     "plan": (PLAN_FILE, read_plan),
     "partitions": ("offsets/2", partitions_of),
     "source offsets": ("offsets/2", lambda root: _offsets(root, 2)),

@@ -17,7 +17,7 @@ import page_checkpoint as made
 from aggloom.errors import DroppedRowsWarning
 from aggloom.runtime.spark.watch import recorded
 from aggloom.runtime.spark.watch.following import FOLLOWERS, raise_warning, settle, silence
-from aggloom.runtime.spark.watch.journal import Journal, followed
+from aggloom.runtime.spark.watch.journal import Journal, follow_query
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 
 
@@ -51,7 +51,7 @@ def lines(root: Path) -> list[dict[str, Any]]:
 
 def test_a_run_is_noted_from_its_start_to_its_end(tmp_path: Path) -> None:
     query = Query()
-    followed(query, tmp_path, made.made_by(made.SQL, {"t": made.DDL}))  # type: ignore[arg-type]
+    follow_query(query, tmp_path, made.made_by(made.SQL, {"t": made.DDL}))  # type: ignore[arg-type]
     query.run(0, 1, 2)
     time.sleep(0.7)
     query.run(3)
@@ -82,7 +82,7 @@ def test_runs_go_on_counting_and_say_why_they_failed(tmp_path: Path) -> None:
             else None
         )
         query.over.set()
-        followed(query, tmp_path, None)  # type: ignore[arg-type]
+        follow_query(query, tmp_path, None)  # type: ignore[arg-type]
         settle(query)  # type: ignore[arg-type]
         # The next run finds a line that was cut short by a kill.
         if not number:
@@ -154,7 +154,7 @@ def test_a_checkpoint_elsewhere_gets_no_files(
     query: Any = Query()
     query.run(0)
     query.over.set()
-    assert followed(query, "s3://bucket/state", None) is query
+    assert follow_query(query, "s3://bucket/state", None) is query
     settle(query)
     assert list(tmp_path.iterdir()) == []
 
@@ -168,7 +168,7 @@ def test_dropped_rows_are_warned_of_once_and_at_the_end(
     (tmp_path / "here").mkdir()
     query: Any = Query()
     with pytest.warns(DroppedRowsWarning) as found:
-        followed(query, checkpoint, None)
+        follow_query(query, checkpoint, None)
         for number in range(3):
             query.run(number)
             FOLLOWERS[query].look()  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ def test_as_an_error_it_is_raised_where_the_query_is_awaited(tmp_path: Path) -> 
     query: Any = Query()
     query.run(0, 1)
     query.over.set()
-    followed(query, tmp_path, None)
+    follow_query(query, tmp_path, None)
     settle(query)
     with pytest.raises(DroppedRowsWarning, match="2 orphan retractions dropped"):
         raise_warning(query)
@@ -195,7 +195,7 @@ def test_as_an_error_it_is_raised_where_the_query_is_awaited(tmp_path: Path) -> 
 @pytest.mark.filterwarnings("error::aggloom.errors.DroppedRowsWarning")
 def test_a_caller_that_reports_rows_itself_has_no_warnings(tmp_path: Path) -> None:
     query: Any = Query()
-    followed(query, tmp_path, None)
+    follow_query(query, tmp_path, None)
     silence(query)
     query.run(0)
     query.over.set()

@@ -412,7 +412,7 @@ def test_who_reads_does_not_wait_for_long(
             raise CheckpointError("<no> state")
         return []
 
-    monkeypatch.setattr("aggloom.runtime.spark.watch.weighing.weighed", read)
+    monkeypatch.setattr("aggloom.runtime.spark.watch.weighing.weigh_checkpoint", read)
     pages = Pages(Checkpoints([str(checkpoint)]), Reading(object(), patience=0.05))
     (watched,) = pages.checkpoints.all()
     for _ in range(3):

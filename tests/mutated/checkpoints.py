@@ -21,7 +21,7 @@ from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.spark.checkpoint import QUERY_FILE
 from aggloom.runtime.spark.node.blobs import is_partial, read_blob, write_blob
-from aggloom.runtime.spark.node.framing import DESCRIPTION, LOG, SNAPSHOT, Frame, Owner, seal
+from aggloom.runtime.spark.node.framing import DESCRIPTION, LOG, SNAPSHOT, CheckedFrame, Owner, seal
 from aggloom.runtime.spark.node.framing import unseal as opened
 from aggloom.runtime.spark.node.store import BucketStore, Head
 from aggloom.runtime.spark.watch import query_file
@@ -126,9 +126,9 @@ def _show(about: Any, rng: random.Random) -> None:
         Watched(0, place).told()
         with suppress(ValueError):
             read_plan(root)
-        found = query_file.committed(root)
+        found = query_file.read_committed_query(root)
         if found is not None:
-            query_file.differing(found, query_file.Query((), {}, "UTC"))
+            query_file.compare_queries(found, query_file.Query((), {}, "UTC"))
             query_file.changed_above(found, query)
 
 
@@ -150,7 +150,7 @@ def _frame(blob: bytes, owner: Owner, rng: random.Random) -> bytes:
     return _sealed(frame, payload, owner)
 
 
-def _sealed(frame: Frame, payload: bytes, owner: Owner) -> bytes:
+def _sealed(frame: CheckedFrame, payload: bytes, owner: Owner) -> bytes:
     return seal(
         payload,
         owner,
@@ -163,7 +163,7 @@ def _sealed(frame: Frame, payload: bytes, owner: Owner) -> bytes:
     )
 
 
-def _headed(frame: Frame, payload: bytes, owner: Owner, rng: random.Random) -> bytes:
+def _headed(frame: CheckedFrame, payload: bytes, owner: Owner, rng: random.Random) -> bytes:
     small = rng.choice([0, 1, 2, 2**31, 2**32 - 1])
     large = rng.choice([0, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63)])
     name = rng.choice(["entry", "part", "parts", "input", "clock", "content", "watermark"])

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark.sessions.chatter import telling
+from aggloom.runtime.spark.sessions.chatter import drop_chatter
 
 SAID = b"""\
 WARNING: Using incubator modules: jdk.incubator.vector
@@ -30,7 +30,7 @@ a user's own line, with an empty one after it
 
 
 def test_only_lines_that_are_always_said_are_left_out() -> None:
-    assert b"".join(telling(SAID.splitlines(keepends=True))) == (
+    assert b"".join(drop_chatter(SAID.splitlines(keepends=True))) == (
         b"26/11/23 05:15:28 WARN TaskSetManager: Lost task 0.0\n\n"
         b"a user's own line, with an empty one after it\n\n"
     )

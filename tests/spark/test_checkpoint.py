@@ -31,9 +31,9 @@ from aggloom.runtime.spark.checkpoint import (
     copied_from,
     require_directory,
 )
-from aggloom.runtime.spark.failures import started
+from aggloom.runtime.spark.failures import start_query
 from aggloom.runtime.spark.watch import query_file
-from aggloom.runtime.spark.watch.query_file import Query, differing
+from aggloom.runtime.spark.watch.query_file import Query, compare_queries
 from aggloom.runtime.spark.write import file_sink, sinks
 from aggloom.runtime.spark.write.file_sink import take_back
 
@@ -219,25 +219,25 @@ def test_a_copy_that_is_started_is_told(
 
 def test_the_query_of_the_last_committed_batch_is_known(tmp_path: Path) -> None:
     first, second = (Query((), {"the query": text}) for text in ("one", "two"))
-    assert query_file.committed(tmp_path) is None
+    assert query_file.read_committed_query(tmp_path) is None
     query_file.write(tmp_path, first)
     # Nothing is committed: nothing has come of it.
-    assert query_file.committed(tmp_path) is None
+    assert query_file.read_committed_query(tmp_path) is None
     log(tmp_path / "commits", 0)
-    assert query_file.committed(tmp_path) == first
+    assert query_file.read_committed_query(tmp_path) == first
     query_file.write(tmp_path, second)
-    assert query_file.committed(tmp_path) == first
+    assert query_file.read_committed_query(tmp_path) == first
     # The query goes back to what it was before the other has committed a batch.
     query_file.write(tmp_path, first)
     log(tmp_path / "commits", 1)
-    assert query_file.committed(tmp_path) == first
+    assert query_file.read_committed_query(tmp_path) == first
     query_file.write(tmp_path, second)
     log(tmp_path / "commits", 2)
-    assert query_file.committed(tmp_path) == second
+    assert query_file.read_committed_query(tmp_path) == second
     text = (tmp_path / QUERY_FILE).read_text()
     (tmp_path / QUERY_FILE).write_text(text.replace("two", "six"))
     with pytest.raises(StateCorruptError, match=r"aggloom-query\.json is damaged"):
-        query_file.committed(tmp_path)
+        query_file.read_committed_query(tmp_path)
 
 
 @pytest.mark.parametrize(("failures", "starts"), [(0, 1), (2, 3), (3, 3)])
@@ -253,10 +253,10 @@ def test_a_slow_start_is_tried_again(failures: int, starts: int) -> None:
 
     writer: Any = SimpleNamespace(start=begin)
     if failures < starts:
-        assert started(writer) is query
+        assert start_query(writer) is query
     else:
         with pytest.raises(WorkerStartError, match="start the query again from the same"):
-            started(writer)
+            start_query(writer)
     assert len(tried) == starts
 
 
@@ -450,8 +450,8 @@ def test_files_of_one_time_give_one_table_or_are_refused(spark: Any, tmp_path: P
 def test_days_and_hours_keep_their_time_zone(text: str, now: str, refused: bool) -> None:
     operators = ({"operator": "GROUP BY d", "below": text},)
     was, query = Query(operators, {}, "UTC"), Query(operators, {}, now)
-    error = differing(was, query)
+    error = compare_queries(was, query)
     assert (error is not None) is refused
     assert error is None or "Set spark.sql.session.timeZone=UTC" in str(error)
     # What an earlier version has noted names none.
-    assert differing(Query(operators, {}), query) is None
+    assert compare_queries(Query(operators, {}), query) is None

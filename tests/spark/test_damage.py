@@ -25,7 +25,7 @@ from chaos.workload import DDL, QUERIES, Workload, by_duckdb, folded, write_file
 
 from aggloom.runtime.spark import (
     await_end,
-    explained,
+    explain_failure,
     read_changes,
     read_table,
     sql,
@@ -213,4 +213,4 @@ def test_a_table_of_an_older_copy(
     ],
 )
 def test_the_cause_comes_first(said: str, expected: str) -> None:
-    assert re.match(expected, str(explained(Exception(said))))
+    assert re.match(expected, str(explain_failure(Exception(said))))

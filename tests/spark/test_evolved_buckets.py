@@ -20,8 +20,8 @@ from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
-from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.node.evolution import evolved
+from aggloom.runtime.spark.failures import explain_failure
+from aggloom.runtime.spark.node.evolution import evolve_state
 from aggloom.runtime.spark.node.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.node.framing import Owner
 from aggloom.runtime.spark.node.store import BucketStore, Came
@@ -72,7 +72,7 @@ class Bucket:
         store = self.store(made)
         head = store.head()
         if head is not None and head.description != store.described:
-            operator, changes = evolved(made, store, head, None, NO_TIME, added_calls)
+            operator, changes = evolve_state(made, store, head, None, NO_TIME, added_calls)
             return operator, messages(changes)
         operator = made.open(None, 0)
         if head is not None:
@@ -216,7 +216,7 @@ def test_another_query_is_refused_with_a_comparison(what: str) -> None:
     wrapped = RuntimeError(
         f"x\naggloom.errors.StateMismatchError: {raised.value}\n\n  at org.apache.spark.X\n"
     )
-    assert str(explained(wrapped)) == str(raised.value)
+    assert str(explain_failure(wrapped)) == str(raised.value)
 
 
 def test_an_aggregate_below_is_compared_too() -> None:

@@ -23,8 +23,8 @@ from aggloom.errors import (
     UnknownColumnError,
 )
 from aggloom.runtime.spark.disk import local
-from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.read.paths import located
+from aggloom.runtime.spark.failures import explain_failure
+from aggloom.runtime.spark.read.paths import locate_files
 from aggloom.runtime.spark.sessions.session import MissingJavaError
 from aggloom.runtime.spark.write import sinks
 
@@ -146,7 +146,7 @@ def test_a_disk_that_fills_up_leaves_the_old_table(
     ],
 )
 def test_the_deepest_cause_is_told(said: str, kind: type[AggloomError], expected: str) -> None:
-    error = explained(Exception(said))
+    error = explain_failure(Exception(said))
     assert type(error) is kind
     assert str(error).startswith(expected)
 
@@ -275,23 +275,26 @@ def session(master: str, default: str) -> Any:
 def test_paths_of_this_machine_and_of_others(tmp_path: Path) -> None:
     here = session("local[2]", "file:///")
     for other in (session("yarn", "file:///"), session("local[2]", "hdfs://a"), object()):
-        assert located(other, "/not/here", {}) == ("/not/here", {})
+        assert locate_files(other, "/not/here", {}) == ("/not/here", {})
     with pytest.raises(SpecError, match="no file or directory"):
-        located(session("local[2]", "hdfs://a"), "file:/not/here", {})
+        locate_files(session("local[2]", "hdfs://a"), "file:/not/here", {})
     assert local("s3a://bucket/x") is None and local("hdfs:/x") is None
     assert local("file:///a/b") == local("file:/a/b") == Path("/a/b")
     assert local("a:b/c") == Path("a:b/c")
-    assert located(here, "s3a://bucket/*.csv", {}) == ("s3a://bucket/*.csv", {})
+    assert locate_files(here, "s3a://bucket/*.csv", {}) == ("s3a://bucket/*.csv", {})
     odd = tmp_path / "a[1].csv"
     odd.write_text("k\n")
     with pytest.raises(SpecError, match=r"Spark reads .* as a pattern"):
-        located(here, odd, {})
-    assert located(here, tmp_path, {}) == (str(tmp_path), {})
+        locate_files(here, odd, {})
+    assert locate_files(here, tmp_path, {}) == (str(tmp_path), {})
     one = tmp_path / "plain.csv"
     one.write_text("k\n")
-    assert located(here, one, {"x": 1}) == (str(tmp_path), {"x": 1, "pathGlobFilter": "plain.csv"})
+    assert locate_files(here, one, {"x": 1}) == (
+        str(tmp_path),
+        {"x": 1, "pathGlobFilter": "plain.csv"},
+    )
     with pytest.raises(SpecError, match="leave pathGlobFilter out"):
-        located(here, one, {"pathglobfilter": "*"})
+        locate_files(here, one, {"pathglobfilter": "*"})
 
 
 def test_a_stale_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

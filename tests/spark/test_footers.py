@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import aggloom as al
 from aggloom.errors import InputFormatError
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.read import footers, parquet_rows
 from aggloom.runtime.spark.read.footers import Footers
 
@@ -141,7 +141,7 @@ def test_files_that_spark_would_read_without_a_word(
         return
     with pytest.raises(Exception, match="STREAM_FAILED") as failed:
         query.awaitTermination(60)
-    error = explained(failed.value)
+    error = explain_failure(failed.value)
     assert isinstance(error, InputFormatError)
     with pytest.raises(InputFormatError, match=says):
         raise error

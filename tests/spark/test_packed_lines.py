@@ -14,7 +14,7 @@ from aggloom.errors import InputFormatError
 pytest.importorskip("pyspark")
 
 import aggloom as al
-from aggloom.runtime.spark import explained
+from aggloom.runtime.spark import explain_failure
 
 pytestmark = pytest.mark.spark
 DDL = "k STRING, v INT"
@@ -49,11 +49,11 @@ def test_a_damaged_file_is_refused_with_its_place(spark: Any, tmp_path: Path) ->
     (there / "b.jsonl.zst").write_bytes(pack(2, 3)[:-4])
     with pytest.raises(Exception, match="cannot be unpacked as zstd") as raised:
         read_sum(spark, there, tmp_path / "home")
-    assert isinstance(explained(raised.value), InputFormatError)
+    assert isinstance(explain_failure(raised.value), InputFormatError)
 
 
 def test_what_spark_cannot_unpack_is_read_after_a_restart() -> None:
     said = "native zStandard library not available: this version of libhadoop was built without zstd support."
-    error = explained(RuntimeError(said))
+    error = explain_failure(RuntimeError(said))
     assert isinstance(error, InputFormatError)
     assert "start the query again from the same checkpoint" in str(error)

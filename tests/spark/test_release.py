@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from aggloom.errors import AggloomError, ExecutorError, SparkVersionError
 from aggloom.private import cache_directory
 from aggloom.runtime.spark import release
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.sessions.cluster import check_shared, write_archive
 from aggloom.runtime.spark.sessions.session import _cores
 from aggloom.runtime.spark.watch import repartition
@@ -77,14 +77,14 @@ def test_classes_are_where_they_are(
     ],
 )
 def test_what_executors_lack_is_named(said: str, told: str) -> None:
-    error = explained(RuntimeError(said))
+    error = explain_failure(RuntimeError(said))
     assert isinstance(error, ExecutorError)
     assert str(error).startswith(told)
     assert "docs/clusters.md" in str(error)
 
 
 def test_a_module_that_the_driver_lacks_is_no_matter_of_executors() -> None:
-    error = explained(RuntimeError("ModuleNotFoundError: No module named 'psycopg'"))
+    error = explain_failure(RuntimeError("ModuleNotFoundError: No module named 'psycopg'"))
     assert isinstance(error, AggloomError)
     assert not isinstance(error, ExecutorError)
 

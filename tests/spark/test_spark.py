@@ -34,7 +34,7 @@ pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import (  # noqa: E402
     await_end,
-    explained,
+    explain_failure,
     read_changes,
     read_table,
     sql,
@@ -211,7 +211,7 @@ def test_damaged_state_is_refused(spark: Any, tmp_path: Path, damage: str) -> No
     write_file(tmp_path / "in", 1, history(1))
     with pytest.raises(Exception, match="STREAM_FAILED") as failure:
         run(spark, tmp_path, state_directory=tmp_path / "second")
-    error = explained(failure.value)
+    error = explain_failure(failure.value)
     assert isinstance(error, StateCorruptError), str(failure.value)[:2000]
     assert len(str(error)) < 300
 
@@ -227,7 +227,7 @@ def test_state_of_another_spec_is_refused(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / QUERY_FILE).unlink()
     with pytest.raises(Exception, match="STREAM_FAILED") as failure:
         run(spark, tmp_path, other)
-    error = explained(failure.value)
+    error = explain_failure(failure.value)
     assert isinstance(error, StateMismatchError)
     assert re.fullmatch(
         r"state of GROUP BY cnt, bucket \d: the query differs from the one that wrote it in GROUP BY; .* of its own\."

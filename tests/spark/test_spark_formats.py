@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: N812
 
 import aggloom as al
-from aggloom.runtime.spark import explained
+from aggloom.runtime.spark import explain_failure
 from aggloom.runtime.spark.read.file_order import file_order
 from tests.formats.test_formats import DDL, UPSERT, canal, debezium, maxwell, ogg, row
 
@@ -82,7 +82,7 @@ def test_a_brokers_messages(spark: Any) -> None:
     bad = al.read_messages(messages.limit(1), "upsert-json", "id INT, name INT", "id")
     with pytest.raises(Exception, match="topic t, partition 0, offset 5") as raised:
         bad.collect()
-    assert isinstance(explained(raised.value), InputFormatError)
+    assert isinstance(explain_failure(raised.value), InputFormatError)
     with pytest.raises(SpecError, match="no column 'v'"):
         al.read_messages(messages, "jsonl", DDL, value="v")
     for options, why in (

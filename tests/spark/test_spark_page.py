@@ -20,7 +20,7 @@ from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.state_views import asked, state_of
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE
-from aggloom.runtime.spark.watch.weighing import weighed
+from aggloom.runtime.spark.watch.weighing import weigh_checkpoint
 
 pytestmark = pytest.mark.spark
 
@@ -135,7 +135,7 @@ def test_the_state_page_says_what_state_says(line: Line, pages: Pages) -> None:
 
 
 def test_of_a_large_state_a_part_is_read_and_that_is_said(line: Line) -> None:
-    (found,) = weighed(line.checkpoint, room=1, limit=2, spark=line.spark)
+    (found,) = weigh_checkpoint(line.checkpoint, room=1, limit=2, spark=line.spark)
     whole = al.state(line.checkpoint, spark=line.spark).operators[0]
     largest, *_ = whole.largest
     told = found.heaviest
@@ -146,7 +146,7 @@ def test_of_a_large_state_a_part_is_read_and_that_is_said(line: Line) -> None:
     assert page["sampled"].startswith(
         f"Keys are counted in 1 of {told.buckets[1]} buckets, the largest"
     )
-    (none,) = weighed(line.checkpoint, seconds=-1, spark=line.spark)
+    (none,) = weigh_checkpoint(line.checkpoint, seconds=-1, spark=line.spark)
     assert none.heaviest.buckets[0] == 1 and "it took too long" in none.heaviest.stopped
 
 

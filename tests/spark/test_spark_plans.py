@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark import explained, read_changes, sql  # noqa: E402
+from aggloom.runtime.spark import explain_failure, read_changes, sql  # noqa: E402
 
 DDL = "id BIGINT, a STRING, b STRING, v BIGINT"
 Row = tuple[Any, ...]
@@ -182,7 +182,7 @@ def test_a_checkpoint_of_another_query_is_refused(spark: Any, tmp_path: Path) ->
     other = CASCADE.replace("v >= 0", "v >= 1")
     with pytest.raises(Exception, match="STREAM_FAILED") as failure:
         stream(spark, tmp_path, other, lambda _: None)
-    assert isinstance(explained(failure.value), StateMismatchError)
+    assert isinstance(explain_failure(failure.value), StateMismatchError)
 
 
 @pytest.mark.parametrize("plan", ["two phases", "incremental"])

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark import explained, sql  # noqa: E402
+from aggloom.runtime.spark import explain_failure, sql  # noqa: E402
 
 
 def shown(spark: Any, query: str, rows: list[tuple[Any, ...]], **options: Any) -> list[Any]:
@@ -33,8 +33,8 @@ def test_a_word_that_is_no_kind_fails_the_query(spark: Any, word: str | None) ->
     for query in ("SELECT v FROM t", "SELECT v FROM t WHERE v > 0"):
         with pytest.raises(Exception, match="unknown change type") as raised:
             shown(spark, query, [(1, "insert"), (2, word)])
-        assert isinstance(explained(raised.value), UnknownChangeTypeError)
-        assert ("NULL" if word is None else f"'{word}'") in str(explained(raised.value))
+        assert isinstance(explain_failure(raised.value), UnknownChangeTypeError)
+        assert ("NULL" if word is None else f"'{word}'") in str(explain_failure(raised.value))
 
 
 def test_kinds_that_are_no_texts_are_refused_before_anything_runs(spark: Any) -> None:
@@ -47,7 +47,7 @@ def test_a_retraction_among_insertions_fails_the_query(spark: Any) -> None:
     for query in ("SELECT v FROM t", "SELECT v FROM t WHERE v > 0"):
         with pytest.raises(Exception, match="declared append-only") as raised:
             shown(spark, query, [(1, "insert"), (1, "-D")], input_changes="append")
-        assert isinstance(explained(raised.value), DataError)
+        assert isinstance(explain_failure(raised.value), DataError)
 
 
 def test_a_filter_over_changes_keeps_what_it_reads(spark: Any) -> None:

@@ -27,7 +27,7 @@ pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import (  # noqa: E402
     ProgressPrinter,
-    explained,
+    explain_failure,
     read_changes,
     write_changes,
 )
@@ -84,7 +84,7 @@ def test_debezium_loses_nothing_silently(
 ) -> None:
     with pytest.raises(Exception, match="InputFormatError") as failure:
         debezium(spark, tmp_path, [line])
-    error = explained(failure.value)
+    error = explain_failure(failure.value)
     assert isinstance(error, InputFormatError)
     assert re.search(message, str(error))
 

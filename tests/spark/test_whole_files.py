@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 from aggloom.runtime.operators.stateless import columns_read, step_of
 from aggloom.runtime.spark import (
     ProgressPrinter,
-    explained,
+    explain_failure,
     read_changes,
     read_table,
     sql,
@@ -305,7 +305,7 @@ def test_what_is_wrong_with_a_file_is_said(spark: Any, tmp_path: Path) -> None:
 
     with pytest.raises(Exception, match="cannot be read as Parquet") as raised:
         group_aggregate(source(), SPEC).collect()
-    assert isinstance(explained(raised.value), InputFormatError)
+    assert isinstance(explain_failure(raised.value), InputFormatError)
     (tmp_path / "in" / "bad.parquet").unlink()
     _write(tmp_path / "in", 1, _table([("-D", "a", 1)]))
     spec = AggSpec.from_sql(
@@ -315,7 +315,7 @@ def test_what_is_wrong_with_a_file_is_said(spark: Any, tmp_path: Path) -> None:
     )
     with pytest.raises(Exception, match="declared append-only") as raised:
         group_aggregate(source(), spec).collect()
-    assert isinstance(explained(raised.value), DataError)
+    assert isinstance(explain_failure(raised.value), DataError)
 
 
 @pytest.mark.spark

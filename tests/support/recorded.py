@@ -15,7 +15,7 @@ from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
 from aggloom.runtime.spark.node.factory import factory_of
 from aggloom.runtime.spark.node.framing import Owner
 from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head
-from aggloom.runtime.spark.watch.inspecting import Look, Node
+from aggloom.runtime.spark.watch.inspecting import Look, StatefulNode
 from aggloom.runtime.spark.watch.state_reader import (
     BucketFiles,
     StoredBucket,
@@ -75,7 +75,7 @@ class Recorded:
 
     def look(self, trust: bool = False, part: int = -1) -> Look:
         """Open the last operator, or another, as `state` and `why` do."""
-        node = Node(self, StoredOperator(0, 1, (0, 0)), None, trust)  # type: ignore[arg-type]
+        node = StatefulNode(self, StoredOperator(0, 1, (0, 0)), None, trust)  # type: ignore[arg-type]
         return node.looks[part]
 
     def files(self, operator: int, batch: int) -> list[BucketFiles]:

@@ -29,8 +29,9 @@ from aggloom.codegen.windows import (
 )
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.node.pack import Pack
-from aggloom.runtime.spark.plan.lower import Lowering, Settings
-from aggloom.runtime.spark.plan.ordinary import Table
+from aggloom.runtime.spark.plan.host_settings import HostSettings
+from aggloom.runtime.spark.plan.lower import SparkLowering
+from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.plan.routes import HandlerText
 from aggloom.runtime.spark.plan.unpack import Unpack
 
@@ -157,8 +158,8 @@ class _Stages:
         self.pack: Pack | None = None
         self.operators: list[FragmentProcessor] = []
         self.unpack: Unpack | None = None
-        table = Table(self, "op" if retracts else None, "ts")  # type: ignore[arg-type]
-        lowering = _PackedLowering(plan, {"t": table}, _text, Settings(buckets, None, "flink"))
+        table = InputTable(self, "op" if retracts else None, "ts")  # type: ignore[arg-type]
+        lowering = _PackedLowering(plan, {"t": table}, _text, HostSettings(buckets, None, "flink"))
         root = plan.root
         while isinstance(root, Calc):
             root = root.input
@@ -176,7 +177,7 @@ class _Stages:
         return self
 
 
-class _PackedLowering(Lowering):
+class _PackedLowering(SparkLowering):
     """Lowers to `_Stages`: ordinary columns, which Spark alone can make, are the input as it is."""
 
     def _counted(self, hosted: Any, *_: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
-from aggloom.runtime.spark.node.leaving import Onward, leaving
+from aggloom.runtime.spark.node.output_encoding import PackedRowOutput, emit_frames
 from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.spark.node.store import Blob, gather
 from aggloom.runtime.spark.plan.routes import Packer
@@ -38,12 +38,12 @@ class Undisturbed:
             for key in sorted({*rows, *operators}):
                 changes, kinds, late = self._process(place, key, rows.get(key, []), batch)
                 way = options.way
-                if isinstance(way, Onward):
+                if isinstance(way, PackedRowOutput):
                     packer = Packer(way.route, hash_int(key))
                     if changes.num_rows:
                         onward += [*packer.add(changes, kinds), *packer.finish()]
                     continue
-                found = shown(self.query, leaving(way, key, [(changes, kinds)], late, [0]))
+                found = shown(self.query, emit_frames(way, key, [(changes, kinds)], late, [0]))
                 if found:
                     out[key] = found
             packed = onward

@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 
 from aggloom.runtime.spark.node import host as host_module
-from aggloom.runtime.spark.node import leaving, residency, store
-from aggloom.runtime.spark.node.blobs import cut
+from aggloom.runtime.spark.node import output_encoding, residency, store
+from aggloom.runtime.spark.node.blobs import cut_batch
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.plan import routes
 from aggloom.runtime.storage import arena
@@ -336,7 +336,7 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     """Small limits, hosts of one's own, and steps wherever live state is written. patch: a MonkeyPatch."""
     patch.setattr(host_module, "_query_id", lambda: QUERY)
     patch.setattr(host_module, "_clean_up_once", lambda root, limit: None)
-    patch.setattr(leaving, "cut", lambda batch: cut(batch, blob_bytes))
+    patch.setattr(output_encoding, "cut_batch", lambda batch: cut_batch(batch, blob_bytes))
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
     patch.setattr(residency, "_boot_id", _boot)

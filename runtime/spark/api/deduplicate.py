@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import TableChanges
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
 from aggloom.errors import SpecError
-from aggloom.runtime.spark.api.group_aggregate import check_frame, hosting
+from aggloom.runtime.spark.api.group_aggregate import check_frame, check_host_settings
 from aggloom.runtime.spark.api.query import columns_of, handler_texts, table_of
 from aggloom.runtime.spark.api.window_aggregate import require_watermarks
-from aggloom.runtime.spark.plan.expressions import asking
-from aggloom.runtime.spark.plan.lower import Lowering
+from aggloom.runtime.spark.plan.expressions import use_analyser
+from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 
 
@@ -54,7 +54,7 @@ def deduplicate(
             "or take insert_only out"
         )
     table = table_of("t", df, change_column, watermark)
-    with asking(df.sparkSession):
+    with use_analyser(df.sparkSession):
         plan = plan_deduplicate(
             columns_of(table),
             (keys,) if isinstance(keys, str) else keys,
@@ -63,8 +63,8 @@ def deduplicate(
             options=PlanOptions.of(options or {}, **keywords, deduplicate_insert_only=insert_only),
             input_changes=input_changes or ("append" if table.change_column is None else "retract"),
         )
-    settings = hosting(buckets, output_profile, state_directory, state_limit)
+    settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, {"t": table})
     awaits = plan.awaits_watermark
     ensure_query_settings(df.sparkSession, plan.forgets and not awaits, awaits)
-    return Lowering(plan, {"t": table}, handler_texts("python"), settings).result()
+    return SparkLowering(plan, {"t": table}, handler_texts("python"), settings).result()

@@ -12,8 +12,9 @@ from aggloom.codegen import ABSENT, MODES, AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.node.residency import size_of
-from aggloom.runtime.spark.plan.lower import Lowering, Settings
-from aggloom.runtime.spark.plan.ordinary import Table
+from aggloom.runtime.spark.plan.host_settings import HostSettings
+from aggloom.runtime.spark.plan.lower import SparkLowering
+from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.plan.routes import HandlerText
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
@@ -80,18 +81,18 @@ def group_aggregate(
             f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
         )
     plan = plan_spec(resolved, options=chosen, inserts_only=change_column is None)
-    settings = hosting(buckets, output_profile, state_directory, state_limit)
+    settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     ensure_query_settings(df.sparkSession, timers=bool(state_ttl))
-    tables = {"t": Table(df, change_column)}
-    return Lowering(plan, tables, lambda _: handler, settings).result()
+    tables = {"t": InputTable(df, change_column)}
+    return SparkLowering(plan, tables, lambda _: handler, settings).result()
 
 
-def hosting(
+def check_host_settings(
     buckets: int | None,
     output_profile: str,
     state_directory: str | Path | None,
     state_limit: str | int | None,
-) -> Settings:
+) -> HostSettings:
     """The settings of a query's host, checked."""
     if output_profile not in tuple(CHANGE_COLUMNS):
         raise SpecError(f"output_profile {output_profile!r}: known are {', '.join(CHANGE_COLUMNS)}")
@@ -103,7 +104,7 @@ def hosting(
         )
     directory = str(state_directory) if state_directory else None
     limit = None if state_limit is None else size_of(state_limit)
-    return Settings(buckets, directory, output_profile, limit)
+    return HostSettings(buckets, directory, output_profile, limit)
 
 
 def check_frame(

@@ -23,13 +23,17 @@ from aggloom.codegen import (
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
-from aggloom.runtime.spark.api.group_aggregate import check_frame, find_change_column, hosting
-from aggloom.runtime.spark.api.window_aggregate import require_watermarks, watermarked
+from aggloom.runtime.spark.api.group_aggregate import (
+    check_frame,
+    check_host_settings,
+    find_change_column,
+)
+from aggloom.runtime.spark.api.window_aggregate import add_watermark, require_watermarks
 from aggloom.runtime.spark.arguments import mapping_of
-from aggloom.runtime.spark.plan.expressions import asking, is_ansi
+from aggloom.runtime.spark.plan.expressions import is_ansi, use_analyser
 from aggloom.runtime.spark.plan.lookup_frame import as_lookups
-from aggloom.runtime.spark.plan.lower import HandlerOf, Lowering
-from aggloom.runtime.spark.plan.ordinary import Table
+from aggloom.runtime.spark.plan.lower import HandlerOf, SparkLowering
+from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.plan.routes import HandlerText
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
@@ -92,7 +96,7 @@ def sql(
     if not is_ansi(first.sparkSession):
         # Expressions inside a fragment have the meaning of ANSI mode.
         chosen = replace(chosen, fragments_enabled=False)
-    with asking(first.sparkSession):
+    with use_analyser(first.sparkSession):
         plan = plan_query(
             query,
             {name: columns_of(table) for name, table in given.items()},
@@ -104,14 +108,16 @@ def sql(
             lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
         )
     _check_read(query, plan, [name for name in frames if name in named])
-    settings = hosting(buckets, output_profile, state_directory, state_limit)
+    settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), plan.awaits_watermark)
-    return Lowering(plan, given, handler_texts(backend), settings, text=shown_query(query)).result()
+    return SparkLowering(
+        plan, given, handler_texts(backend), settings, text=shown_query(query)
+    ).result()
 
 
 def _kinds(
-    tables: Mapping[str, Table],
+    tables: Mapping[str, InputTable],
     said: str | Mapping[str, str] | None,
     by_key: Mapping[str, tuple[str, ...]],
 ) -> Mapping[str, str]:
@@ -183,21 +189,21 @@ def table_of(
     df: DataFrame,
     change_column: str | Mapping[str, str | None] | None,
     watermark: tuple[str, Any] | None,
-) -> Table:
+) -> InputTable:
     """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
     asked: Any = change_column
     if isinstance(change_column, Mapping):
         asked = change_column.get(name, "")
     if asked == "":
-        return watermarked(df, find_change_column(df, []), watermark)
+        return add_watermark(df, find_change_column(df, []), watermark)
     if asked is not None and asked not in df.columns:
         raise UnknownColumnError(
             f"table {name}: there is no change column {asked!r}. {nearest(asked, df.columns)}"
         )
-    return watermarked(df, asked, watermark)
+    return add_watermark(df, asked, watermark)
 
 
-def columns_of(table: Table) -> pa.Schema:
+def columns_of(table: InputTable) -> pa.Schema:
     """The columns of a table without its change column."""
     schema = to_schema(table.df)
     names = [name for name in schema.names if name != table.change_column]

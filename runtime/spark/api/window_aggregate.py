@@ -17,13 +17,13 @@ from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.local.given_handler import window_handler
 from aggloom.runtime.spark.api.group_aggregate import (
     check_frame,
+    check_host_settings,
     find_change_column,
     handler_text,
-    hosting,
 )
 from aggloom.runtime.spark.plan.expressions import quote
-from aggloom.runtime.spark.plan.lower import LATE_ROW, Lowering
-from aggloom.runtime.spark.plan.ordinary import Table
+from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
+from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.read.files import remember_watermark
 from aggloom.runtime.spark.read.kafka_topics import same_topics
 from aggloom.runtime.spark.read.source_log import same_files
@@ -86,22 +86,24 @@ def window_aggregate(
     plan = plan_windows(spec, windowing, options=chosen, inserts_only=change_column is None)
     on = windowing.assigner.columns[0] if windowing.assigner.event_time else None
     asked = None if watermark is None or on is None else (on, watermark)
-    table = watermarked(df, change_column, asked)
+    table = add_watermark(df, change_column, asked)
     require_watermarks(plan, {"t": table})
     text = handler_text(window_handler(plan, handler, backend))
-    settings = hosting(buckets, output_profile, state_directory, state_limit)
+    settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     ensure_query_settings(df.sparkSession, timers=on is None, watermarks=on is not None)
-    return Lowering(plan, {"t": table}, lambda _: text, settings).result()
+    return SparkLowering(plan, {"t": table}, lambda _: text, settings).result()
 
 
-def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any] | None) -> Table:
+def add_watermark(
+    df: DataFrame, change_column: str | None, asked: tuple[str, Any] | None
+) -> InputTable:
     """A DataFrame with the watermark that is asked for (its column, and how far rows may be out of order).
 
     Raises UnknownColumnError, OptionError for what is no duration, and SpecError if it has another one already.
     """
     own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
     if asked is None:
-        return Table(df, change_column, own)
+        return InputTable(df, change_column, own)
     if isinstance(asked, str) or not isinstance(asked, Sequence) or len(asked) != 2:
         raise OptionError(
             f"watermark is {asked!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
@@ -130,10 +132,10 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
     delay = f"{ms} milliseconds"
     moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
     remember_watermark(df, moving, time, delay)
-    return Table(same_topics(df, same_files(df, moving)), change_column, time)
+    return InputTable(same_topics(df, same_files(df, moving)), change_column, time)
 
 
-def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:
+def require_watermarks(plan: Plan, tables: Mapping[str, InputTable]) -> None:
     """Raise SpecError if an operator waits for the watermark of a stream, and none of its rows can move it."""
     for node in walk(plan.root):
         if not node.awaits_watermark:

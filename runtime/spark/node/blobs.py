@@ -69,7 +69,7 @@ def pack_blob(pieces: Sequence[tuple[pa.RecordBatch, bytes]]) -> bytes:
     """
     schema = pieces[0][0].schema
     for place, field in enumerate(schema):
-        narrow = _narrowed(field.type, [batch.column(place) for batch, _ in pieces])
+        narrow = _narrow_type(field.type, [batch.column(place) for batch, _ in pieces])
         if narrow != field.type:
             marked = field.with_type(narrow).with_metadata({_WIDE: str(field.type)})
             schema = schema.set(place, marked)
@@ -113,7 +113,7 @@ def binaries(column: pa.Array) -> Iterator[pa.Buffer]:
         yield data.slice(start, end - start)
 
 
-def _narrowed(kind: pa.DataType, columns: list[pa.Array]) -> pa.DataType:
+def _narrow_type(kind: pa.DataType, columns: list[pa.Array]) -> pa.DataType:
     """The narrowest type that holds the values of columns of a type of integers; other types as they are."""
     if not pa.types.is_signed_integer(kind):
         return kind
@@ -152,7 +152,7 @@ def is_partial(blob: bytes | memoryview) -> bool:
     return bytes(blob[: len(MAGIC)]) == MAGIC
 
 
-def cut(batch: pa.RecordBatch, limit: int = BLOB_BYTES) -> Iterator[pa.RecordBatch]:
+def cut_batch(batch: pa.RecordBatch, limit: int = BLOB_BYTES) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about `limit` bytes; at least one, even if it has no rows."""
     pieces = max(1, -(-batch.nbytes // limit))
     rows = max(1, -(-batch.num_rows // pieces))

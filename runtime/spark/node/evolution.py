@@ -35,7 +35,7 @@ from aggloom.runtime.values.clock import Clock
 _LOG = logging.getLogger("aggloom")
 
 
-def evolved(
+def evolve_state(
     factory: FragmentFactory,
     store: BucketStore,
     head: Head,
@@ -73,7 +73,7 @@ def changed_calls(
 ) -> str:
     """Return the changes of the calls, in a line; "" if nothing has changed.
 
-    Raises StateMismatchError as `evolved` would, without a look at the state.
+    Raises StateMismatchError as `evolve_state` would, without a look at the state.
     """
     with _reading_description(where):
         steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]

@@ -48,7 +48,7 @@ def factory_of(
     name = f"{nodes[-1].name} over {below}" if below else nodes[-1].name
     digest = lineage(nodes[-1])
     parts = [
-        _described(*each)
+        _describe_operator(*each)
         for each in zip(nodes, fragment.parts, handlers, feeds_data(fragment), strict=True)
     ]
     about = {
@@ -62,7 +62,7 @@ def factory_of(
     return FragmentFactory(name, digest, json.dumps(about, sort_keys=True), handlers, fragment)
 
 
-def _described(
+def _describe_operator(
     node: Stateful, part: FragmentPart, handler: HandlerText | None, feeds: list[Any]
 ) -> dict[str, Any]:
     """Return the description of what an operator's state is made from."""

@@ -44,7 +44,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Frame:
+class CheckedFrame:
     """A blob that passed every check."""
 
     content: int
@@ -86,7 +86,7 @@ def seal(
     return b"".join((header, _CHECKSUM.pack(checksum), payload))
 
 
-def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
+def unseal(blob: bytes, owner: Owner, content: int) -> CheckedFrame:
     """Check a frame and open it, or raise StateCorruptError or StateMismatchError."""
     where = f"{_NAMES[content]} {owner.where}"
     if len(blob) < OVERHEAD or blob[:4] != MAGIC:
@@ -110,7 +110,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     _check_owner(digest.rstrip(b"\0").decode("ascii", "replace"), bucket, buckets, owner, where)
     if found != content:
         raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
-    return Frame(found, entry, part, parts, number, Clock(now, watermark), payload)
+    return CheckedFrame(found, entry, part, parts, number, Clock(now, watermark), payload)
 
 
 def stated_digest(blob: bytes) -> str:

@@ -23,13 +23,13 @@ from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.spark.node.deferred import Deferred, Variables
-from aggloom.runtime.spark.node.evolution import evolved
+from aggloom.runtime.spark.node.evolution import evolve_state
 from aggloom.runtime.spark.node.factory import FragmentFactory
 from aggloom.runtime.spark.node.framing import Owner
 from aggloom.runtime.spark.node.kept_memory import keep_memory
-from aggloom.runtime.spark.node.leaving import AsBlobs, Way, leaving
 from aggloom.runtime.spark.node.list_state import BlobList
 from aggloom.runtime.spark.node.moment import LAST_WATERMARK
+from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
 from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.spark.node.residency import (
     Residence,
@@ -60,7 +60,7 @@ class Options:
     ttls: tuple[int, ...] = ()
     state_directory: str | None = None
     place: int = 0
-    way: Way = field(default_factory=AsBlobs)
+    way: OutputEncoding = field(default_factory=BlobOutput)
     time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
     state_limit: int | None = None
     added_calls: str = "refuse"
@@ -137,7 +137,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             carried: Rows | None = None
             if head and head.description != store.described:
                 place = home.renew() if home else None
-                fragment, carried = evolved(factory, store, head, place, clock, options.added_calls)
+                fragment, carried = evolve_state(
+                    factory, store, head, place, clock, options.added_calls
+                )
             else:
                 fragment = _wake(factory, store, head, home, bucket)
             tallies = [Tally(operator) for operator in fragment.operators]
@@ -145,12 +147,12 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             late = fragment.take_late()
             self._set_timer(fragment)
             token = store.commit(head, fragment, came, clock)
-            counts = [bucket, *_taken(tallies)]
+            counts = [bucket, *_take_counts(tallies)]
             fragment.close()
             if home:
                 home.mark_clean(token, fragment.arenas)
         told = [changes] if carried is None else [carried, changes]
-        yield from leaving(options.way, bucket, told, late, counts)
+        yield from emit_frames(options.way, bucket, told, late, counts)
 
     def _run_once(self, bucket: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
@@ -158,9 +160,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         tallies = [Tally(operator) for operator in fragment.operators]
         after_all = Clock(AFTER_ALL, AFTER_ALL)
         told = [fragment.run(came.bundles, clock), fragment.run(fragment.empty_inputs(), after_all)]
-        counts = [bucket, *_taken(tallies)]
+        counts = [bucket, *_take_counts(tallies)]
         fragment.close()
-        yield from leaving(self._options.way, bucket, told, (), counts)
+        yield from emit_frames(self._options.way, bucket, told, (), counts)
 
     def _clock(self, timer_values: Any, now: int | None = None) -> Clock:
         """Return the clock of the batch: all that it knows of time.
@@ -257,6 +259,6 @@ def _stamp(frames: Sequence[pd.DataFrame]) -> int | None:
     return next((int(frame.iloc[:, 0].to_numpy()[0]) for frame in frames if len(frame)), None)
 
 
-def _taken(tallies: Sequence[Tally]) -> Iterator[int]:
+def _take_counts(tallies: Sequence[Tally]) -> Iterator[int]:
     """Return the counts of each operator, one after the other."""
     return (count for tally in tallies for count in tally.taken())

@@ -87,7 +87,7 @@ def _request(name: str, call: str, blobs: Sequence[bytes]) -> list[bytes]:
     calls = messages.ListStateCall.DESCRIPTOR.fields_by_name
     rows = calls[call]
     value = rows.message_type.fields_by_name["value"].number
-    inner = [piece for blob in blobs for piece in _field(value, _pickled(blob))]
+    inner = [piece for blob in blobs for piece in _field(value, _pickle_row(blob))]
     listed = _field(calls["stateName"].number, [name.encode()]) + _field(rows.number, inner)
     for outer, field in (
         (messages.StateVariableRequest, "listStateCall"),
@@ -97,7 +97,7 @@ def _request(name: str, call: str, blobs: Sequence[bytes]) -> list[bytes]:
     return listed
 
 
-def _pickled(blob: bytes) -> list[bytes]:
+def _pickle_row(blob: bytes) -> list[bytes]:
     """The row of one binary as pickle writes it."""
     return [_BEFORE + _BYTES.pack(pickle.BINBYTES[0], len(blob)), blob, _AFTER]
 

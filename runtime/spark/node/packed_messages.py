@@ -66,13 +66,13 @@ class PackMessages:
         for batch in batches:
             rows, kinds, refused, notices = self.rows(batch)
             for packed in packer.add(rows, kinds):
-                yield _counted(packed, counts)
+                yield _add_counts(packed, counts)
             counts += (len(kinds), batch.num_rows, refused, notices)
         for packed in packer.finish():
-            yield _counted(packed, counts)
+            yield _add_counts(packed, counts)
         # A task all of whose messages are passed over has no packed row beside which it could say so.
         if counts.any():
-            yield _counted((0, 0, 0, NO_ROWS, b""), counts)
+            yield _add_counts((0, 0, 0, NO_ROWS, b""), counts)
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int, int]:
         """The rows of some messages, their kinds, and how many messages are refused, and how many are no rows."""
@@ -101,7 +101,7 @@ def place_of(batch: pa.RecordBatch, at: int) -> str:
     return ", ".join(parts) or A_MESSAGE
 
 
-def _counted(packed: PackedRow, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
+def _add_counts(packed: PackedRow, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
     """A packed row, and what has been counted since the last that said so."""
     batch = packed_batch(packed, **dict(zip(_COUNTS, counts.tolist(), strict=True)))
     counts[:] = 0

@@ -22,7 +22,7 @@ def _rotate(word: int, bits: int) -> int:
     return ((word << bits) | (word >> (32 - bits))) & _MASK
 
 
-def _signed(word: int) -> int:
+def _to_signed(word: int) -> int:
     """Read a 32-bit word as a Java int."""
     return word - (1 << 32) if word >> 31 else word
 
@@ -43,7 +43,7 @@ def _block(h: int, word: int) -> int:
 
 def hash_int(value: int) -> int:
     """Spark's `hash` of one INT."""
-    return _signed(_finish(_block(_SEED, value & _MASK)))
+    return _to_signed(_finish(_block(_SEED, value & _MASK)))
 
 
 def int_with_hash(target: int) -> int:
@@ -58,7 +58,7 @@ def int_with_hash(target: int) -> int:
     h = ((h - 0xE6546B64) * _INVERSE[5]) & _MASK
     k = _rotate(h, 19) ^ _SEED
     k = (k * _INVERSE[_C2]) & _MASK
-    return _signed((_rotate(k, 17) * _INVERSE[_C1]) & _MASK)
+    return _to_signed((_rotate(k, 17) * _INVERSE[_C1]) & _MASK)
 
 
 def bucket_keys(buckets: int) -> list[int]:

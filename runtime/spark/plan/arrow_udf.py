@@ -28,13 +28,13 @@ def _by_pandas(function: Callable[..., pa.Array], returned: DataType) -> Callabl
     """The same as a function of pandas' columns, of lists of one value: a struct by itself would be taken apart."""
     kind = arrow_type(ArrayType(returned))
 
-    def listed(*columns: pd.Series) -> pd.Series:
+    def list_values(*columns: pd.Series) -> pd.Series:
         found = function(*(pa.array(column, from_pandas=True) for column in columns))
         ends = pa.array(np.arange(len(found) + 1, dtype=np.int32))
         lists = pa.ListArray.from_arrays(ends, found).cast(kind)
         return _Kept(pd.arrays.ArrowExtensionArray(pa.chunked_array([lists])))
 
-    udf = F.pandas_udf(listed, ArrayType(returned)).asNondeterministic()
+    udf = F.pandas_udf(list_values, ArrayType(returned)).asNondeterministic()
     return lambda *columns: F.get(udf(*columns), F.lit(0))
 
 

@@ -1,7 +1,7 @@
 """Counts on their way out of a query: Spark's observed metrics, and what its progress says of them.
 
-An operator's counts leave beside its changes, in one more column (`leaving.py`), and are observed before anything else
-is done with the changes.
+An operator's counts leave beside its changes, in one more column (`output_encoding.py`), and are observed before
+anything else is done with the changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts
 from aggloom.runtime.spark.arguments import check_query
-from aggloom.runtime.spark.node.leaving import COUNTS, counted
+from aggloom.runtime.spark.node.output_encoding import COUNTS, format_counts
 from aggloom.runtime.spark.plan.expressions import quote
 from aggloom.runtime.spark.read.files import METRIC
 
@@ -93,7 +93,7 @@ class Totals:
         self._seen.add(batch)
         before = self.changes
         self.rows += input_rows(progress)
-        for name, row in _observed(progress).items():
+        for name, row in _read_metrics(progress).items():
             if name.startswith(_RESULT):
                 self.changes += row["changes"] or 0
             elif name.startswith(PASSED_OVER):
@@ -151,7 +151,7 @@ class _Fragment:
     def add(self, told: Sequence[str]) -> None:
         """Take what was observed in a batch: a text of each bucket that was called."""
         self.now = [[0] * len(FLOWS) for _ in self._names]
-        for bucket, *numbers in map(counted, told):
+        for bucket, *numbers in map(format_counts, told):
             each = [numbers[at : at + _WIDTH] for at in range(0, len(numbers), _WIDTH)]
             self.now = [_sums(now, told) for now, told in zip(self.now, each, strict=True)]
             self._levels[bucket] = [told[len(FLOWS) :] for told in each]
@@ -181,7 +181,7 @@ def input_rows(progress: Any) -> int:
     """Rows that a batch has read: of files that are read whole, what is in them."""
     inside = sum(
         (row["rows"] or 0) - (row["files"] or 0)
-        for name, row in _observed(progress).items()
+        for name, row in _read_metrics(progress).items()
         if name.startswith(METRIC)
     )
     return read_rows(progress) + int(inside)
@@ -195,7 +195,7 @@ def read_rows(progress: Any) -> int:
     return int(told)
 
 
-def _observed(progress: Any) -> dict[str, dict[str, Any]]:
+def _read_metrics(progress: Any) -> dict[str, dict[str, Any]]:
     """The observed metrics of a batch, by name."""
     rows = (progress.get("observedMetrics") or {}).items()
     return {name: _by_name(row.asDict()) for name, row in rows}

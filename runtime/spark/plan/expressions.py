@@ -123,19 +123,19 @@ def calculate_with(
 ) -> tuple[pa.RecordBatch, Kinds]:
     """As `calculate`, with the expressions evaluated by Spark."""
     if node.where is not None:
-        df, place, kind = _numbered(spark, batch, kinds)
+        df, place, kind = _number_rows(spark, batch, kinds)
         with refusals("WHERE"):
             ordered = df.selectExpr(f"({node.where}) AS passes", quote(kind), quote(place))
-        flags, _ = _collected(ordered, pa.schema([("passes", pa.bool_())]))
+        flags, _ = _collect_rows(ordered, pa.schema([("passes", pa.bool_())]))
         keep = flags.column(0).fill_null(False).to_numpy(False)
         if shown:
             keep, kinds = having_kinds(kinds, keep, upsert)
         batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
-    df, place, kind = _numbered(spark, batch, kinds)
-    columns = [*projected(node), quote(kind), quote(place)]
+    df, place, kind = _number_rows(spark, batch, kinds)
+    columns = [*project_columns(node), quote(kind), quote(place)]
     with refusals("SELECT"):
         df = df.selectExpr(*columns)
-    return _collected(df, node.schema)
+    return _collect_rows(df, node.schema)
 
 
 def analyser(spark: SparkSession) -> Analyser:
@@ -177,7 +177,7 @@ def refusals(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def asking(spark: SparkSession) -> Iterator[None]:
+def use_analyser(spark: SparkSession) -> Iterator[None]:
     """While a query is planned, a session's analyser tells the types that the planner's own rules do not know."""
     token = ANALYSER.set(analyser(spark))
     try:
@@ -186,7 +186,7 @@ def asking(spark: SparkSession) -> Iterator[None]:
         ANALYSER.reset(token)
 
 
-def projected(node: Calc) -> list[str]:
+def project_columns(node: Calc) -> list[str]:
     """The columns of a Calc as Spark SQL, in the types that the plan says they have."""
     return [
         f"CAST(({quickened(sql)}) AS {type_text(spark_type(field.type))}) AS {quote(field.name)}"
@@ -194,7 +194,7 @@ def projected(node: Calc) -> list[str]:
     ]
 
 
-def _numbered(
+def _number_rows(
     spark: SparkSession, batch: pa.RecordBatch, kinds: Kinds
 ) -> tuple[DataFrame, str, str]:
     """The batch as a DataFrame with its row numbers and kinds, and those two columns' names."""
@@ -208,7 +208,7 @@ def _numbered(
     return df, place, kind
 
 
-def _collected(df: DataFrame, schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
+def _collect_rows(df: DataFrame, schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
     """The rows of a DataFrame whose last columns are kind and place, back in order."""
     table = df.toArrow()
     table = table.sort_by(table.column_names[-1]) if table.num_rows else table

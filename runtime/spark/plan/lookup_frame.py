@@ -35,7 +35,7 @@ def as_lookups(lookups: dict[str, Any]) -> dict[str, LookupTable]:
     return found
 
 
-def answered(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, str]) -> DataFrame:
+def look_up_rows(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, str]) -> DataFrame:
     """The rows of a lookup or lookup join; the extra columns go along."""
     asked = node.asked
     source = asked.table.source

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from weakref import WeakKeyDictionary
 
@@ -39,31 +39,38 @@ from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, is_step, step_of
 from aggloom.runtime.spark.node.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.node.host import FragmentProcessor, Options
-from aggloom.runtime.spark.node.leaving import AsBlobs, AsColumns, Onward, Way, leaves_as_columns
+from aggloom.runtime.spark.node.output_encoding import (
+    BlobOutput,
+    ColumnOutput,
+    OutputEncoding,
+    PackedRowOutput,
+    is_column_output,
+)
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.plan import counting
 from aggloom.runtime.spark.plan.expressions import (
     check_output,
     is_ansi,
-    projected,
+    project_columns,
     quote,
     refusals,
     spark_arrow,
 )
-from aggloom.runtime.spark.plan.once import streamed
+from aggloom.runtime.spark.plan.host_settings import HostSettings
+from aggloom.runtime.spark.plan.once import stream_once
 from aggloom.runtime.spark.plan.ordinary import (
     KIND,
-    Rows,
-    Table,
+    InputTable,
+    OrdinaryRows,
+    apply_step,
     extra_fields,
-    having,
-    scanned,
+    filter_changes,
+    scan_table,
     spark_fields,
-    stepped,
     with_kind,
 )
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
-from aggloom.runtime.spark.plan.spelling import respelled
+from aggloom.runtime.spark.plan.spelling import translate_kinds
 from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
 from aggloom.runtime.spark.plan.unpack import Unpack
 from aggloom.runtime.spark.read.files import Packable, packable
@@ -77,28 +84,15 @@ LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
 _NOW = "unix_millis(current_timestamp()) AS now"
-_LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
+_LOWERED: WeakKeyDictionary[DataFrame, SparkLowering] = WeakKeyDictionary()
 
 
-def lowered(df: DataFrame) -> Lowering | None:
+def find_lowering(df: DataFrame) -> SparkLowering | None:
     """Return the lowering by which a DataFrame was made, if it is still as it was."""
     return _LOWERED.get(df)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Hosting of a plan: buckets (None: twice the shuffle partitions), where live state is, the words for kinds.
-
-    state_limit: how many bytes the directory for live state may take (None: by the host's settings).
-    """
-
-    buckets: int | None = None
-    state_directory: str | None = None
-    profile: str = "spark"
-    state_limit: int | None = None
-
-
-class Lowering:
+class SparkLowering:
     """One plan on its way to a DataFrame.
 
     still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
@@ -109,9 +103,9 @@ class Lowering:
     def __init__(
         self,
         plan: Plan,
-        tables: Mapping[str, Table],
+        tables: Mapping[str, InputTable],
         handler_of: HandlerOf,
-        settings: Settings,
+        settings: HostSettings,
         carries: int | None = None,
         text: str | None = None,
     ) -> None:
@@ -121,9 +115,9 @@ class Lowering:
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
             row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
-            tables = {**tables, ONE_ROW: Table(row)}
+            tables = {**tables, ONE_ROW: InputTable(row)}
         self.tables = {
-            name: replace(table, df=streamed(table.df)) if self._stands_still(table) else table
+            name: replace(table, df=stream_once(table.df)) if self._stands_still(table) else table
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings
@@ -155,7 +149,7 @@ class Lowering:
 
     def carrying(self, batch: int) -> DataFrame:
         """The result once more, as one that calls every bucket in a batch."""
-        return Lowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
+        return SparkLowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
 
     @property
     def factories(self) -> list[FragmentFactory]:
@@ -167,7 +161,7 @@ class Lowering:
         operators = tuple(json.loads(factory.description) for factory in self.factories)
         return Query(operators, above(self.plan.root), self._zone)
 
-    def _stands_still(self, table: Table) -> bool:
+    def _stands_still(self, table: InputTable) -> bool:
         """Tell whether a table is a batch beside streams."""
         return self._streams and not table.df.isStreaming
 
@@ -179,15 +173,17 @@ class Lowering:
         if isinstance(node, Stateful):
             return self._unpacked(node, profile)
         if not isinstance(node, Calc | Scan):
-            return stepped(self._shown(node.inputs[0]), node, (StringType(), KIND))
+            return apply_step(self._shown(node.inputs[0]), node, (StringType(), KIND))
         if isinstance(node, Calc):
             below = self._shown(node.input)
             late = [name for name in below.columns if name == LATE_ROW]
             if node.where is not None:
-                below = having(below, node, late, profile, upsert=not self.plan.tells_before)
-            return below.selectExpr(*projected(node), *late, quote(KIND))
+                below = filter_changes(
+                    below, node, late, profile, upsert=not self.plan.tells_before
+                )
+            return below.selectExpr(*project_columns(node), *late, quote(KIND))
         assert isinstance(node, Scan)
-        rows = scanned(self.tables[node.table], node)
+        rows = scan_table(self.tables[node.table], node)
         df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
         if rows.kind is None:
             return df.withColumn(KIND, F.lit(PROFILES[profile][0]))
@@ -195,21 +191,21 @@ class Lowering:
             f"{node.table}, change column {rows.change_column!r}",
             df.schema[KIND].dataType,
         )
-        word = respelled(F.col(quote(KIND)), kind, profile, where, rows.append_only)
+        word = translate_kinds(F.col(quote(KIND)), kind, profile, where, rows.append_only)
         return df.withColumn(KIND, word)
 
-    def _rows(self, node: Node) -> Rows:
+    def _rows(self, node: Node) -> OrdinaryRows:
         """A part of the plan below an aggregate as ordinary columns."""
         if isinstance(node, Scan):
-            return scanned(self.tables[node.table], node)
+            return scan_table(self.tables[node.table], node)
         if isinstance(node, Stateful):
-            return Rows(self._unpacked(node, None), KIND, change_column=KIND)
+            return OrdinaryRows(self._unpacked(node, None), KIND, change_column=KIND)
         if not isinstance(node, Calc):
             rows = self._rows(node.inputs[0])
-            return replace(rows, df=stepped(rows.df, node, *extra_fields(rows)))
+            return replace(rows, df=apply_step(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
         df = below.df if node.where is None else below.passing(quickened(node.where))
-        df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
+        df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 
     def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
@@ -221,7 +217,7 @@ class Lowering:
                 return self._packed(node.inputs[0], route, name, ordered)
         if isinstance(node, Stateful):
             steps = (*node.onward, *route.steps)
-            return self._hosted(node, Onward(replace(route, steps=steps)))
+            return self._hosted(node, PackedRowOutput(replace(route, steps=steps)))
         if isinstance(node, Union):
             return self._united(union_parts(node), route, name, ordered)
         step = self._step(node)
@@ -304,12 +300,12 @@ class Lowering:
             fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
         schema = with_kind(spark_arrow(fields), kind)
         columns = spark_fields(fields, StringType() if profile else ByteType())
-        if leaves_as_columns(schema):
-            return self._hosted(node, AsColumns(schema, columns, profile))
+        if is_column_output(schema):
+            return self._hosted(node, ColumnOutput(schema, columns, profile))
         opened = Unpack(schema, profile, late is not None)
-        return self._hosted(node, AsBlobs()).mapInArrow(opened, columns)
+        return self._hosted(node, BlobOutput()).mapInArrow(opened, columns)
 
-    def _hosted(self, node: Stateful, way: Way) -> DataFrame:
+    def _hosted(self, node: Stateful, way: OutputEncoding) -> DataFrame:
         """The fragment that a node gives out of, and how changes leave it."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         if fragment.evaluates and not self._is_ansi:
@@ -320,7 +316,7 @@ class Lowering:
         place, self._places = self._places, self._places + 1
         buckets = self._count(exchanges[0])
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = fragment.always or (isinstance(way, Onward) and way.route.always)
+        always = fragment.always or (isinstance(way, PackedRowOutput) and way.route.always)
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= _orderly(each, part.spec.needs_order)
         packed = [
@@ -385,7 +381,7 @@ class Lowering:
         return self._buckets if exchange.keys else 1
 
 
-def _any(tables: Mapping[str, Table]) -> Table:
+def _any(tables: Mapping[str, InputTable]) -> InputTable:
     return next(iter(tables.values()))
 
 

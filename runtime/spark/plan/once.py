@@ -13,7 +13,7 @@ _COLUMN = "rows are given once"
 _GIVEN = "given"
 
 
-class Once(DataSource):  # type: ignore[misc]
+class OneBatchSource(DataSource):  # type: ignore[misc]
     """A stream of one row. The checkpoint remembers that it was given."""
 
     @classmethod
@@ -40,12 +40,12 @@ class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
         return iter([(True,)] * (end[_GIVEN] - start[_GIVEN]))
 
 
-def streamed(df: DataFrame) -> DataFrame:
+def stream_once(df: DataFrame) -> DataFrame:
     """A batch DataFrame as a stream of one batch.
 
     Spark joins it with a row that comes once. Where no row comes it leaves the join out, and reads nothing.
     """
     spark = df.sparkSession
-    spark.dataSource.register(Once)
-    row = spark.readStream.format(Once.name()).load()
+    spark.dataSource.register(OneBatchSource)
+    row = spark.readStream.format(OneBatchSource.name()).load()
     return df.crossJoin(F.broadcast(row)).drop(_COLUMN)

@@ -14,7 +14,7 @@ from aggloom.codegen import columns_of, cut_column, quickened
 from aggloom.codegen.planner import Calc, Lookup, LookupJoin, Node, Scan
 from aggloom.runtime.operators.stateless import bare
 from aggloom.runtime.spark.plan.expressions import check_columns, quote, spark_schema
-from aggloom.runtime.spark.plan.lookup_frame import answered
+from aggloom.runtime.spark.plan.lookup_frame import look_up_rows
 from aggloom.runtime.spark.plan.unpack import Having, Stepped
 from aggloom.runtime.spark.read.file_order import FILE_PATH, FILE_TIME, file_order
 
@@ -23,7 +23,7 @@ KIND = "row kind"
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTable:
     """A DataFrame of the query, and its change column; without one every row is an insertion.
 
     time: the column of its watermark, if it has one.
@@ -40,7 +40,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Rows:
+class OrdinaryRows:
     """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files.
 
     moving: whether they move a watermark.
@@ -55,7 +55,7 @@ class Rows:
 
     def passing(self, condition: str) -> DataFrame:
         """Those that pass a condition."""
-        return passing(self.df, condition) if self.moving else self.df.where(condition)
+        return filter_rows(self.df, condition) if self.moving else self.df.where(condition)
 
     @property
     def extra(self) -> list[str]:
@@ -63,7 +63,7 @@ class Rows:
         return [*([self.kind] if self.kind else []), *self.files]
 
 
-def scanned(table: Table, node: Scan) -> Rows:
+def scan_table(table: InputTable, node: Scan) -> OrdinaryRows:
     """A table of the query as the columns that a scan reads."""
     check_columns(table.df, node.schema)
     columns = [_column(name, node) for name in node.schema.names]
@@ -79,7 +79,7 @@ def scanned(table: Table, node: Scan) -> Rows:
         columns = [F.lit(0).cast("tinyint").alias("nothing")]
     append_only = node.changes == "append"
     kind = None if change is None else KIND
-    return Rows(table.df.select(*columns), kind, files, change, append_only, table.moving)
+    return OrdinaryRows(table.df.select(*columns), kind, files, change, append_only, table.moving)
 
 
 def _column(name: str, node: Scan) -> Column:
@@ -90,7 +90,7 @@ def _column(name: str, node: Scan) -> Column:
     return F.expr(cut_column(name, node.schema.field(name).type, digits)).alias(name)
 
 
-def passing(df: DataFrame, condition: str) -> DataFrame:
+def filter_rows(df: DataFrame, condition: str) -> DataFrame:
     """The rows of a DataFrame that pass a condition; all of them move its watermark.
 
     Spark evaluates a condition below a watermark if it can, which rows that do not pass never come to then. It leaves
@@ -99,20 +99,22 @@ def passing(df: DataFrame, condition: str) -> DataFrame:
     return df.where(f"({condition}) <=> (spark_partition_id() >= 0)")
 
 
-def extra_fields(rows: Rows) -> list[tuple[Any, str]]:
+def extra_fields(rows: OrdinaryRows) -> list[tuple[Any, str]]:
     """The types and names of the columns that stand after the node's."""
     return [(rows.df.schema[name].dataType, name) for name in rows.extra]
 
 
-def stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
+def apply_step(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
     """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
     if isinstance(node, Lookup | LookupJoin) and node.asked.by_engine:
-        return answered(df, node, *extra)
+        return look_up_rows(df, node, *extra)
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
     return df.mapInArrow(Stepped(bare(node)), StructType(fields))
 
 
-def having(df: DataFrame, node: Calc, late: list[str], profile: str, upsert: bool) -> DataFrame:
+def filter_changes(
+    df: DataFrame, node: Calc, late: list[str], profile: str, upsert: bool
+) -> DataFrame:
     """The rows of a changelog that pass the filter of a Calc, with the kinds that they get, in the columns it reads.
 
     late: the column that is set in rows that came too late, if there is one; these pass. upsert: of updates only the

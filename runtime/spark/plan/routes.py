@@ -59,11 +59,11 @@ class HandlerText:
 
     def load(self) -> type[Any]:
         """The handler class."""
-        return _loaded(self.text, self.text_digest)
+        return _load_class(self.text, self.text_digest)
 
 
 @lru_cache(maxsize=64)
-def _loaded(text: str, digest: str) -> type[Any]:
+def _load_class(text: str, digest: str) -> type[Any]:
     """The class of a text; looking for it among the files of a full cache takes longer than a small batch."""
     return load_text(text, digest)
 
@@ -121,7 +121,7 @@ class Packer:
     def add(self, batch: pa.RecordBatch, kinds: Kinds, order: bytes = b"") -> Iterator[PackedRow]:
         """Take rows; `order` is by what the receiver sorts them before their place here."""
         batch = cut_times(batch, self._route.digits)
-        batch, kinds = run_steps(self._route.steps, (_fitted(batch, self._route), kinds))
+        batch, kinds = run_steps(self._route.steps, (_cast_batch(batch, self._route), kinds))
         if not batch.num_rows:
             return
         local = self._local
@@ -287,7 +287,7 @@ class _Local:
         self._aggregators = {}
 
 
-def _fitted(batch: pa.RecordBatch, route: Route) -> pa.RecordBatch:
+def _cast_batch(batch: pa.RecordBatch, route: Route) -> pa.RecordBatch:
     """The batch in the route's types, unless steps come first."""
     if route.steps or batch.schema == route.schema:
         return batch

@@ -26,7 +26,7 @@ _APPEND_ONLY: Final = (
 )
 
 
-def respelled(
+def translate_kinds(
     word: Column, kind: DataType, profile: str, where: str, append_only: bool = False
 ) -> Column:
     """Change types, however they are spelled, in the words of a profile.

@@ -14,12 +14,12 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.packed_files import PACKED, unpack_bytes
-from aggloom.runtime.spark.failures import telling
+from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.plan.expressions import quote, spark_arrow, spark_schema
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.files import FILE_DDL, METRIC
-from aggloom.runtime.spark.read.records import CHANGE_COLUMN, PARTS, exploded
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN, PARTS, explode_rows
 
 _PEEKED = 1 << 16
 """Bytes of a file in which its header is."""
@@ -40,7 +40,7 @@ def csv_rows(
     own = StructType([field for field in columns if field.name not in parts.names])
     rows = _Reading(read).column(F.col("content"), F.col("file")).alias("rows")
     kept = [PARTS] if len(parts) else []
-    found = exploded(files.select(rows, *kept), own, parts.names)
+    found = explode_rows(files.select(rows, *kept), own, parts.names)
     found = found.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
     return found.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
 
@@ -51,7 +51,7 @@ def check_first_header(
     """Check the header of one of the files that are there, before a query starts; raises UnknownColumnError."""
     if not read.dialect.header:
         return
-    with telling(f"read_changes: {path}"):
+    with translate_failures(f"read_changes: {path}"):
         files = spark.read.options(**options).format("binaryFile").load(path)
         packed = F.lower("path").rlike(rf"({'|'.join(PACKED)})$")
         start = F.substring("content", 1, _PEEKED).alias("start")
@@ -107,14 +107,14 @@ class _Reading:
             pieces.append(pa.StructArray.from_arrays(arrays, names=names))
             offsets.append(offsets[-1] + rows.count)
         return pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), _joined(pieces, names, types)
+            pa.array(offsets, pa.int32()), _join_pieces(pieces, names, types)
         )
 
     def _columns(self) -> Sequence[StructField]:
         return spark_schema(self.read.schema).fields
 
 
-def _joined(
+def _join_pieces(
     pieces: list[pa.StructArray], names: list[str], types: list[pa.DataType]
 ) -> pa.StructArray:
     kind = pa.struct(list(zip(names, types, strict=True)))

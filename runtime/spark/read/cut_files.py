@@ -18,7 +18,7 @@ from aggloom.runtime.formats.packed_files import unpack_bytes
 from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.whole_json import cut_values
 from aggloom.runtime.spark.disk import local, on_this_disk
-from aggloom.runtime.spark.failures import telling
+from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.read.csv_files import contents_of
 from aggloom.runtime.spark.read.files import METRIC
@@ -31,7 +31,7 @@ def has_unknown_packing(spark: SparkSession, path: str, options: Mapping[str, An
     """Tell whether Spark's reader of text cannot unpack one of the files that are there now."""
     place = local(path)
     if place is None or not on_this_disk(spark, path):
-        with telling(f"read_changes: {path}"):
+        with translate_failures(f"read_changes: {path}"):
             names = list(spark.read.options(**options).text(path).inputFiles())
     else:
         try:
@@ -43,24 +43,24 @@ def has_unknown_packing(spark: SparkSession, path: str, options: Mapping[str, An
 
 def packed_lines(reader: Any, path: str, parts: StructType) -> DataFrame:
     """The lines of files that workers unpack as their names say, the place of each, and what directories give."""
-    return _cut(_packed(reader, path, parts), cut_lines, "line", unpack_bytes)
+    return _cut_files(_pack_parts(reader, path, parts), cut_lines, "line", unpack_bytes)
 
 
 def packed_objects(reader: Any, path: str, parts: StructType) -> DataFrame:
     """The objects of files that are JSON as a whole, which workers unpack as their names say."""
-    return _cut(_packed(reader, path, parts), cut_values, "value", unpack_bytes)
+    return _cut_files(_pack_parts(reader, path, parts), cut_values, "value", unpack_bytes)
 
 
 def objects_of(files: DataFrame) -> DataFrame:
     """The objects of files, which are in `value`; `file` tells the place of each, other columns stay."""
-    return _cut(files, cut_values, "value", lambda content, file: content)
+    return _cut_files(files, cut_values, "value", lambda content, file: content)
 
 
-def _packed(reader: Any, path: str, parts: StructType) -> DataFrame:
+def _pack_parts(reader: Any, path: str, parts: StructType) -> DataFrame:
     return contents_of(reader, path, parts).withColumnRenamed("content", "value")
 
 
-def _cut(
+def _cut_files(
     files: DataFrame,
     parts_of: Callable[[bytes], Iterable[bytes]],
     word: str,
@@ -71,7 +71,7 @@ def _cut(
     # Spark counts a file that it reads at once as one row.
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
 
-    def cut(texts: pa.Array, names: pa.Array) -> pa.Array:
+    def cut_texts(texts: pa.Array, names: pa.Array) -> pa.Array:
         found = [
             None if text is None else list(parts_of(unpacked(text, name)))
             for text, name in zip(texts.to_pylist(), names.to_pylist(), strict=True)
@@ -79,7 +79,9 @@ def _cut(
         return pa.array(found, pa.list_(pa.binary()))
 
     kept = [name for name in files.columns if name not in ("value", "file")]
-    cutting = arrow_udf(cut, ArrayType(BinaryType()))(F.col("value").cast("binary"), F.col("file"))
+    cutting = arrow_udf(cut_texts, ArrayType(BinaryType()))(
+        F.col("value").cast("binary"), F.col("file")
+    )
     each = files.select("file", *kept, F.posexplode(cutting))
     place = F.concat("file", F.lit(f", {word} "), (F.col("pos") + 1).cast("string"))
     values = each.select(F.col("col").alias("value"), place.alias("file"), *kept)

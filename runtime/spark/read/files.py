@@ -26,7 +26,7 @@ from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.node.blobs import binaries, empty_columns
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, order_key, packed_batch
-from aggloom.runtime.spark.plan.ordinary import passing
+from aggloom.runtime.spark.plan.ordinary import filter_rows
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.parquet import read_parquet
@@ -101,7 +101,7 @@ class WholeFiles:
         if self.time is not None:
             # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
             packed = packed.withWatermark(_TIME, self.delay)
-        return passing(packed, f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
+        return filter_rows(packed, f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
 
 
 def remember(

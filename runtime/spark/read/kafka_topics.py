@@ -74,7 +74,7 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
         return
     root, session = local(checkpoint), sources[0].sparkSession
     streams = [_TOPICS[df] for df in sources]
-    read, known = _read_topics(root), _known(root / TOPICS_FILE)
+    read, known = _read_topics(root), _read_topic_ids(root / TOPICS_FILE)
     found: dict[str, str] = {}
     for _, same in groupby(sorted(streams, key=_cluster), _cluster):
         listed = list(same)
@@ -117,7 +117,7 @@ def _check(
             )
 
 
-def _known(file: Path) -> dict[str, str]:
+def _read_topic_ids(file: Path) -> dict[str, str]:
     """The ids that a checkpoint has; raises StateCorruptError if its file is damaged."""
     if not file.exists():
         return {}

@@ -211,7 +211,7 @@ class ReadPieces:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one task's pieces, with their changes."""
         wanted = spark_arrow(self.schema).append(pa.field(CHANGE_COLUMN, pa.string()))
-        for piece in _listed(batches):
+        for piece in _list_pieces(batches):
             for rows, words in self.lake.rows(piece):
                 both = zip([*rows.columns, words], wanted, strict=True)
                 columns = [column.cast(field.type) for column, field in both]
@@ -248,17 +248,17 @@ class PackPieces:
         context = TaskContext.get()
         packer = Packer(self.pack.route, context.partitionId() if context else 0)
         counts = np.zeros(2, np.int64)
-        for piece in _listed(batches):
+        for piece in _list_pieces(batches):
             for rows, words in self.lake.rows(piece):
                 for packed in packer.add(*self._rows(rows, words)):
-                    yield _counted(packed, counts)
+                    yield _add_counts(packed, counts)
                 counts[0] += rows.num_rows
             counts[1] += 1
         for packed in packer.finish():
-            yield _counted(packed, counts)
+            yield _add_counts(packed, counts)
         # A task all of whose rows are passed over has no packed row beside which it could say so.
         if counts.any():
-            yield _counted((0, 0, 0, NO_ROWS, b""), counts)
+            yield _add_counts((0, 0, 0, NO_ROWS, b""), counts)
 
     def _rows(self, rows: pa.RecordBatch, words: pa.Array) -> tuple[pa.RecordBatch, Any]:
         """The rows in the columns that are packed, and their kinds."""
@@ -274,12 +274,12 @@ class PackPieces:
         return pa.RecordBatch.from_arrays(columns, schema=self.pack.schema), kinds
 
 
-def _listed(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+def _list_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     for batch in batches:
         yield from map(Piece.of, batch.column(0).to_pylist())
 
 
-def _counted(packed: Any, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
+def _add_counts(packed: Any, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
     """A packed row, and what has been counted since the last that said so."""
     rows, files = counts.tolist()
     counts[:] = 0

@@ -74,7 +74,7 @@ def read_messages(
     known = [name for name in _PLACES if name in df.columns]
     parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
     place = F.concat_ws(", ", *parts) if parts else F.lit(A_MESSAGE)
-    changes = decoded(df, made, F.col(value), keyed, place, side)
+    changes = decode_messages(df, made, F.col(value), keyed, place, side)
     if file_order(df):
         # Rows of files are put in order before they are packed.
         return changes
@@ -89,7 +89,7 @@ def session_zone(session: Any) -> str:
     return str(session.conf.get("spark.sql.session.timeZone"))
 
 
-def decoded(
+def decode_messages(
     df: DataFrame,
     made: Decoder,
     value: Column,
@@ -113,12 +113,12 @@ def decoded(
     rows = _row_type(made.columns)
     numbers = [StructField(name, IntegerType()) for name in _PASSED_OVER]
     returned = StructType([StructField("rows", ArrayType(rows)), *numbers])
-    reading = Reading(made, table, separator)
+    reading = MessageOptions(made, table, separator)
 
-    def read(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
+    def decode_batch(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
         return reading(value, key, place)
 
-    found = arrow_udf(read, returned)(value.cast(BinaryType()), key, place)
+    found = arrow_udf(decode_batch, returned)(value.cast(BinaryType()), key, place)
     kept = [PARTS] if parts else []
     one = df.select(found.alias(_READ), *kept)
     if counted:
@@ -155,7 +155,7 @@ def _row_type(schema: pa.Schema) -> StructType:
 
 
 @dataclass(frozen=True)
-class Reading:
+class MessageOptions:
     """The function of values, keys and places, a batch of Arrow's at a time."""
 
     decoder: Decoder

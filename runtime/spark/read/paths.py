@@ -25,11 +25,11 @@ from aggloom.runtime.formats.places import (
 )
 from aggloom.runtime.formats.sink_log import LOG, committed
 from aggloom.runtime.spark.disk import local, on_this_disk
-from aggloom.runtime.spark.failures import explained, telling
+from aggloom.runtime.spark.failures import explain_failure, translate_failures
 from aggloom.runtime.values.change_words import ChangeWords
 
 
-def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A path as Spark's streams read it, and the options with what that takes: of one file its directory, and its name.
 
     Raises SpecError where nothing is. A path that is another machine's, or may be, is left to Spark.
@@ -100,7 +100,7 @@ def parquet_columns(
         found = spark.read.options(**{**options, "mergeSchema": True}).parquet(path).schema
     except (PySparkException, Py4JError) as failure:
         raise InputFormatError(
-            f"read_changes: the columns of {path!r} cannot be told from its files ({explained(failure)}). "
+            f"read_changes: the columns of {path!r} cannot be told from its files ({explain_failure(failure)}). "
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
     return StructType([field for field in found if not words.says_change(field.name)])
@@ -116,7 +116,7 @@ def split_by_directories(
     names: list[str] = []
     place = local(path)
     if place is None or not on_this_disk(spark, path):
-        with telling(f"read_changes: {path}"):
+        with translate_failures(f"read_changes: {path}"):
             names = spark.read.options(**options).text(path).columns[1:]
     else:
         chosen = which(options)

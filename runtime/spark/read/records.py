@@ -101,7 +101,7 @@ def part_columns(names: Sequence[str]) -> list[Column]:
     return [F.col(f"{PARTS}.c{at}").alias(name) for at, name in enumerate(names)]
 
 
-def exploded(rows: DataFrame, columns: StructType, parts: Sequence[str] = ()) -> DataFrame:
+def explode_rows(rows: DataFrame, columns: StructType, parts: Sequence[str] = ()) -> DataFrame:
     """A row for each struct of c0, c1, .. and change in the array `rows` (NULL: none), under the schema's names.
 
     parts: the names of the columns that directories give.
@@ -119,12 +119,12 @@ def texts(names: Sequence[str]) -> Column:
     return F.array(*map(F.lit, names)).cast("array<string>")
 
 
-def listed(names: Column) -> Column:
+def format_names(names: Column) -> Column:
     """An array of names as text."""
     return F.concat(F.lit("'"), F.array_join(names, "', '"), F.lit("'"))
 
 
-def spelled(names: Column, declared: Sequence[str]) -> Column:
+def restore_case(names: Column, declared: Sequence[str]) -> Column:
     """Names as they are declared: one in another case is the declared one, unless that is there too."""
     same: dict[str, list[str]] = {}
     for name in declared:
@@ -141,7 +141,7 @@ def spelled(names: Column, declared: Sequence[str]) -> Column:
     return F.transform(names, as_declared)
 
 
-def repeated(names: Column, declared: Sequence[str]) -> Column:
+def find_repeated(names: Column, declared: Sequence[str]) -> Column:
     """Those of the declared names that occur more than once."""
     twice = F.filter(
         texts(declared), lambda one: F.size(F.filter(names, lambda name: name == one)) > 1

@@ -31,10 +31,10 @@ _IGNORE = "spark.sql.files.ignoreMissingFiles"
 _CAPS = {"maxfilespertrigger", "maxbytespertrigger"}
 _SHOWN = 3
 _log = logging.getLogger("aggloom")
-_SOURCES: WeakKeyDictionary[DataFrame, Source] = WeakKeyDictionary()
+_SOURCES: WeakKeyDictionary[DataFrame, FileSourceNote] = WeakKeyDictionary()
 
 
-class Source(NamedTuple):
+class FileSourceNote(NamedTuple):
     """The place of a DataFrame's files; in_parts: whether a batch may have some of them only; deep: at any depth.
 
     names: a pattern of their names. by_name: they are ordered by their paths alone.
@@ -68,12 +68,12 @@ class Listed(NamedTuple):
     time: int
 
 
-def noted(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
+def note_files(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
     """A reader that notes of the DataFrame that it makes where its files lie."""
     signature = inspect.signature(read)
 
     @wraps(read)
-    def noting(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
+    def read_and_note(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
         made = read(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         options = given.get("options", {})
@@ -83,10 +83,10 @@ def noted(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
         path = str(given["path"])
         path = str(local(path).absolute()) if is_local(path) else path
         of, by_name = which(options), given.get("order") == "name"
-        _SOURCES[made] = Source(path, in_parts, of["deep"], of["names"], by_name)
+        _SOURCES[made] = FileSourceNote(path, in_parts, of["deep"], of["names"], by_name)
         return made
 
-    return noting
+    return read_and_note
 
 
 def same_files(df: DataFrame, derived: DataFrame) -> DataFrame:
@@ -127,13 +127,15 @@ def check_order(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
         times[time] = path
 
 
-def find_by_name(tables: Mapping[str, DataFrame]) -> dict[str, Source]:
+def find_by_name(tables: Mapping[str, DataFrame]) -> dict[str, FileSourceNote]:
     """The sources, of some tables, whose files on this machine are ordered by their paths alone."""
     sources = {name: _SOURCES[df] for name, df in tables.items() if df in _SOURCES}
     return {n: each for n, each in sources.items() if each.by_name and is_local(each.path)}
 
 
-def check_names(sources: Mapping[str, Source], new: Iterable[str], read: Iterable[str]) -> None:
+def check_names(
+    sources: Mapping[str, FileSourceNote], new: Iterable[str], read: Iterable[str]
+) -> None:
     """Raise FileOrderError if a new file of a source that is ordered by name stands before one that has been read."""
     new, read = list(new), list(read)
     for name, source in sources.items():
@@ -146,11 +148,13 @@ def check_names(sources: Mapping[str, Source], new: Iterable[str], read: Iterabl
             )
 
 
-def check_batch_names(checkpoint: str | Path, batch: int, sources: Mapping[str, Source]) -> None:
+def check_batch_names(
+    checkpoint: str | Path, batch: int, sources: Mapping[str, FileSourceNote]
+) -> None:
     """Raise FileOrderError if a file of a batch stands by name before one that a batch before has read."""
     root = local(checkpoint)
     if sources and batch:
-        new = set(_planned(root, batch))
+        new = set(_list_planned_files(root, batch))
         check_names(sources, new, read_files(checkpoint).keys() - new)
 
 
@@ -183,7 +187,7 @@ def warn_changed(checkpoint: str | Path, read: Mapping[str, int]) -> None:
             "%s: written again since they were read: %s. A stream reads a file once: what is new in them is not in the "
             "result. Put new rows into new files.",
             checkpoint,
-            _named(changed),
+            _format_paths(changed),
         )
 
 
@@ -203,8 +207,8 @@ def warn_renamed(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
             "table %s: read once more, as new files: %s. Of the same time was what has been read and is gone: %s. If "
             "files were renamed, their rows count twice.",
             name,
-            _named(again),
-            _named([gone[time] for path, time in found if str(path) in again]),
+            _format_paths(again),
+            _format_paths([gone[time] for path, time in found if str(path) in again]),
         )
 
 
@@ -213,11 +217,11 @@ def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
 
     ignore: say how many they are in a warning instead.
     """
-    planned = dict.fromkeys(_planned(local(checkpoint), batch))
+    planned = dict.fromkeys(_list_planned_files(local(checkpoint), batch))
     gone = [path for path in planned if not os.path.lexists(path)]
     if not gone:
         return
-    named = f"batch {batch}: {len(gone)} of its source files are gone: {_named(gone)}"
+    named = f"batch {batch}: {len(gone)} of its source files are gone: {_format_paths(gone)}"
     if not ignore:
         raise MissingFileError(
             f"{named}. Put them back, or set {_IGNORE}=true in the session to go on without their rows."
@@ -225,7 +229,7 @@ def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
     _log.warning("%s; the query goes on without their rows (%s)", named, _IGNORE)
 
 
-def _named(paths: list[str]) -> str:
+def _format_paths(paths: list[str]) -> str:
     """The first of some paths, and how many more there are."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return f"{', '.join(paths[:_SHOWN])}{more}"
@@ -236,7 +240,7 @@ def ignores_missing(df: DataFrame) -> bool:
     return str(df.sparkSession.conf.get(_IGNORE, "false")).lower() == "true"
 
 
-def _planned(root: Path, batch: int) -> Iterator[str]:
+def _list_planned_files(root: Path, batch: int) -> Iterator[str]:
     """The paths of the local files that a batch has, by the logs of its sources."""
     after, before = _offsets(root, batch), _offsets(root, batch - 1)
     for source, end in after.items():

@@ -28,7 +28,7 @@ from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_li
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
-from aggloom.runtime.spark.failures import explained, telling
+from aggloom.runtime.spark.failures import explain_failure, translate_failures
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 from aggloom.runtime.spark.read.csv_files import check_first_header, csv_rows
 from aggloom.runtime.spark.read.cut_files import (
@@ -40,14 +40,14 @@ from aggloom.runtime.spark.read.cut_files import (
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
-from aggloom.runtime.spark.read.messages import decoded, remember_keys, session_zone
+from aggloom.runtime.spark.read.messages import decode_messages, remember_keys, session_zone
 from aggloom.runtime.spark.read.parquet_rows import parquet_rows, with_change
-from aggloom.runtime.spark.read.paths import located, parquet_columns, split_by_directories
+from aggloom.runtime.spark.read.paths import locate_files, parquet_columns, split_by_directories
 from aggloom.runtime.spark.read.records import (
     PARTS,
     Place,
 )
-from aggloom.runtime.spark.read.source_log import noted
+from aggloom.runtime.spark.read.source_log import note_files
 from aggloom.runtime.spark.read.text_values import value_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
@@ -57,7 +57,7 @@ _PEEKED = 1_000
 _ANY_AGE = "36500d"
 
 
-@noted
+@note_files
 def read_changes(
     spark: SparkSession,
     path: str | Path,
@@ -147,7 +147,7 @@ def read_changes(
     by_name, whole = order == "name", False
     if format not in FILES:
         whole, options = take_option(options, key_separator, "read_changes")
-    path, options = located(spark, path, options)
+    path, options = locate_files(spark, path, options)
     if schema is None and format == "parquet":
         # The columns of all files together: none has to have all of them.
         schema, missing = parquet_columns(spark, path, options, words), "null"
@@ -160,26 +160,26 @@ def read_changes(
     if max_files_per_trigger and streaming:
         options["maxFilesPerTrigger"] = max_files_per_trigger
 
-    def configured() -> Any:
+    def new_reader() -> Any:
         if not streaming:
             return spark.read.options(**options)
         # Spark passes over files that are older than the newest by a week, and says nothing.
         return spark.readStream.option("maxFileAge", _ANY_AGE).options(**options)
 
-    def ordered(rows: DataFrame) -> DataFrame:
+    def order_rows(rows: DataFrame) -> DataFrame:
         made = mark_by_name(rows) if by_name else rows
         return remember_keys(made, key) if words.lacks_before else made
 
     if format == "parquet":
         if not lenient:
             _check_parquet(spark, path, looked, columns)
-        df = ordered(parquet_rows(spark, configured(), path, columns, lenient, words))
+        df = order_rows(parquet_rows(spark, new_reader(), path, columns, lenient, words))
         names = (*words.names(columns.names), *words.refused(columns.names))
         here = on_this_disk(spark, path)
         return (
             remember(
                 df,
-                configured(),
+                new_reader(),
                 path,
                 options,
                 names,
@@ -198,13 +198,15 @@ def read_changes(
             said = {n: v for n, v in options.items() if n.lower() not in FILE_OPTIONS}
             own_reader = _csv_reader(spark, own, said, lenient, words, inferred)
             check_first_header(spark, path, looked, own_reader)
-            rows = ordered(csv_rows(configured(), path, own_reader, columns, parts))
+            rows = order_rows(csv_rows(new_reader(), path, own_reader, columns, parts))
             if len(parts):
                 return rows
             here = on_this_disk(spark, path)
             told_csv = (lenient, here, by_name, words, False, own_reader)
-            return remember(rows, configured(), path, looked, (), *told_csv)
-        return ordered(_csv(spark, configured(), path, columns, options, lenient, words, inferred))
+            return remember(rows, new_reader(), path, looked, (), *told_csv)
+        return order_rows(
+            _csv(spark, new_reader(), path, columns, options, lenient, words, inferred)
+        )
     kind = MESSAGES[format]
     key = key if kind.takes_keys or words.lacks_before else ()
     made = decoder(
@@ -223,15 +225,17 @@ def read_changes(
         _check_json(packed_lines(plain, path, parts) if packed else plain.text(path), path, own)
     separator = key_separator if key_separator is not None else kind.separator
     if packed:
-        lines = (packed_objects if whole else packed_lines)(configured(), path, parts)
+        lines = (packed_objects if whole else packed_lines)(new_reader(), path, parts)
     else:
-        lines = _texts(configured().option("wholetext", whole), path, parts)
+        lines = _texts(new_reader().option("wholetext", whole), path, parts)
         lines = objects_of(lines) if whole else lines
     if whole:
         separator = None
     nothing = F.lit(None).cast("binary")
     file, names = F.col("file"), (parts.names, columns.names)
-    return decoded(lines, made, F.col("value"), nothing, file, side, separator, *names, by_name)
+    return decode_messages(
+        lines, made, F.col("value"), nothing, file, side, separator, *names, by_name
+    )
 
 
 def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ...]:
@@ -282,7 +286,9 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
         try:
             return StructType.fromDDL(schema)
         except PySparkException as failure:
-            raise SpecError(f"read_changes: schema is {schema!r}: {explained(failure)}") from None
+            raise SpecError(
+                f"read_changes: schema is {schema!r}: {explain_failure(failure)}"
+            ) from None
     if isinstance(schema, pa.Schema):
         return spark_schema(schema)
     if isinstance(schema, StructType):
@@ -370,7 +376,7 @@ def _check_parquet(
 
 def _check_json(lines: DataFrame, path: str, columns: StructType) -> None:
     """Refuse a column that none of the first lines has: writers leave out NULLs, but not all over."""
-    with telling(f"read_changes: {path}"):
+    with translate_failures(f"read_changes: {path}"):
         lines = lines.limit(_PEEKED)
         text = F.col("value").cast("string")
         keys = [row[0] for row in lines.select(F.json_object_keys(text)).collect()]

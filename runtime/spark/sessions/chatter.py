@@ -49,7 +49,7 @@ def without_chatter() -> Iterator[dict[str, int]]:
     os.close(writing)
 
 
-def telling(lines: Iterable[bytes]) -> Iterator[bytes]:
+def drop_chatter(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without those that are always said, and without the empty ones that come after these."""
     dropped = False
     for line in lines:
@@ -63,7 +63,7 @@ def telling(lines: Iterable[bytes]) -> Iterator[bytes]:
 def _hand_on(reading: int, terminal: int) -> None:
     source: BinaryIO
     with os.fdopen(reading, "rb") as source:
-        for line in telling(source):
+        for line in drop_chatter(source):
             try:
                 os.write(terminal, line)
             except OSError:

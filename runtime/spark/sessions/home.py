@@ -56,7 +56,7 @@ def quick_home(settings: Mapping[str, object]) -> Iterator[str]:
             os.environ[_HOME] = str(home)
         foreign = any(name in os.environ for name in _PATHS)
         foreign = foreign or "spark.driver.extraClassPath" in settings
-        yield " ".join([*([] if classes is None or foreign else _archived(classes)), *later])
+        yield " ".join([*([] if classes is None or foreign else _archive_options(classes)), *later])
     finally:
         os.environ.pop(_HOME, None)
 
@@ -71,19 +71,19 @@ def _home() -> tuple[Path | None, Path | None]:
         home = place / "home"
         if not home.exists():
             place.mkdir(mode=0o700, exist_ok=True)
-            made = _linked(place)
+            made = _link_package(place)
             with suppress(OSError):
                 made.rename(home)
             shutil.rmtree(made, ignore_errors=True)
         return home, place / _CLASSES
     with suppress(OSError):
-        made = _linked(None)
+        made = _link_package(None)
         atexit.register(shutil.rmtree, made, ignore_errors=True)
         return made, None
     return None, None
 
 
-def _linked(where: Path | None) -> Path:
+def _link_package(where: Path | None) -> Path:
     """A new directory of links to all parts of the package but the archives."""
     made = Path(tempfile.mkdtemp(prefix="aggloom-spark-", dir=where))
     for part in Path(pyspark.__file__).parent.iterdir():
@@ -105,7 +105,7 @@ def _installation() -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def _archived(classes: Path) -> list[str]:
+def _archive_options(classes: Path) -> list[str]:
     """Options by which Java maps the archive, or writes one as it ends if nobody else does."""
     # What it says of classes that cannot be in the archive is nobody's business.
     quiet = "-Xlog:cds*=off"

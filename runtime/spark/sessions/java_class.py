@@ -15,7 +15,7 @@ from pyspark.sql.classic.column import _to_java_column, _to_seq
 _log = logging.getLogger("aggloom")
 
 
-def compiled(jvm: Any, parent: Any, source: str) -> Any:
+def compile_source(jvm: Any, parent: Any, source: str) -> Any:
     """The compiler that has the classes of a source, which sees those of a loader; raises Py4JError."""
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(parent)
@@ -36,7 +36,7 @@ def function_of(
     assert jvm is not None and gateway is not None
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        kind = _known(loader, name) or _made(jvm, loader, name, source)
+        kind = _find_class(loader, name) or _define_class(jvm, loader, name, source)
         kinds = gateway.new_array(jvm.java.lang.Class, len(texts))
         given = gateway.new_array(jvm.java.lang.Object, len(texts))
         for place, text in enumerate(texts):
@@ -48,9 +48,9 @@ def function_of(
     return lambda *columns: Column(made.apply(_to_seq(sc, columns, _to_java_column)))
 
 
-def _made(jvm: Any, loader: Any, name: str, source: str) -> Any:
+def _define_class(jvm: Any, loader: Any, name: str, source: str) -> Any:
     """The class of a source, which Spark's tasks in this JVM will find."""
-    compiler = compiled(jvm, loader, source)
+    compiler = compile_source(jvm, loader, source)
     with tempfile.TemporaryDirectory(prefix="aggloom-class-") as directory:
         for each, code in dict(compiler.getBytecodes()).items():
             (Path(directory) / f"{each}.class").write_bytes(code)
@@ -59,7 +59,7 @@ def _made(jvm: Any, loader: Any, name: str, source: str) -> Any:
         return loader.loadClass(name)
 
 
-def _known(loader: Any, name: str) -> Any:
+def _find_class(loader: Any, name: str) -> Any:
     try:
         return loader.loadClass(name)
     except Py4JError:

@@ -12,7 +12,7 @@ import logging
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from aggloom.runtime.spark.sessions.java_class import compiled
+from aggloom.runtime.spark.sessions.java_class import compile_source
 
 _NAME = "AggloomLocalFileSystem"
 _SOURCE = f"""
@@ -55,7 +55,7 @@ def without_processes(spark: SparkSession) -> None:
         now = files.get(root, conf)
         if now.getClass().getName() == _NAME:
             return
-        compiler = compiled(jvm, now.getClass().getClassLoader(), _SOURCE)
+        compiler = compile_source(jvm, now.getClass().getClassLoader(), _SOURCE)
         own = jvm.org.apache.hadoop.conf.Configuration(conf)
         own.setClassLoader(compiler.getClassLoader())
         own.set("fs.file.impl", _NAME)

@@ -66,7 +66,7 @@ def state(
     """
     looks = looks_at(checkpoint, operator, batch, trust, spark)
     if key is not None:
-        looks = _fitting(looks, key)
+        looks = _select_by_key(looks, key)
     return State(str(checkpoint), tuple(look.state(key, limit) for look in looks))
 
 
@@ -83,7 +83,7 @@ def why(
 
     key, operator, batch, trust: as in `state`; of several operators the one with such a key.
     """
-    looks = _fitting(looks_at(checkpoint, operator, batch, trust, spark), key)
+    looks = _select_by_key(looks_at(checkpoint, operator, batch, trust, spark), key)
     if len(looks) > 1:
         listed = "; ".join(f"{look.number}: {look.description.operator}" for look in looks)
         raise CheckpointError(
@@ -95,7 +95,7 @@ def why(
 class Look:
     """An operator of a checkpoint at a batch; part: its place in the fragment of its stateful node."""
 
-    def __init__(self, node: Node, part: int) -> None:
+    def __init__(self, node: StatefulNode, part: int) -> None:
         self.node = node
         self.checkpoint, self.stored, self.trust = node.checkpoint, node.stored, node.trust
         self.batch, self.files, self.part = node.batch, node.files, part
@@ -246,7 +246,7 @@ class Look:
         )
 
 
-class Node:
+class StatefulNode:
     """A stateful node of a checkpoint at a batch."""
 
     def __init__(
@@ -336,7 +336,9 @@ def looks_at(
     found = opened.operators()
     number = str(operator).partition(".")[0]
     chosen = [each for each in found if operator is None or number == str(each.number)]
-    looks = every = [look for each in chosen for look in Node(opened, each, batch, trust).looks]
+    looks = every = [
+        look for each in chosen for look in StatefulNode(opened, each, batch, trust).looks
+    ]
     if "." in str(operator):
         looks = [look for look in every if look.number == operator]
     if not looks:
@@ -347,7 +349,7 @@ def looks_at(
     return looks
 
 
-def _fitting(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:
+def _select_by_key(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:
     """The operators with the columns of a key; the first, which will say what is wrong, if none has."""
     if not isinstance(key, Mapping):
         raise SpecError(f"state: key is {key!r}; give its values by column: {{'name': 'a'}}")

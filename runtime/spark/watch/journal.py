@@ -27,9 +27,9 @@ from aggloom.masking import mask_values
 from aggloom.runtime.operators.dropped import DroppedReport, find_call
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark.checkpoint import is_local, local
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.plan.counting import Totals
-from aggloom.runtime.spark.plan.lower import Lowering
+from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.watch.following import FOLLOWERS, Follower
 from aggloom.runtime.spark.watch.recorded import KEPT, PLAN_FILE, PROGRESS_FILE, last_total, line_of
 from aggloom.runtime.storage.checked import with_checksum
@@ -41,8 +41,8 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 _SHOWN = 400
 
 
-def followed(
-    query: StreamingQuery, checkpoint: str | Path, made: Lowering | None
+def follow_query(
+    query: StreamingQuery, checkpoint: str | Path, made: SparkLowering | None
 ) -> StreamingQuery:
     """A query that was started from a checkpoint, its batches noted there from now on; made: what it was made by."""
     place = local(checkpoint) if is_local(checkpoint) else None
@@ -58,7 +58,7 @@ class Journal(Follower):
     """
 
     def __init__(
-        self, query: StreamingQuery, checkpoint: Path | None, made: Lowering | None
+        self, query: StreamingQuery, checkpoint: Path | None, made: SparkLowering | None
     ) -> None:
         super().__init__("aggloom-journal", DroppedReport(_hands_out_late(made)))
         self._query, self._made, self._call = query, made, find_call()
@@ -130,7 +130,7 @@ class Journal(Follower):
         if self._made is None:
             self._plan.unlink(missing_ok=True)
         else:
-            replaced(self._plan, with_checksum(json.dumps(mask_values(about(self._made)))))
+            replace_file(self._plan, with_checksum(json.dumps(mask_values(about(self._made)))))
 
     def _over(self) -> bool:
         """Tell whether the query has ended, after a moment in which it may."""
@@ -166,7 +166,7 @@ class Journal(Follower):
         self._kept.append(line)
         if len(self._kept) >= 2 * KEPT:
             self._kept = self._kept[-KEPT:]
-            replaced(self._log, "".join(self._kept))
+            replace_file(self._log, "".join(self._kept))
             return
         descriptor = os.open(self._log, _APPEND, 0o644)
         try:
@@ -179,10 +179,12 @@ class Journal(Follower):
             failure = self._query.exception()
         except Exception:
             return None
-        return None if failure is None else str(explained(failure)).partition("\n")[0][:_SHOWN]
+        return (
+            None if failure is None else str(explain_failure(failure)).partition("\n")[0][:_SHOWN]
+        )
 
 
-def _hands_out_late(made: Lowering | None) -> bool:
+def _hands_out_late(made: SparkLowering | None) -> bool:
     """Return whether rows that come too late are among the rows of the result."""
     if made is None:
         return False
@@ -190,7 +192,7 @@ def _hands_out_late(made: Lowering | None) -> bool:
     return any(operator_of(node, made.plan.options).late_columns is not None for node in nodes)
 
 
-def about(made: Lowering) -> dict[str, Any]:
+def about(made: SparkLowering) -> dict[str, Any]:
     """Return the facts for a watcher of a query: its text, its plan, and the number by which each operator counts."""
     nodes = numbered(made.plan)
     places: dict[int, list[str]] = {}
@@ -206,7 +208,7 @@ def about(made: Lowering) -> dict[str, Any]:
     return {"query": made.text, "described": describe(made.plan), "operators": operators}
 
 
-def replaced(file: Path, text: str) -> None:
+def replace_file(file: Path, text: str) -> None:
     """Put a text in the place of a file, in one step."""
     draft = file.with_name(f"{file.name}.new")
     draft.write_text(text, encoding="utf-8")
@@ -222,7 +224,7 @@ def _lines(log: Path) -> list[str]:
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
-        replaced(log, "".join(lines))
+        replace_file(log, "".join(lines))
     return lines[-KEPT:]
 
 

@@ -48,12 +48,12 @@ def next_batch(checkpoint: str | Path) -> int:
     return max(batches(local(checkpoint) / "commits"), default=-1) + 1
 
 
-def committed(checkpoint: str | Path) -> Query | None:
+def read_committed_query(checkpoint: str | Path) -> Query | None:
     """The query whose batch was committed last; None if there is none, or none that is known.
 
     Raises StateCorruptError if the file is damaged.
     """
-    version = _committed(checkpoint)
+    version = _read_committed_version(checkpoint)
     return version.query if version else None
 
 
@@ -61,7 +61,7 @@ def write(checkpoint: str | Path, query: Query | None) -> None:
     """Note in a local checkpoint the query that is about to start."""
     if not is_local(checkpoint):
         return
-    former, next_one = _committed(checkpoint), Version(next_batch(checkpoint), query)
+    former, next_one = _read_committed_version(checkpoint), Version(next_batch(checkpoint), query)
     goes_on = former is not None and former.query == query
     versions = [asdict(each) for each in (former, None if goes_on else next_one) if each]
     text = json.dumps(versions, sort_keys=True)
@@ -72,7 +72,7 @@ def write(checkpoint: str | Path, query: Query | None) -> None:
     draft.replace(file)
 
 
-def differing(old: Query, new: Query) -> StateMismatchError | None:
+def compare_queries(old: Query, new: Query) -> StateMismatchError | None:
     """The error for queries whose operators do not correspond; those that do are compared one by one."""
     was, now = ([each["operator"] for each in query.operators] for query in (old, new))
     lines = []
@@ -112,7 +112,7 @@ def _above(old: Query, new: Query) -> list[tuple[str, str, str]]:
     return [pair for pair in pairs if pair[1] != pair[2]]
 
 
-def _committed(checkpoint: str | Path) -> Version | None:
+def _read_committed_version(checkpoint: str | Path) -> Version | None:
     last = next_batch(checkpoint) - 1
     known = [version for version in _versions(local(checkpoint)) if version.since <= last]
     return max(known, key=lambda version: version.since, default=None)

@@ -80,7 +80,7 @@ def last_total(lines: Iterable[str]) -> dict[str, int]:
     """Return the totals of all batches that were noted, by the last of them."""
     found: dict[str, int] = {}
     for line in lines:
-        total = (_parsed(line) or {}).get("total")
+        total = (_parse_line(line) or {}).get("total")
         if isinstance(total, dict):
             found = {str(name): each for name, each in total.items() if isinstance(each, int)}
     return found
@@ -103,7 +103,7 @@ def read_progress(checkpoint: Path) -> Recorded:
     lines = text.splitlines()
     unread = 0
     for number, line in enumerate(lines):
-        entry = _parsed(line)
+        entry = _parse_line(line)
         if entry is None:
             # The first may be cut since there is more of the log, the last since it is being written.
             unread += 0 < number < len(lines) - 1
@@ -133,7 +133,7 @@ def read_plan(checkpoint: Path) -> dict[str, Any] | None:
     return told
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def _parse_line(line: str) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from aggloom.checkpoint_file import read_file
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.checkpoint import is_local, local
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.release import SPARK, require
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -46,7 +46,7 @@ def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) ->
         manager.repartition(str(checkpoint), partitions)
     except Exception as failure:
         # Spark has no class of its own for all of them.
-        cause = str(explained(failure)).removeprefix("the query failed: ")
+        cause = str(explain_failure(failure)).removeprefix("the query failed: ")
         raise AggloomError(f"{checkpoint} cannot be repartitioned: {cause}") from failure
 
 
@@ -58,7 +58,7 @@ def partitions_of(checkpoint: str | Path) -> int | None:
     if not batches:
         return None
     newest = max(batches, key=lambda path: int(path.name))
-    return _partitions_in(_read(root, newest))
+    return _partitions_in(_read_text(root, newest))
 
 
 def batch_before(checkpoint: str | Path, batch: int, spark: SparkSession | None) -> int:
@@ -83,7 +83,7 @@ def _offsets(checkpoint: str | Path, number: int, spark: SparkSession | None) ->
     if is_local(checkpoint):
         root = local(checkpoint)
         file = root / "offsets" / str(number)
-        return _read(root, file) if file.is_file() else ""
+        return _read_text(root, file) if file.is_file() else ""
     try:
         assert spark is not None
         rows = spark.read.text(f"{checkpoint}/offsets/{number}").collect()
@@ -92,7 +92,7 @@ def _offsets(checkpoint: str | Path, number: int, spark: SparkSession | None) ->
     return "\n".join(row[0] for row in rows)
 
 
-def _read(root: Path, file: Path) -> str:
+def _read_text(root: Path, file: Path) -> str:
     return read_file(root, file).decode("utf-8", "replace")
 
 

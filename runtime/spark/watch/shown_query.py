@@ -10,7 +10,7 @@ from aggloom.runtime.spark.plan.counting import progress
 from aggloom.shown import html_block, html_line
 
 
-def shown(query: StreamingQuery) -> StreamingQuery:
+def add_notebook_view(query: StreamingQuery) -> StreamingQuery:
     """The query, which notebooks show from now on with its counts: they ask for a method of this name."""
 
     def html() -> str:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.inspection import FragmentDescription
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.node.framing import (
     DESCRIPTION,
     LOG,
@@ -188,14 +188,14 @@ class Checkpoint:
         try:
             return reader.load(self.path)
         except PySparkException as failure:
-            raise explained(failure) from failure
+            raise explain_failure(failure) from failure
 
     def _collect(self, df: DataFrame) -> list[Any]:
         try:
             return df.collect()
         except Exception as failure:
             # What Spark cannot read is told in its own words, cut to a line.
-            raise explained(failure) from failure
+            raise explain_failure(failure) from failure
 
 
 def _content() -> Column:

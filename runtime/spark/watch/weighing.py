@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import CheckpointError, StateMismatchError, UntrustedCodeError
 from aggloom.runtime.inspection import BucketSize, Heaviest, OperatorState, Why
-from aggloom.runtime.spark.watch.inspecting import Look, Node, Opened, looks_at
+from aggloom.runtime.spark.watch.inspecting import Look, Opened, StatefulNode, looks_at
 from aggloom.runtime.spark.watch.state_reader import BucketFiles
 from aggloom.runtime.values.clock import Clock
 
@@ -24,7 +24,7 @@ _VALUES = 20
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeighedOperator:
     """An operator and its heaviest keys; place: its number in the query, as 0.1, by which its batches count it."""
 
     number: str
@@ -33,7 +33,7 @@ class Weighed:
     heaviest: Heaviest
 
 
-def weighed(
+def weigh_checkpoint(
     checkpoint: str | Path,
     *,
     room: int = ROOM,
@@ -41,7 +41,7 @@ def weighed(
     limit: int = KEYS,
     trust: bool = False,
     spark: SparkSession | None = None,
-) -> list[Weighed]:
+) -> list[WeighedOperator]:
     """Each operator of a checkpoint with its heaviest keys, for which so many bytes are read, for so long at most.
 
     The largest buckets are read first; each operator says how many were. Raises CheckpointError and StateError.
@@ -58,21 +58,21 @@ def weighed(
 
 
 @dataclass(frozen=True)
-class Found:
+class KeyFinding:
     """A key in an operator, and how it came to its value."""
 
     state: OperatorState
     why: Why
 
 
-def looked_up(
+def look_up_key(
     checkpoint: str | Path,
     place: str,
     key: Mapping[str, Any],
     *,
     trust: bool = False,
     spark: SparkSession | None = None,
-) -> Found:
+) -> KeyFinding:
     """Return the state of a key in the operator at a place of a query. Raises CheckpointError and StateError."""
     for look in looks_at(checkpoint, None, None, trust, spark):
         if f"{look.node.description.place}.{look.part}" == place:
@@ -82,12 +82,14 @@ def looked_up(
                     f"the key's bucket has {size >> 20:,} MB in the store, too much for a page. "
                     "`aggloom state` and `aggloom why` read it, given the memory."
                 )
-            return Found(look.state(key, _VALUES), look.why(key))
+            return KeyFinding(look.state(key, _VALUES), look.why(key))
     raise CheckpointError(f"{checkpoint}: there is no operator {place} with state.")
 
 
-def _of_node(node: Node, looks: list[Look], room: int, end: float, limit: int) -> list[Weighed]:
-    files = _chosen(node.files, room)
+def _of_node(
+    node: StatefulNode, looks: list[Look], room: int, end: float, limit: int
+) -> list[WeighedOperator]:
+    files = _choose_files(node.files, room)
     tallies = [Heaviest() for _ in looks]
     sizes = [look.sizes for look in looks]
     clock, note, read, stopped = Clock(), "", list[BucketFiles](), ""
@@ -121,11 +123,11 @@ def _of_node(node: Node, looks: list[Look], room: int, end: float, limit: int) -
         tally.stopped = stopped
         state = look.told(own, clock, None, note)
         place = f"{node.description.place}.{look.part}"
-        found.append(Weighed(look.number, place, state, tally))
+        found.append(WeighedOperator(look.number, place, state, tally))
     return found
 
 
-def _chosen(files: list[BucketFiles], room: int) -> list[BucketFiles]:
+def _choose_files(files: list[BucketFiles], room: int) -> list[BucketFiles]:
     """The largest buckets that there is room for; one at least, if it is not much larger."""
     chosen: list[BucketFiles] = []
     left = room

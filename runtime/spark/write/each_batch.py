@@ -15,8 +15,8 @@ from aggloom.errors import SpecError
 from aggloom.runtime.sinks.lake import LakeSink
 from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import id_of, is_local, local
-from aggloom.runtime.spark.failures import telling
-from aggloom.runtime.spark.plan.lower import Lowering
+from aggloom.runtime.spark.failures import translate_failures
+from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.watch.repartition import batch_before
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
@@ -42,7 +42,7 @@ class EachBatch:
     def of(
         cls,
         df: DataFrame,
-        made: Lowering | None,
+        made: SparkLowering | None,
         options: Options,
         key_columns: Sequence[str] | None,
         checkpoint: str | Path,
@@ -60,7 +60,7 @@ class EachBatch:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one batch."""
         # Spark commits the state of a batch that has run; one that it repeats must run, too.
-        with telling(self.where):
+        with translate_failures(self.where):
             changes = batch.toArrow()
         kinds = parse_kinds(changes.column(changes.num_columns - 1), self.where)
         rows = changes.drop_columns([changes.column_names[-1]])
@@ -69,7 +69,7 @@ class EachBatch:
 
 
 def _key(
-    made: Lowering | None, names: Sequence[str], said: Sequence[str] | None, options: Options
+    made: SparkLowering | None, names: Sequence[str], said: Sequence[str] | None, options: Options
 ) -> tuple[tuple[str, ...] | None, bool | None]:
     """The columns by which rows are written, and whether each row that is replaced is told (None: unknown)."""
     where = f"sink {options.kind}"

@@ -19,7 +19,7 @@ from aggloom.checkpoint_file import read_text
 from aggloom.errors import SinkError, StateCorruptError
 from aggloom.runtime.formats.sink_log import LOG, entries, named
 from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
-from aggloom.runtime.spark.failures import telling
+from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.release import streaming_class
 from aggloom.runtime.spark.watch.repartition import batch_before
 from aggloom.runtime.spark.write.each_batch import checkpoint_id
@@ -52,7 +52,7 @@ class FileSink:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one batch; raises SinkError, before anything is written, if its number is taken."""
-        with telling(f"{self.kind} sink: {self.path}"):
+        with translate_failures(f"{self.kind} sink: {self.path}"):
             if self._sink is None:
                 self._sink = self._made(batch, batch_id)
             self._sink.addBatch(batch_id, batch._jdf)
@@ -151,15 +151,15 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
         return
     last = log.pop(begun)
     home = place.resolve()
-    known = {path for entry in log.values() for path in _added(entry, home)}
-    for path in _added(last, home) - known:
+    known = {path for entry in log.values() for path in _list_added_files(entry, home)}
+    for path in _list_added_files(last, home) - known:
         path.unlink(missing_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     last.unlink()
 
 
-def _added(entry: Path, home: Path) -> set[Path]:
+def _list_added_files(entry: Path, home: Path) -> set[Path]:
     """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
     try:
         files = named(entry)

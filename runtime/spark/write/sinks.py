@@ -21,13 +21,13 @@ from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.api.group_aggregate import check_frame
 from aggloom.runtime.spark.arguments import check_path, check_text, check_trigger
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches, is_local, local
-from aggloom.runtime.spark.failures import explained, started, telling
-from aggloom.runtime.spark.plan.lower import lowered
+from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
+from aggloom.runtime.spark.plan.lower import find_lowering
 from aggloom.runtime.spark.read.paths import whole
 from aggloom.runtime.spark.read.source_log import check_output
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.starting import WithFiles, ordered_by_name, ready
-from aggloom.runtime.spark.watch.journal import followed
+from aggloom.runtime.spark.watch.journal import follow_query
 from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.write.file_sink import WRITTEN, FileSink, is_here, take_back
@@ -87,7 +87,7 @@ def write_changes(
         df.writeStream.trigger(**chosen)
     except PySparkException as failure:
         raise SpecError(
-            f"write_changes: Spark refuses trigger={trigger!r}: {explained(failure)}"
+            f"write_changes: Spark refuses trigger={trigger!r}: {explain_failure(failure)}"
         ) from None
     path = whole(df.sparkSession, path) if path else path
     checkpoint = whole(df.sparkSession, checkpoint)
@@ -95,7 +95,7 @@ def write_changes(
         check_checkpoint_directory(local(checkpoint))
     if path and is_local(path):
         check_output_directory(local(path))
-    made = given = lowered(df)
+    made = given = find_lowering(df)
     written = path or getattr(options, "path", None)
     if written and made is not None:
         check_output(written, {name: table.df for name, table in made.tables.items()})
@@ -116,7 +116,7 @@ def write_changes(
     if kind == "console":
         each = ConsoleSink(rows_shown)
     elif kind == "table":
-        made = lowered(df)
+        made = find_lowering(df)
         in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
         told = None if made is None else made.plan.tells_before
         each = TableSink(Path(checkpoint), key_columns, in_order, told)
@@ -129,7 +129,7 @@ def write_changes(
     else:
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
         writer = writer.options(**WRITTEN[kind])
-    return followed(started(writer), checkpoint, given)
+    return follow_query(start_query(writer), checkpoint, given)
 
 
 def _check_names(key: Any) -> None:
@@ -159,7 +159,7 @@ class ConsoleSink:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Print one batch."""
-        with telling("console sink"):
+        with translate_failures("console sink"):
             table = batch.toArrow()
         kinds = parse_kinds(table.column(change_column_of(table.column_names)), "console sink")
         head = table.slice(0, self._rows_shown).to_pylist()
@@ -192,9 +192,9 @@ class TableSink:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Fold one batch into the table."""
         # Spark commits the state of a batch that has run; one that it repeats must run, too.
-        with telling("table sink"):
+        with translate_failures("table sink"):
             changes = batch.toArrow()
-        old = _read(self._file) if batch_id or self._file.exists() else None
+        old = _read_file(self._file) if batch_id or self._file.exists() else None
         if old is not None:
             last = int(old.schema.metadata[_BATCH_ID])
             if batch_id <= last:
@@ -204,7 +204,7 @@ class TableSink:
         about = {_BATCH_ID: str(batch_id).encode()}
         new = new.combine_chunks().replace_schema_metadata(about)
         new = new.replace_schema_metadata({**about, _CHECKSUM: _checksum(new)})
-        with telling(f"table sink: {self._file}"):
+        with translate_failures(f"table sink: {self._file}"):
             _write(new, self._file)
 
     def _check_order(self, last: int, batch_id: int) -> None:
@@ -312,7 +312,7 @@ def _write(table: pa.Table, file: Path) -> None:
         raise
 
 
-def _read(file: Path) -> pa.Table:
+def _read_file(file: Path) -> pa.Table:
     """The file's table, in memory; raises StateCorruptError if it is not what was written."""
     try:
         with pa.OSFile(str(file)) as source:
@@ -352,7 +352,7 @@ def read_table(checkpoint: str | Path) -> pa.Table:
         raise CheckpointError(f"read_table: there is no directory {str(checkpoint)!r}.{where}")
     if not file.exists() and not batches(file.with_name("commits")):
         raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
-    stored = _read(file)
+    stored = _read_file(file)
     weights = stored.column(stored.num_columns - 1).to_pylist()
     positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
     return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))

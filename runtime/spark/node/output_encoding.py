@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.spark.node.blobs import cut, late_blob, with_kinds, write_blob
+from aggloom.runtime.spark.node.blobs import cut_batch, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.plan.routes import PackedRow, Packer, Route
 from aggloom.runtime.spark.plan.unpack import shown_rows
 
@@ -26,7 +26,7 @@ COUNTS = "row counts"
 _COUNTS = StructField(COUNTS, StringType())
 
 
-class Way(Protocol):
+class OutputEncoding(Protocol):
     """A form in which changes leave."""
 
     @property
@@ -48,7 +48,7 @@ class Way(Protocol):
 
 
 @dataclass(frozen=True)
-class Onward:
+class PackedRowOutput:
     """Packed rows for another operator, or for every bucket of it where its route says so."""
 
     route: Route
@@ -83,7 +83,7 @@ class Onward:
 
 
 @dataclass(frozen=True)
-class AsColumns:
+class ColumnOutput:
     """Ordinary columns, the kinds last. schema: in Arrow's types as Spark reads them; shown: the same as Spark's.
 
     profile: in whose words the kinds are told; None: as numbers.
@@ -106,7 +106,7 @@ class AsColumns:
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
         """Yield frames of limited size."""
         if len(changes[1]):
-            for piece in cut(shown_rows(*changes, self.schema, self.profile)):
+            for piece in cut_batch(shown_rows(*changes, self.schema, self.profile)):
                 yield self._frame(piece.columns)
 
     def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
@@ -124,7 +124,7 @@ class AsColumns:
 
 
 @dataclass(frozen=True)
-class AsBlobs:
+class BlobOutput:
     """One binary for each piece of the changes, and for rows that came too late."""
 
     filled: ClassVar[str] = "blob"
@@ -137,7 +137,7 @@ class AsBlobs:
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
         """Yield frames of limited size."""
         if len(changes[1]):
-            for piece in cut(with_kinds(*changes)):
+            for piece in cut_batch(with_kinds(*changes)):
                 yield self._frame(write_blob(piece.schema, [(piece, b"")]))
 
     def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
@@ -152,13 +152,17 @@ class AsBlobs:
         return pd.DataFrame({"blob": [blob]})
 
 
-def leaves_as_columns(schema: pa.Schema) -> bool:
+def is_column_output(schema: pa.Schema) -> bool:
     """Tell whether pandas hands the columns on as they are: it looks into each value of those that are nested."""
     return not any(pa.types.is_nested(field.type) for field in schema)
 
 
-def leaving(
-    way: Way, bucket: int, changes: Iterable[Rows], late: Iterable[Rows], counts: Iterable[int]
+def emit_frames(
+    way: OutputEncoding,
+    bucket: int,
+    changes: Iterable[Rows],
+    late: Iterable[Rows],
+    counts: Iterable[int],
 ) -> Iterator[pd.DataFrame]:
     """Yield the output of a bucket: the frames of its changes and late rows, its counts in the first row of all."""
     told: str | None = ",".join(map(str, counts))
@@ -170,7 +174,7 @@ def leaving(
         yield _with_counts(way.nothing(), told)
 
 
-def counted(told: str) -> list[int]:
+def format_counts(told: str) -> list[int]:
     """The counts in a row."""
     return [int(count) for count in told.split(",")]
 
