@@ -16,7 +16,7 @@ from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGE
 from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.masking import mask_secrets
-from aggloom.options_cli import Once, debug_option, pairs_of
+from aggloom.options_cli import SingleOption, debug_option, pairs_of
 from aggloom.page_cli import report, ui
 from aggloom.project_cli import completion, init
 from aggloom.sample_cli import show_sample
@@ -32,7 +32,7 @@ _CLICKS = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeE
 class _Group(click.Group):
     """A group of commands that says what is wrong without a traceback."""
 
-    command_class = Once
+    command_class = SingleOption
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -112,10 +112,10 @@ def estimate(
     **sizes: int | None,
 ) -> None:
     """Say how much a query will remember, from a sample of its rows."""
-    from aggloom.sampled import estimated
+    from aggloom.sampled import estimate_query
 
     options = pairs_of("--set", "OPTION=VALUE", settings)
-    found = estimated(
+    found = estimate_query(
         sql, pairs_of("--table", '"name=DDL"', tables), samples, options=options, **sizes
     )
     click.echo(found.to_json() if form == "json" else str(found))

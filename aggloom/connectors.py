@@ -43,7 +43,7 @@ def source_of(
 ) -> TableSource:
     """The source that a created table is; folder: to what relative paths are relative. Raises SpecError."""
     words = Words(table, folder)
-    kind = _known(_SOURCES, table, "read from")
+    kind = _find_connector(_SOURCES, table, "read from")
     settings = kind(words)
     own = _OWN_OPTIONS.get(table.connector, ())
     settings |= {name: value for name in own if (value := words.take(name)) is not None}
@@ -58,7 +58,7 @@ def source_of(
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
     """The sink that a created table is, as write_changes takes it. Raises SpecError."""
     words = Words(table, folder)
-    found: str | Mapping[str, Any] = _known(_SINKS, table, "written into")(words)
+    found: str | Mapping[str, Any] = _find_connector(_SINKS, table, "written into")(words)
     words.end()
     words.end_partitions()
     if isinstance(found, Mapping):
@@ -66,7 +66,9 @@ def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[st
     return found
 
 
-def _known(kinds: Mapping[str, Any], table: CreatedTable, what: str) -> Callable[[Words], Any]:
+def _find_connector(
+    kinds: Mapping[str, Any], table: CreatedTable, what: str
+) -> Callable[[Words], Any]:
     if table.connector not in kinds:
         raise SpecError(
             f"CREATE TABLE {table.name}: a table of '{table.connector}' cannot be {what}; one of "
@@ -81,7 +83,7 @@ def _format(words: Words, *names: str) -> str:
     told = [name for name in names if name in words.given]
     for name in names[1:]:
         words.known.append(name)
-    found = words.need(told[0] if told else names[0])
+    found = words.require(told[0] if told else names[0])
     if found not in _FORMATS:
         raise words.wrong(f"'{names[0]}' is {found!r}. {nearest(found, _FORMATS)}")
     return _FORMATS[found]
@@ -98,7 +100,7 @@ _CSV = {
 """Options of CSV: Flink's names, and ours for what Flink has no option for."""
 
 
-def _reading(words: Words, format: str) -> dict[str, Any]:
+def _translate_options(words: Words, format: str) -> dict[str, Any]:
     """Translate Flink's options of a format that concern reading into those of the reader."""
     names = {format, "json"} if format == "jsonl" else {format}
     found: dict[str, Any] = {}
@@ -128,19 +130,19 @@ def _reading(words: Words, format: str) -> dict[str, Any]:
 
 
 def _files(words: Words) -> dict[str, Any]:
-    path, format = words.need("path"), _format(words, "format")
+    path, format = words.require("path"), _format(words, "format")
     words.refuse("source.monitor-interval", "a trigger says how often files are looked for")
     order = words.take("files.order")
     ordered = {} if order is None else {"order": order}
     whole = words.take(MULTILINE) if format in MESSAGES else None
     if whole is not None:
         ordered[MULTILINE] = whole
-    return {"path": path, "format": format, **ordered, **_reading(words, format)}
+    return {"path": path, "format": format, **ordered, **_translate_options(words, format)}
 
 
 def _properties(words: Words) -> tuple[str, dict[str, str]]:
     """Take the broker's addresses and the other options of Kafka's client, without their prefix `properties.`."""
-    servers = words.need("properties.bootstrap.servers")
+    servers = words.require("properties.bootstrap.servers")
     # A checkpoint knows how far a topic is read; Flink's group would only be told of it.
     words.take("properties.group.id")
     names = [name for name in words.given if name.startswith("properties.")]
@@ -151,7 +153,7 @@ def _topic(words: Words) -> dict[str, Any]:
     pattern = words.take("topic-pattern")
     if pattern is not None:
         return {"topic": pattern, "pattern": True}
-    return {"topic": [name.strip() for name in words.need("topic").split(";")]}
+    return {"topic": [name.strip() for name in words.require("topic").split(";")]}
 
 
 def _kafka(words: Words) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def _kafka(words: Words) -> dict[str, Any]:
         found["max_messages_per_trigger"] = number
     if words.take("lost_data") == "ignore":
         found["lost_data"] = "ignore"
-    told = _reading(words, format) | registry_of(words, format)
+    told = _translate_options(words, format) | registry_of(words, format)
     return {**found, "format": format, **told}
 
 
@@ -200,7 +202,7 @@ def _upsert_kafka(words: Words) -> dict[str, Any]:
     number = words.number("max_messages_per_trigger")
     if number is not None:
         found["max_messages_per_trigger"] = number
-    told = _reading(words, _UPSERTS[format]) | registry_of(words, format)
+    told = _translate_options(words, _UPSERTS[format]) | registry_of(words, format)
     return {**found, "format": format, **told}
 
 
@@ -217,7 +219,7 @@ def _upsert_format(words: Words) -> str:
 
 
 def _delta(words: Words) -> dict[str, Any]:
-    found: dict[str, Any] = {"connector": "delta", "path": words.need("table-path")}
+    found: dict[str, Any] = {"connector": "delta", "path": words.require("table-path")}
     version, time = words.number("startingVersion"), words.take("startingTimestamp")
     if version is not None and time is not None:
         raise words.wrong(
@@ -236,12 +238,14 @@ def _delta(words: Words) -> dict[str, Any]:
 def _iceberg_place(words: Words) -> tuple[str, dict[str, Any]]:
     """The name of an Iceberg table, and its catalog."""
     space, name = words.take("catalog-database"), words.take("catalog-table")
-    told = {n.removeprefix("catalog."): value for n, value in words.prefixed("catalog.").items()}
+    told = {
+        n.removeprefix("catalog."): value for n, value in words.take_prefixed("catalog.").items()
+    }
     for option, own in (("catalog-type", "type"), ("uri", "uri"), ("warehouse", "warehouse")):
         value = words.take(option)
         if value is not None:
             told[own] = value
-    about = {"catalog": words.need("catalog-name"), "connect": told}
+    about = {"catalog": words.require("catalog-name"), "connect": told}
     return f"{space or 'default'}.{name or words.table.name}", about
 
 
@@ -258,7 +262,7 @@ def _iceberg(words: Words) -> dict[str, Any]:
 
 
 def _into_files(words: Words) -> str:
-    path, format = relative_to(words.folder, words.need("path")), _format(words, "format")
+    path, format = relative_to(words.folder, words.require("path")), _format(words, "format")
     if format not in ("jsonl", "parquet"):
         raise words.wrong(f"'format' of a sink is {format!r}; known are json, parquet")
     return f"{format}:{path}"
@@ -267,8 +271,8 @@ def _into_files(words: Words) -> str:
 def _into_database(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED.")
-    url = DatabaseUrl(words.need("url"), words.take("username"), words.take("password"))
-    found = {"kind": "database", "table": words.need("table-name"), "connect": url}
+    url = DatabaseUrl(words.require("url"), words.take("username"), words.take("password"))
+    found = {"kind": "database", "table": words.require("table-name"), "connect": url}
     found["driver"] = _DRIVERS[url.kind]
     for option in ("buffer-flush.max-rows", "buffer-flush.interval"):
         words.refuse(f"sink.{option}", "each batch is one transaction")
@@ -297,7 +301,7 @@ def _into_upsert_kafka(words: Words) -> dict[str, Any]:
 
 def _into_topic(words: Words, format: str) -> dict[str, Any]:
     servers, properties = _properties(words)
-    found = {"kind": "kafka", "servers": servers, "topic": words.need("topic"), "format": format}
+    found = {"kind": "kafka", "servers": servers, "topic": words.require("topic"), "format": format}
     if properties:
         found["properties"] = properties  # type: ignore[assignment]
     if format in IN_AVRO:
@@ -315,7 +319,7 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
 
 
 def _into_delta(words: Words) -> dict[str, Any]:
-    found = {"kind": "delta", "path": relative_to(words.folder, words.need("table-path"))}
+    found = {"kind": "delta", "path": relative_to(words.folder, words.require("table-path"))}
     made = _into_lake(words, found, "delta.")
     storage = words.storage()
     return {**made, "storage": storage} if storage else made
@@ -344,7 +348,7 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
         raise words.wrong(
             "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."
         )
-    own = words.prefixed(properties)
+    own = words.take_prefixed(properties)
     return {**found, "properties": own} if own else found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.errors import SpecError
-from aggloom.inferred import is_here, sniffed
+from aggloom.inferred import is_here, sniff_format
 from aggloom.runtime.formats.packed_files import format_suffix
 from aggloom.runtime.formats.places import sibling
 from aggloom.runtime.formats.registry import FORMATS
@@ -45,7 +45,7 @@ def guess_format(path: str, where: str) -> str:
         )
         raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}; {why}.")
     (format,) = found
-    return (is_here(path) and format == "jsonl" and sniffed(path)) or format
+    return (is_here(path) and format == "jsonl" and sniff_format(path)) or format
 
 
 def set_separator(options: dict[str, Any], path: str) -> None:

@@ -50,7 +50,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredColumns:
     """The columns that files have, and of how many rows, in which files, that was told.
 
     by_values: whether values suggest the types, and no schema beside them says them.
@@ -61,18 +61,18 @@ class Inferred:
     files: str
     by_values: bool = True
 
-    def told(self, table: str, format: str) -> str:
+    def describe_columns(self, table: str, format: str) -> str:
         """Describe the columns that were inferred, with the `schema=` that makes them independent of the files."""
-        ddl = ", ".join(f"{_named(f.name)} {type_name(f.type)}" for f in self.schema)
+        ddl = ", ".join(f"{_quote_name(f.name)} {type_name(f.type)}" for f in self.schema)
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
         return f"{table}: columns told from {rows} of {self.files} ({format}); to fix them: schema={ddl}"
 
 
-def _named(name: str) -> str:
+def _quote_name(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name)
 
 
-def sniffed(path: str) -> str | None:
+def sniff_format(path: str) -> str | None:
     """The format of JSON files by their first line; None where that does not tell."""
     try:
         first = _first_object(files_at(path))
@@ -99,7 +99,7 @@ def _first_object(files: list[Path]) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=64)
-def inferred(
+def infer_columns(
     path: str,
     format: str,
     names: str = "*",
@@ -107,7 +107,7 @@ def inferred(
     dialect: tuple[tuple[str, str], ...] = (),
     words: ChangeWords = _USUAL,
     whole: bool = False,
-) -> Inferred | None:
+) -> InferredColumns | None:
     """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
 
     names, deep: which files of a directory are read. dialect: options of CSV files. words:
@@ -124,7 +124,7 @@ def inferred(
         known = next((s for m in _objects(found, _ROWS, whole) if (s := m.get("schema"))), None)
         if known is not None:
             columns_of = add_partition_columns(connect_columns(known, files), path, found, deep)
-            return Inferred(columns_of, 1, files, by_values=False)
+            return InferredColumns(columns_of, 1, files, by_values=False)
     rows = list(islice(_rows(found, format, dict(dialect), path, whole), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
@@ -144,7 +144,7 @@ def inferred(
         images = partial(_images, format=format)
         check_json(read_lines(found, None, whole), pa.schema(fields), _ROWS, images)
     schema = add_partition_columns(pa.schema(fields), path, found, deep)
-    return Inferred(schema, len(rows), files)
+    return InferredColumns(schema, len(rows), files)
 
 
 def add_partition_columns(schema: pa.Schema, path: str, files: list[Path], deep: bool) -> pa.Schema:

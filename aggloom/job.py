@@ -96,7 +96,7 @@ def read_job(path: Path, **overrides: Any) -> Job:
     if isinstance(given.get("checkpoint"), str):
         given["checkpoint"] = relative_to(path.parent, given["checkpoint"])
     if "sink" in given:
-        given["sink"] = _placed(given["sink"], path.parent)
+        given["sink"] = _resolve_sink_path(given["sink"], path.parent)
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
@@ -105,7 +105,7 @@ def read_job(path: Path, **overrides: Any) -> Job:
     return complete(given, str(path))
 
 
-def _placed(sink: Any, folder: Path) -> Any:
+def _resolve_sink_path(sink: Any, folder: Path) -> Any:
     """A sink as an entry says it, with its path relative to a folder."""
     if isinstance(sink, str):
         kind, colon, place = sink.partition(":")
@@ -135,7 +135,7 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
     job = Job(**given)
     sink = _sink(job.sink, where)
     made = replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
-    return checked(made, where)
+    return check_job(made, where)
 
 
 def check_names(tables: Iterable[TableSource], where: str) -> None:
@@ -146,7 +146,7 @@ def check_names(tables: Iterable[TableSource], where: str) -> None:
             raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
 
 
-def checked(job: Job, where: str) -> Job:
+def check_job(job: Job, where: str) -> Job:
     """The job; raises SpecError where its sink needs a checkpoint that it does not have."""
     if not job.checkpoint and job.sink not in _SHOWN:
         raise SpecError(

@@ -55,7 +55,7 @@ def check_lake(lake: Mapping[str, Any], where: str) -> None:
         )
 
 
-def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+def group_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options whose names have a point, as the mappings that these are entries of."""
     found: dict[str, Any] = {}
     for name, value in options.items():

@@ -55,7 +55,7 @@ def check_json(messages: Iterable[Message], schema: pa.Schema, rows: int, images
             continue  # The reader says so, or drops the line, as its options say.
         for row in images(found) if isinstance(found, dict) else ():
             for field in columns:
-                for value in _rounded(row.get(field.name), field.type):
+                for value in _find_rounded(row.get(field.name), field.type):
                     raise _misfit(message.place, field, value, rows)
 
 
@@ -75,14 +75,14 @@ def _has_double(kind: pa.DataType) -> bool:
     return bool(pt.is_floating(kind))
 
 
-def _rounded(value: Any, kind: pa.DataType) -> Iterator[int]:
+def _find_rounded(value: Any, kind: pa.DataType) -> Iterator[int]:
     """Yield the whole numbers in a value that its type rounds."""
     if pt.is_floating(kind):
         if type(value) is int and not is_exact(value):
             yield value
     elif pt.is_list(kind):
         for each in value if isinstance(value, list) else ():
-            yield from _rounded(each, kind.value_type)
+            yield from _find_rounded(each, kind.value_type)
     elif pt.is_struct(kind) and isinstance(value, dict):
         for field in kind:
-            yield from _rounded(value.get(field.name), field.type)
+            yield from _find_rounded(value.get(field.name), field.type)

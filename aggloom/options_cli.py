@@ -15,7 +15,7 @@ from aggloom.text_file import read_text
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-class Once(click.Command):
+class SingleOption(click.Command):
     """A command that refuses an option which is given twice and means one thing: click takes the last."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -93,7 +93,7 @@ def spec_options(command: Command) -> Command:
     return debug_option(command)
 
 
-def described(
+def build_spec(
     sql: str | None,
     schema: str | None,
     changes: TableChanges,

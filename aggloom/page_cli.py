@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggloom.inspect_cli import read_key
-from aggloom.options_cli import Once, debug_option
+from aggloom.options_cli import SingleOption, debug_option
 
 if TYPE_CHECKING:
     from aggloom.runtime.page import Checkpoints
@@ -19,7 +19,7 @@ _TRUST = click.option(
 )
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @_CHECKPOINTS
 @click.option(
     "--port",
@@ -44,7 +44,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
     """
     from aggloom.runtime.page import PageServer
 
-    known = _known(checkpoints, trust)
+    known = _find_checkpoints(checkpoints, trust)
     with PageServer(known, host, port) as server:
         click.echo(f"{server.address}  (Ctrl-C ends it)")
         if not known.all():
@@ -57,7 +57,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
             click.echo("", err=True)
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @_CHECKPOINTS
 @click.option(
     "--output",
@@ -85,12 +85,12 @@ def report(
     key = read_key(keys) if keys else None
     from aggloom.runtime.page import Reading, write_report
 
-    known = _known(checkpoints, trust)
+    known = _find_checkpoints(checkpoints, trust)
     write_report(known, output, key=key, reading=None if no_state else Reading())
     click.echo(str(output))
 
 
-def _known(checkpoints: tuple[str, ...], trust: bool) -> Checkpoints:
+def _find_checkpoints(checkpoints: tuple[str, ...], trust: bool) -> Checkpoints:
     """The checkpoints of a command line; raises CheckpointError where a path is not there."""
     from aggloom.runtime.page import Checkpoints
     from aggloom.runtime.page.checkpoints import named

@@ -30,7 +30,7 @@ _OF_STREAMS = {
 """Options that say how a stream is cut into batches, or what goes without saying here."""
 
 
-def tables_told(job: Job) -> dict[str, Any]:
+def declared_tables(job: Job) -> dict[str, Any]:
     """Return a job's settings of its tables besides their columns, as keywords of the planner."""
     return {
         "input_changes": {table.name: table.sends or job.changes for table in job.tables},
@@ -40,21 +40,21 @@ def tables_told(job: Job) -> dict[str, Any]:
     }
 
 
-def columns_told(job: Job) -> dict[str, pa.Schema]:
+def declared_columns(job: Job) -> dict[str, pa.Schema]:
     """The columns of a job's tables as they are read: `schema=` says how values are stored, and cuts nothing off."""
     return {table.name: to_schema(table.columns(), job.dialect) for table in job.tables}
 
 
 def plan_of_job(job: Job) -> Plan:
     """The plan that `aggloom run` runs."""
-    schemas = columns_told(job)
-    return plan_query(job.sql, schemas, options=PlanOptions.of(job.options), **tables_told(job))
+    schemas = declared_columns(job)
+    return plan_query(job.sql, schemas, options=PlanOptions.of(job.options), **declared_tables(job))
 
 
-def explained(job: Job) -> str:
+def explain_job(job: Job) -> str:
     """Explain the plan of a job's query, as text."""
-    schemas = columns_told(job)
-    return explain(job.sql, tables=schemas, options=job.options, **tables_told(job))
+    schemas = declared_columns(job)
+    return explain(job.sql, tables=schemas, options=job.options, **declared_tables(job))
 
 
 def harness_of(job: Job) -> Harness:
@@ -70,7 +70,7 @@ def harness_of(job: Job) -> Harness:
     return harness
 
 
-def fed(job: Job) -> Harness:
+def feed_job(job: Job) -> Harness:
     """The query of a job over all that its files hold, as one bundle; then the input is at its end.
 
     Raises SpecError for a table that is not in files.
@@ -78,12 +78,12 @@ def fed(job: Job) -> Harness:
     harness = harness_of(job)
     for table in job.tables:
         if table.name in harness.plan.scans:
-            feed(harness, table)
+            feed_table(harness, table)
     harness.end_of_input()
     return harness
 
 
-def feed(harness: Harness, table: TableSource) -> int:
+def feed_table(harness: Harness, table: TableSource) -> int:
     """Read the files of a table into a harness; how many changes there are."""
     if table.kafka is not None or table.lake is not None:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"

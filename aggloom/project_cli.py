@@ -9,13 +9,13 @@ import click
 from click.shell_completion import get_completion_class
 
 from aggloom.errors import SpecError
-from aggloom.options_cli import Once, debug_option
+from aggloom.options_cli import SingleOption, debug_option
 from aggloom.project import write_project
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @debug_option
 def init(directory: Path) -> None:
@@ -25,7 +25,7 @@ def init(directory: Path) -> None:
     click.echo(f"\ncd {shlex.quote(str(directory))}\naggloom test\naggloom run job.yaml")
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @click.argument("shell", type=click.Choice(SHELLS))
 @debug_option
 def completion(shell: str) -> None:

@@ -38,7 +38,7 @@ def registry_of(words: Words, format: str) -> dict[str, Any]:
     found: dict[str, str] = {}
     prefixes = _PREFIXES[format]
     for begin in prefixes:
-        for name, value in _told(words, begin).items():
+        for name, value in _take_options(words, begin).items():
             if found.setdefault(name, value) != value:
                 raise words.wrong(f"'{begin}..' and '{prefixes[0]}..' are not the same registry.")
     more = {name: words.take(f"registry.{name}") for name in ("timeout", "attempts")}
@@ -51,7 +51,7 @@ def registry_of(words: Words, format: str) -> dict[str, Any]:
         raise words.wrong(str(error)) from None
 
 
-def _told(words: Words, begin: str) -> dict[str, str]:
+def _take_options(words: Words, begin: str) -> dict[str, str]:
     """Take the registry's options that begin with a prefix, by our names; raises SpecError for one that is not
     supported.
     """
@@ -62,7 +62,7 @@ def _told(words: Words, begin: str) -> dict[str, str]:
             found[own] = value
     for option, why in _REFUSED.items():
         words.refuse(f"{begin}{option}", why)
-    for option in words.prefixed(f"{begin}properties."):
+    for option in words.take_prefixed(f"{begin}properties."):
         raise words.wrong(f"'{option}' is not supported: the registry's client is another")
     _choose(words, f"{begin}basic-auth.credentials-source", ("USER_INFO", "URL"))
     _choose(words, f"{begin}bearer-auth.credentials-source", ("STATIC_TOKEN",))

@@ -20,7 +20,7 @@ from aggloom.drawn import in_order, show_table
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
-from aggloom.planned import plan_of_job, tables_told
+from aggloom.planned import declared_tables, plan_of_job
 from aggloom.private import cache_directory
 from aggloom.runtime.formats.places import check_one_batch, files_at
 from aggloom.runtime.sinks.registry import destination
@@ -57,8 +57,8 @@ def run(*jobs: Job) -> None:
                 if not _HADOOP.intersection(environ):
                     table.check_place()
             place = job.checkpoint
-            for told in filter(None, (table.told() for table in job.tables)):
-                click.echo(told, err=True)
+            for line in filter(None, (table.describe_inferred() for table in job.tables)):
+                click.echo(line, err=True)
             if place is None:
                 click.echo(_NO_CHECKPOINT, err=True)
                 made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
@@ -161,14 +161,14 @@ class _Run:
             tables={table.name: table.frame(spark) for table in job.tables},
             backend=job.backend,
             options=job.options,
-            **tables_told(job),
+            **declared_tables(job),
         )
         with use_analyser(spark):
             plan = plan_of_job(job)
         self._waits = plan.awaits_watermark
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
-        self.query = self._written(trigger)
+        self.query = self._start_sink(trigger)
         self.printer = ProgressPrinter(self.query, alone=True)
 
     def closes(self) -> bool:
@@ -182,11 +182,11 @@ class _Run:
         if not plan_last_batch(self._spark, self.query):
             return False
         # Files that have come meanwhile are left to the next run.
-        self.query = self._written({"once": True})
+        self.query = self._start_sink({"once": True})
         self.printer.follow(self.query)
         return True
 
-    def _written(self, trigger: dict[str, Any] | None) -> Any:
+    def _start_sink(self, trigger: dict[str, Any] | None) -> Any:
         """The query that writes the changes into the job's sink."""
         from aggloom.runtime.spark.watch.following import silence
         from aggloom.runtime.spark.write.sinks import write_changes

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.sizing.report import Estimate
 
 
-def estimated(
+def estimate_query(
     sql: str, tables: Mapping[str, str], samples: tuple[str, ...], **options: Any
 ) -> Estimate:
     """The estimate of a query; samples: files, each as NAME=FILE, or the only table's alone; tables: DDL by name."""
@@ -26,7 +26,7 @@ def estimated(
 
     read: dict[str, pa.Table] = {}
     for given in samples:
-        name, path = _named(given, sql)
+        name, path = _parse_sample(given, sql)
         if name in read:
             raise SpecError(f"--sample: table {name!r} has two samples; leave one out.")
         schema = to_schema(tables[name]) if name in tables else None
@@ -34,7 +34,7 @@ def estimated(
     return estimate(sql, read, tables=dict(tables), **options)
 
 
-def _named(given: str, sql: str) -> tuple[str, Path]:
+def _parse_sample(given: str, sql: str) -> tuple[str, Path]:
     name, equals, path = given.partition("=")
     if equals and not Path(given).exists():
         return name.strip(), Path(path.strip())

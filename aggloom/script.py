@@ -8,8 +8,8 @@ from pathlib import Path
 from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
 from aggloom.errors import SpecError
-from aggloom.job import Job, checked
-from aggloom.planned import explained
+from aggloom.job import Job, check_job
+from aggloom.planned import explain_job
 
 
 def jobs_of(
@@ -32,12 +32,12 @@ def jobs_of(
         ]
         one = replace(job, sql=text, tables=(*job.tables, *streams))
         if script.explains is not None:
-            plans.append(explained(one))
+            plans.append(explain_job(one))
             continue
         if not one.tables and not alone:
             raise SpecError("the query reads no table that streams; create one, or give --table.")
         if script.target is None:
-            jobs.append(checked(one, "run"))
+            jobs.append(check_job(one, "run"))
             continue
         if job.sink != Job.sink:
             raise SpecError(
@@ -49,11 +49,11 @@ def jobs_of(
                 place = job.checkpoint and job.checkpoint / name
                 sink = sink_of(table, folder)
                 whole = replace(one, sink=sink, key=table.key, into=name, checkpoint=place)
-                jobs.append(whole if alone else checked(whole, f"INSERT INTO {name}"))
+                jobs.append(whole if alone else check_job(whole, f"INSERT INTO {name}"))
                 break
         else:
             # The planner knows the place in the text, and says it.
-            explained(one)
+            explain_job(one)
     _check_apart(jobs)
     return jobs, plans
 

@@ -15,7 +15,7 @@ from aggloom.connectors import source_of
 from aggloom.drawn import show_rows
 from aggloom.errors import OptionError, SpecError, SqlError, UnknownTableError, nearest
 from aggloom.job import Job
-from aggloom.planned import fed, plan_of_job
+from aggloom.planned import feed_job, plan_of_job
 from aggloom.script import jobs_of
 from aggloom.shown import Form
 from aggloom.tables import TableSource
@@ -78,7 +78,7 @@ class Shell:
             self._show(job)
 
     def _show(self, job: Job) -> None:
-        with fed(job) as harness:
+        with feed_job(job) as harness:
             changes = harness.changes()
             if dropped := harness.counts.describe_dropped(any(t.is_by_time for t in job.tables)):
                 click.echo(dropped, err=True)
@@ -104,7 +104,7 @@ class Shell:
             self._show(job)
 
     def _create(self, statement: Statement) -> None:
-        name, kind = self._made(statement)
+        name, kind = self._parse_create(statement)
         if name.casefold() in (table.name.casefold() for table in self.job.tables):
             raise SpecError(f"table {name!r} was given with --table; choose another name.")
         before = self.created.pop(name.casefold(), None)
@@ -127,7 +127,7 @@ class Shell:
         if name not in script.lookups and script.created[name].connector not in ("print", "jdbc"):
             source_of(script.created[name], self.folder, self.job.dialect)
 
-    def _made(self, statement: Statement) -> tuple[str, str]:
+    def _parse_create(self, statement: Statement) -> tuple[str, str]:
         """The name and the kind of what CREATE makes."""
         words = [word.upper() for word in statement.words]
         kind = next((word for word in words[1:5] if word in ("TABLE", "VIEW")), None)
@@ -150,7 +150,7 @@ class Shell:
             raise _unknown(words[0], [name for name, _ in self.created.values()])
         self.created.pop(words[0].casefold(), None)
 
-    def _set(self, statement: Statement) -> None:
+    def _set_option(self, statement: Statement) -> None:
         if len(statement.words) == 1:
             shown = {**self.settings, _MODE: "changelog" if self.changes else "table"}
             show_rows(("option", "value"), sorted(shown.items()), self.form)
@@ -208,9 +208,9 @@ class Shell:
         return replace(self.job, sql=";\n".join([text, *creates]), options=options)
 
 
-def told_tables(tables: Sequence[TableSource]) -> list[str]:
+def describe_inferred_tables(tables: Sequence[TableSource]) -> list[str]:
     """Describe the columns of each table that were inferred from its files."""
-    return [told for table in tables if (told := table.told())]
+    return [line for table in tables if (line := table.describe_inferred())]
 
 
 def _by(rows: Sequence[tuple[Any, ...]], places: list[int]) -> list[tuple[Any, ...]]:
@@ -226,7 +226,7 @@ def _unknown(name: str, known: Sequence[str]) -> UnknownTableError:
 _COMMANDS: dict[str, Callable[[Shell, Statement], None]] = {
     "CREATE": Shell._create,
     "DROP": Shell._drop,
-    "SET": Shell._set,
+    "SET": Shell._set_option,
     "RESET": Shell._reset,
     "SHOW": Shell._list,
     "DESCRIBE": Shell._describe,

@@ -20,7 +20,7 @@ from aggloom.codegen.spec.choices import (
     TableChanges,
 )
 from aggloom.errors import AggloomError
-from aggloom.options_cli import Once, debug_option, pairs_of
+from aggloom.options_cli import SingleOption, debug_option, pairs_of
 from aggloom.shown import FORMS, Form
 from aggloom.text_file import read_text
 
@@ -34,7 +34,7 @@ _WORDS = (
 )
 
 
-@click.command("sql", cls=Once)
+@click.command("sql", cls=SingleOption)
 @click.argument("script", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-c", "--command", "text", help="Statements to run, instead of those typed or piped.")
 @click.option("--table", "tables", multiple=True, help="A table in files, as `aggloom run` has it.")
@@ -72,7 +72,7 @@ def sql_shell(
             f"there is no file {str(script)!r}; statements themselves go after -c"
         )
     from aggloom.job import Job, check_names
-    from aggloom.shell import Shell, told_tables
+    from aggloom.shell import Shell, describe_inferred_tables
     from aggloom.tables import read_table_option
 
     sources = tuple(map(read_table_option, tables))
@@ -80,12 +80,12 @@ def sql_shell(
     options = pairs_of("--set", "OPTION=VALUE", settings)
     job = Job("", sources, None, "console", changes, dialect, backend, options=options)
     shell = Shell(job, form, changelog, None if script is None else script.parent)
-    for told in told_tables(sources):
+    for told in describe_inferred_tables(sources):
         click.echo(told, err=True)
     if script is not None:
         text = read_text(script)
     if text is None and sys.stdin.isatty():
-        _prompted(shell)
+        _prompt_statements(shell)
         return
     whole = sys.stdin.read() if text is None else text
     failed = _run(shell, last_statement(whole), keep_going)
@@ -109,10 +109,10 @@ def _run(shell: Shell, statements: list[Statement], keep_going: bool) -> int:
     return failed
 
 
-def _prompted(shell: Shell) -> None:
+def _prompt_statements(shell: Shell) -> None:
     """Statements from a terminal, until QUIT or the end of the input."""
     click.echo("Statements end with a semicolon. HELP; lists them, QUIT; ends.", err=True)
-    history = _editing(shell)
+    history = _enable_editing(shell)
     begun = ""
     while not shell.ended:
         try:
@@ -124,12 +124,12 @@ def _prompted(shell: Shell) -> None:
             click.echo()
             begun = ""
             continue
-        begun = _answered(shell, begun)
+        begun = _answer_text(shell, begun)
     if history is not None:
         _keep(history)
 
 
-def _answered(shell: Shell, begun: str) -> str:
+def _answer_text(shell: Shell, begun: str) -> str:
     """Run what is whole of a text, and give back the rest; errors are said, and end nothing."""
     word = begun.strip().upper()
     if word in ("QUIT", "EXIT", "HELP"):
@@ -145,7 +145,7 @@ def _answered(shell: Shell, begun: str) -> str:
     return rest if rest.strip() else ""
 
 
-def _editing(shell: Shell) -> Path | None:
+def _enable_editing(shell: Shell) -> Path | None:
     """Let lines be edited, completed and remembered, where Python has readline; the file of the history."""
     try:
         import readline

@@ -11,11 +11,18 @@ import click
 from aggloom.codegen import AggSpec, GeneratedSource
 from aggloom.codegen.spec.choices import Backend, Dialect, TableChanges
 from aggloom.errors import SpecError
-from aggloom.options_cli import Once, debug_option, described, pairs_of, spec_options, trust_option
+from aggloom.options_cli import (
+    SingleOption,
+    build_spec,
+    debug_option,
+    pairs_of,
+    spec_options,
+    trust_option,
+)
 from aggloom.text_file import read_text
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @spec_options
 @click.option(
     "-o",
@@ -36,7 +43,7 @@ def generate(
     name: str | None,
 ) -> None:
     """Write the handler module of a query and print where it is."""
-    spec = described(sql, schema, changes, yaml_file, dialect, trust)
+    spec = build_spec(sql, schema, changes, yaml_file, dialect, trust)
     source = _generate(spec, backend, output, name)
     click.echo(str(source.path))
     click.echo(f"class {source.class_name}, digest {source.digest}, {source.backend}", err=True)
@@ -47,7 +54,7 @@ def generate(
         )
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @click.argument(
     "modules", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
@@ -61,7 +68,7 @@ def refresh(modules: tuple[Path, ...], trust: bool) -> None:
         click.echo(str(write_again(module, trust=trust).path))
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @click.argument("target", required=False)
 @spec_options
 @click.option("--plan", is_flag=True, help="Print the layout of the accumulators instead.")
@@ -89,7 +96,7 @@ def inspect(
     """Show the source of a query, of a digest, or of a generated file."""
     spec: AggSpec | None
     if target is None:
-        spec = described(sql, schema, changes, yaml_file, dialect, trust)
+        spec = build_spec(sql, schema, changes, yaml_file, dialect, trust)
         text = "" if plan else _generate(spec, backend, None).text
     elif sql is not None or schema is not None or yaml_file is not None:
         raise click.UsageError("name a digest or file, or describe a query, not both")
@@ -105,7 +112,7 @@ def inspect(
         show(text)
 
 
-@click.command(cls=Once)
+@click.command(cls=SingleOption)
 @spec_options
 @click.option(
     "--table",
@@ -153,7 +160,7 @@ def explain(
         raise click.UsageError("--table goes with --sql, instead of --schema or --yaml")
     query: AggSpec | str
     if sql is None or yaml_file is not None or not (tables or schema is not None):
-        query, schema = described(sql, schema, changes, yaml_file, dialect, trust), None
+        query, schema = build_spec(sql, schema, changes, yaml_file, dialect, trust), None
     else:
         query = sql
     schemas, kinds = _tables(tables, changes)

@@ -36,7 +36,7 @@ class Words:
             connector = self.table.connector
             raise self.wrong(f"PARTITIONED BY has no meaning in '{connector}'; take it out.")
 
-    def need(self, name: str) -> str:
+    def require(self, name: str) -> str:
         """The value of an option that has to be there."""
         found = self.take(name)
         if not found:
@@ -64,14 +64,14 @@ class Words:
             raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
         return None if found is None else int(found)
 
-    def prefixed(self, start: str) -> dict[str, str]:
+    def take_prefixed(self, start: str) -> dict[str, str]:
         """The options whose names begin so, under these names."""
         self.known.append(f"{start}..")
         return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
 
     def storage(self) -> dict[str, str]:
         """Take the options of an object store, without their prefix `storage.`."""
-        found = self.prefixed("storage.")
+        found = self.take_prefixed("storage.")
         return {name.removeprefix("storage."): value for name, value in found.items()}
 
     def refuse(self, name: str, why: str) -> None:

@@ -18,13 +18,13 @@ from aggloom.errors import DataError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
 from aggloom.inferred import (
     INFERRED,
-    Inferred,
+    InferredColumns,
     add_partition_columns,
-    inferred,
+    infer_columns,
     is_here,
     parquet_schema,
 )
-from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
+from aggloom.lake_tables import ENTRIES, check_lake, group_options, lake_columns, lake_frame
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
@@ -107,11 +107,11 @@ class TableSource:
             from aggloom.runtime.spark.read.kafka import read_kafka
 
             told: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
-            return read_kafka(spark, **self.kafka, **told, **self.reading)
+            return read_kafka(spark, **self.kafka, **told, **self.reader_options)
         from aggloom.runtime.spark.read.sources import read_changes
 
         return read_changes(
-            spark, self.path, self.format, self._own_columns(), **self.checks, **self.reading
+            spark, self.path, self.format, self._own_columns(), **self.checks, **self.reader_options
         )
 
     @property
@@ -137,7 +137,7 @@ class TableSource:
         return ChangeWords.of(self.options, f"table {self.name}")
 
     @property
-    def reading(self) -> dict[str, Any]:
+    def reader_options(self) -> dict[str, Any]:
         """Options of the reader, with the keys of upserts, which lack the rows before."""
         keys = {"keys": self.keys} if self.sends == "upsert" and self.keys else {}
         return self.options | keys
@@ -147,13 +147,13 @@ class TableSource:
         """Options of the reader about columns that nobody gave: later values must not be changed by their types."""
         if self.schema is not None or self.lake is not None or self.format not in INFERRED:
             return {}
-        return {"inferred": True} if self._inferred().by_values else {}
+        return {"inferred": True} if self._infer_columns().by_values else {}
 
-    def told(self) -> str | None:
+    def describe_inferred(self) -> str | None:
         """Describe the columns that were inferred from the files; None if no column was."""
         if self.schema is not None or self.lake is not None or self.format == "parquet":
             return None
-        return self._inferred().told(self.name, self.format)
+        return self._infer_columns().describe_columns(self.name, self.format)
 
     def check_place(self) -> None:
         """Refuse a file or directory of this machine that is not there, with names like its; raises SpecError."""
@@ -163,7 +163,7 @@ class TableSource:
         missing = f"there is no file or directory {self.path!r}"
         raise SpecError(f"table {self.name}: {missing}.{sibling(Path(self.path))}")
 
-    def _inferred(self) -> Inferred:
+    def _infer_columns(self) -> InferredColumns:
         known = {name.lower() for name in CSV_OPTIONS}
         pairs = ((name, str(value)) for name, value in self.options.items())
         dialect = tuple(sorted(pair for pair in pairs if pair[0].lower() in known))
@@ -173,7 +173,7 @@ class TableSource:
             words = self.change_words
             whole, _ = take_option(self.options, None, f"table {self.name}")
             about = {"words": words, "whole": whole and self.format in MESSAGES}
-            found = inferred(self.path, self.format, **chosen, dialect=dialect, **about)
+            found = infer_columns(self.path, self.format, **chosen, dialect=dialect, **about)
         if found is None:
             self.check_place()
             raise SpecError(
@@ -194,7 +194,7 @@ class TableSource:
         if self.schema is not None:
             return self.schema
         if self.format != "parquet":
-            return self._inferred().schema
+            return self._infer_columns().schema
         found = [parquet_schema(file) for file in self._parquet_files()]
         if not found:
             raise SpecError(
@@ -313,7 +313,7 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
     options = given.pop("options", None) or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{where}: `options` must be a mapping of names to values.")
-    given |= grouped(options)
+    given |= group_options(options)
     kinds = {"max_versions_per_trigger": int, "metadata": bool}
     for entry in ENTRIES[connector]:
         if entry in given:

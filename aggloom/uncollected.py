@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Let Python collect no garbage by itself, unless it does not anyway."""
     collects = gc.isenabled()
     gc.disable()

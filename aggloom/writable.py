@@ -18,7 +18,7 @@ _CACHE = ("directory of generated code", "let AGGLOOM_CACHE (or -o) name another
 
 
 @contextmanager
-def writing(directory: Path, what: str, fix: str) -> Iterator[None]:
+def translate_write_errors(directory: Path, what: str, fix: str) -> Iterator[None]:
     """Turn a failure inside, because nothing can be written, into a DirectoryError that names the directory."""
     try:
         yield
@@ -41,7 +41,7 @@ def check_writable(directory: Path, what: str, fix: str) -> None:
     if not place.is_dir():
         return
     with (
-        writing(directory, what, fix),
+        translate_write_errors(directory, what, fix),
         tempfile.TemporaryFile(dir=place) as probe,
     ):
         probe.write(bytes(_PROBE_BYTES))
@@ -60,7 +60,7 @@ def check_output_directory(directory: Path) -> None:
 
 def writing_cache(directory: Path) -> AbstractContextManager[None]:
     """Turn an error inside, if generated code cannot be written to its directory, into a DirectoryError."""
-    return writing(directory, *_CACHE)
+    return translate_write_errors(directory, *_CACHE)
 
 
 def check_cache(directory: Path) -> None:

@@ -12,16 +12,16 @@ import click
 
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.errors import AggloomError
-from aggloom.options_cli import Once, debug_option
+from aggloom.options_cli import SingleOption, debug_option
 
 if TYPE_CHECKING:
     from aggloom.testing.file import TestFile
-    from aggloom.testing.run import Outcome
+    from aggloom.testing.run import TestOutcome
 
 _SUFFIXES = (".yaml", ".yml")
 
 
-@click.command("test", cls=Once)
+@click.command("test", cls=SingleOption)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("-k", "--name", "wanted", help="Run only tests with this text in their names.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first test that does not pass.")
@@ -52,10 +52,10 @@ def run_tests(
             if backend is not None:
                 file = replace(file, job=replace(file.job, backend=backend))
         except AggloomError as error:
-            tally.broken("", error)
+            tally.add_failure("", error)
             continue
         for outcome in _outcomes(file, wanted, tally):
-            tally.told(outcome)
+            tally.add_outcome(outcome)
             if exitfirst and tally.failed:
                 break
         if exitfirst and (tally.failed or tally.errors):
@@ -85,7 +85,7 @@ def _files(places: tuple[Path, ...]) -> Iterator[Path]:
                     click.echo(f"{path}: there is no `tests` in it; passed over", err=True)
 
 
-def _outcomes(file: TestFile, wanted: str | None, tally: _Tally) -> Iterator[Outcome]:
+def _outcomes(file: TestFile, wanted: str | None, tally: _Tally) -> Iterator[TestOutcome]:
     from aggloom.testing.run import run_test
 
     for test in file.tests:
@@ -95,7 +95,7 @@ def _outcomes(file: TestFile, wanted: str | None, tally: _Tally) -> Iterator[Out
         try:
             yield run_test(file, test)
         except AggloomError as error:
-            tally.broken(test.name, error)
+            tally.add_failure(test.name, error)
 
 
 class _Tally:
@@ -110,9 +110,9 @@ class _Tally:
         """The tests that follow are of this file."""
         self._path = path
 
-    def told(self, outcome: Outcome) -> None:
+    def add_outcome(self, outcome: TestOutcome) -> None:
         """Say how a test ended."""
-        if outcome.passed:
+        if outcome.is_passed:
             self.passed += 1
             if not self.quiet:
                 self._line("ok", "green", outcome.test.name)
@@ -125,7 +125,7 @@ class _Tally:
             click.echo("        " + click.style(line, fg=colour))
         self._echo_dropped(outcome)
 
-    def broken(self, name: str, error: AggloomError) -> None:
+    def add_failure(self, name: str, error: AggloomError) -> None:
         """Say why a test, or a file, could not be run."""
         self.errors += 1
         self._line("ERROR", "red", name)
@@ -149,7 +149,7 @@ class _Tally:
         click.echo(f"aggloom: there is no test{named} in {where}", err=True)
         return 2
 
-    def _echo_dropped(self, outcome: Outcome) -> None:
+    def _echo_dropped(self, outcome: TestOutcome) -> None:
         if outcome.dropped:
             click.echo(f"        {outcome.dropped}")
 

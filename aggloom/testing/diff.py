@@ -23,11 +23,11 @@ def difference(
     `-` is a row that was expected, `+` one that was found instead, or that nobody expected; key: the columns by which
     two such are one row that differs. Signs below such a pair mark the values.
     """
-    missing, extra = _unmatched(expected, found)
+    missing, extra = _remove_matches(expected, found)
     if not missing and not extra:
         return []
     places = [names.index(name) for name in key if name in names]
-    pairs = _paired(missing, extra, places)
+    pairs = _pair_rows(missing, extra, places)
     same = len(expected) - len(missing)
     counted = f"expected {_rows(len(expected))}, found {_rows(len(found))}"
     lines = [f"{counted}; {_rows(same)} as expected" if same else counted]
@@ -38,10 +38,10 @@ def _rows(number: int) -> str:
     return f"{number:,} row{'s' * (number != 1)}"
 
 
-def _unmatched(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _remove_matches(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows that are left of both sides once equal rows are taken out, one for one."""
     exact: Callable[[Row], Any] = lambda row: tuple(map(same_value, row))  # noqa: E731
-    missing, extra = _taken(expected, found, exact)
+    missing, extra = _take_matches(expected, found, exact)
     for row in list(missing):
         near = next((other for other in extra if all(map(equal, row, other))), None)
         if near is not None:
@@ -50,7 +50,7 @@ def _unmatched(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row]
     return missing, extra
 
 
-def _taken(
+def _take_matches(
     expected: Sequence[Row], found: Sequence[Row], of: Callable[[Row], Any]
 ) -> tuple[list[Row], list[Row]]:
     left: dict[Any, list[Row]] = {}
@@ -66,7 +66,7 @@ def _taken(
     return missing, [row for rows in left.values() for row in rows]
 
 
-def _paired(
+def _pair_rows(
     missing: list[Row], extra: list[Row], places: list[int]
 ) -> list[tuple[Row | None, Row | None]]:
     """Rows of one key beside each other, in the order of the key."""
@@ -106,13 +106,13 @@ def _table(names: Sequence[str], pairs: Sequence[tuple[Row | None, Row | None]])
             ]
             lines.append((" ", marks))
     wide = [max(_width(cells[at]) for _, cells in lines) for at in range(len(names))]
-    drawn = [f"{sign} {_padded(cells, wide)}".rstrip() for sign, cells in lines]
+    drawn = [f"{sign} {_pad_cell(cells, wide)}".rstrip() for sign, cells in lines]
     if len(pairs) > _SHOWN:
         drawn.append(f"  and {len(pairs) - _SHOWN:,} more")
     return drawn
 
 
-def _padded(cells: Sequence[str], wide: Sequence[int]) -> str:
+def _pad_cell(cells: Sequence[str], wide: Sequence[int]) -> str:
     return "  ".join(
         cell + " " * (width - _width(cell)) for cell, width in zip(cells, wide, strict=True)
     )

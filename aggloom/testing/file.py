@@ -74,7 +74,7 @@ def read_tests(path: Path) -> TestFile:
         raise CaseFormatError(
             f"{path}: a file of tests is a mapping with `job`, or `sql`, and `tests`."
         )
-    _known(content, _FILE, str(path))
+    _check_names(content, _FILE, str(path))
     if "tests" not in content:
         raise CaseFormatError(f"{path}: there is no `tests`.")
     listed = content["tests"]
@@ -131,7 +131,7 @@ def _tables(given: Any, path: Path) -> tuple[TableSource, ...]:
         if not isinstance(settings, Mapping) or "schema" not in settings:
             raise CaseFormatError(f'{where}: give its columns, as in "name STRING, cnt INT".')
         known = ("schema", "keys", "changes", "watermark")
-        _known(settings, known, where)
+        _check_names(settings, known, where)
         found.append(table_source(name, {"path": "-", "format": "jsonl", **settings}, where))
     return tuple(found)
 
@@ -144,7 +144,7 @@ def _test(given: Any, path: Path, number: int) -> Test:
     if not isinstance(name, str) or not name.strip():
         raise CaseFormatError(f"{where}: give it a `name`.")
     where = f"{path}: {name}"
-    _known(given, _TEST, where)
+    _check_names(given, _TEST, where)
     for entry in ("given", "expect"):
         if entry not in given:
             raise CaseFormatError(f"{where}: there is no `{entry}`.")
@@ -157,16 +157,16 @@ def _test(given: Any, path: Path, number: int) -> Test:
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise CaseFormatError(f"{where}: `options` must be a mapping of names to values.")
-    expect = _expected(given["expect"], where)
+    expect = _parse_expected(given["expect"], where)
     return Test(name, where, tuple(steps), expect, given.get("into"), options)
 
 
-def _expected(given: Any, where: str) -> Expected:
+def _parse_expected(given: Any, where: str) -> Expected:
     if given is None or isinstance(given, list):
         return Expected(_rows(given or [], f"{where}, expect"))
     if not isinstance(given, Mapping) or not given:
         raise CaseFormatError(f"{where}: `expect` must be rows, or one of {', '.join(_EXPECT)}.")
-    _known(given, _EXPECT, f"{where}, expect")
+    _check_names(given, _EXPECT, f"{where}, expect")
     error = given.get("error")
     if error is not None and (not isinstance(error, str) or len(given) > 1):
         raise CaseFormatError(f"{where}: `error` must be a text, alone.")
@@ -184,7 +184,7 @@ def _rows(given: Any, where: str) -> tuple[Row, ...]:
     return tuple(given)
 
 
-def _known(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def _check_names(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for entry in given:
         if entry not in known:
             raise CaseFormatError(

@@ -19,7 +19,7 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.job import Job
-from aggloom.planned import feed, harness_of
+from aggloom.planned import feed_table, harness_of
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, KIND_NAMES, spellings
 from aggloom.script import jobs_of
 from aggloom.tables import relative_to, table_source
@@ -35,7 +35,7 @@ _KINDS = {word: kind for number, kind in enumerate(KIND_NAMES) for word in spell
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TestOutcome:
     """The result of a test: lines that tell how it differs from the expected one; without lines it does not."""
 
     test: Test
@@ -44,12 +44,12 @@ class Outcome:
     """Rows that did not reach the result, in a line; empty: there are none."""
 
     @property
-    def passed(self) -> bool:
+    def is_passed(self) -> bool:
         """True if the result is as expected."""
         return not self.lines
 
 
-def run_test(file: TestFile, test: Test) -> Outcome:
+def run_test(file: TestFile, test: Test) -> TestOutcome:
     """Run a test of a file. Raises CaseFormatError, SpecError and their kin for a test that cannot be run."""
     expect = test.expect
     if expect.error is None:
@@ -60,12 +60,12 @@ def run_test(file: TestFile, test: Test) -> Outcome:
         raise
     except AggloomError as error:
         if expect.error in str(error):
-            return Outcome(test)
-        return Outcome(test, (f"expected an error with {expect.error!r}; it was:", str(error)))
-    return Outcome(test, (f"expected an error with {expect.error!r}; there was none",))
+            return TestOutcome(test)
+        return TestOutcome(test, (f"expected an error with {expect.error!r}; it was:", str(error)))
+    return TestOutcome(test, (f"expected an error with {expect.error!r}; there was none",))
 
 
-def _run(file: TestFile, test: Test) -> Outcome:
+def _run(file: TestFile, test: Test) -> TestOutcome:
     job = _job(file, test)
     with harness_of(job) as harness:
         ends = True
@@ -77,7 +77,7 @@ def _run(file: TestFile, test: Test) -> Outcome:
         if ends:
             harness.end_of_input()
         dropped = harness.counts.describe_dropped(by_time=False)
-        return Outcome(test, tuple(_compared(harness, test)), dropped)
+        return TestOutcome(test, tuple(_compare_result(harness, test)), dropped)
 
 
 def _job(file: TestFile, test: Test) -> Job:
@@ -104,7 +104,7 @@ def _step(harness: Harness, name: str, told: Any, folder: Path, where: str) -> N
     scans = harness.plan.scans
     same = next((each for each in scans if each.casefold() == str(name).casefold()), None)
     if same is not None:
-        _feed(harness, same, told, folder, f"{where}, given {name}")
+        _feed_rows(harness, same, told, folder, f"{where}, given {name}")
     elif name == "watermark":
         marks = told if isinstance(told, Mapping) else {None: told}
         for table, time in marks.items():
@@ -118,25 +118,25 @@ def _step(harness: Harness, name: str, told: Any, folder: Path, where: str) -> N
         raise SpecError(f"{where}: the query reads no table {name!r}. {nearest(str(name), known)}")
 
 
-def _feed(harness: Harness, name: str, told: Any, folder: Path, where: str) -> None:
+def _feed_rows(harness: Harness, name: str, told: Any, folder: Path, where: str) -> None:
     if isinstance(told, Mapping):
         settings = dict(told)
         if "file" not in settings:
             raise CaseFormatError(f"{where}: give rows, or a mapping with `file`.")
         path = relative_to(folder, str(settings.pop("file")))
-        feed(harness, table_source(name, {"path": path, **settings}, where))
+        feed_table(harness, table_source(name, {"path": path, **settings}, where))
         return
     if not isinstance(told or [], list):
         raise CaseFormatError(f"{where}: give a list of rows, or a mapping with `file`.")
     schema = harness.plan.scans[name].schema
-    rows = [_given(row, schema, f"{where}, row {n}") for n, row in enumerate(told or [], 1)]
+    rows = [_parse_row(row, schema, f"{where}, row {n}") for n, row in enumerate(told or [], 1)]
     try:
         harness.process(rows, table=name)
     except DataError as error:
         raise type(error)(f"{where}: {error}") from None
 
 
-def _given(row: Any, schema: pa.Schema, where: str) -> tuple[Any, ...]:
+def _parse_row(row: Any, schema: pa.Schema, where: str) -> tuple[Any, ...]:
     """A row with its kind; columns that it does not say are NULL."""
     if not isinstance(row, Mapping):
         raise CaseFormatError(f"{where} is no mapping of columns to values.")
@@ -178,7 +178,7 @@ def _milliseconds(told: Any, where: str) -> int:
     return (found - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
-def _compared(harness: Harness, test: Test) -> list[str]:
+def _compare_result(harness: Harness, test: Test) -> list[str]:
     lines: list[str] = []
     expect, schema = test.expect, harness.plan.schema
     if expect.changes is not None:
@@ -187,11 +187,11 @@ def _compared(harness: Harness, test: Test) -> list[str]:
             _change(row, schema, f"{test.where}, changes, row {n}")
             for n, row in enumerate(expect.changes, 1)
         ]
-        lines += _held(told, changes, changes.schema, (), f"{test.where}, changes")
+        lines += _compare_rows(told, changes, changes.schema, (), f"{test.where}, changes")
     if expect.rows is not None:
         table = harness.table()
         where = f"{test.where}, expect"
-        lines += _held(list(expect.rows), table, schema, harness.plan.key or (), where)
+        lines += _compare_rows(list(expect.rows), table, schema, harness.plan.key or (), where)
     return lines
 
 
@@ -203,7 +203,7 @@ def _change(row: Row, schema: pa.Schema, where: str) -> Row:
 _OP = "\0kind"
 
 
-def _held(
+def _compare_rows(
     rows: Sequence[Row],
     found: Sequence[tuple[Any, ...]],
     schema: pa.Schema,

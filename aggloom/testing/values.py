@@ -75,7 +75,7 @@ def _value(raw: Any, kind: pa.DataType) -> Any:
         return _binary(raw)
     if pt.is_date(kind) or pt.is_timestamp(kind) or pt.is_time(kind):
         return _moment(raw, kind)
-    return _nested(raw, kind)
+    return _parse_nested(raw, kind)
 
 
 def _of(raw: Any, *kinds: type) -> Any:
@@ -134,7 +134,7 @@ def _moment(raw: Any, kind: pa.DataType) -> Any:
     return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
-def _nested(raw: Any, kind: pa.DataType) -> Any:
+def _parse_nested(raw: Any, kind: pa.DataType) -> Any:
     if pt.is_list(kind):
         return [None if each is None else _value(each, kind.value_type) for each in _of(raw, list)]
     if pt.is_map(kind):

@@ -27,7 +27,7 @@ from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning, SpecError
 from aggloom.private import cache_directory, refuse_foreign
 from aggloom.shown import html_fold, html_text
-from aggloom.uncollected import uncollected
+from aggloom.uncollected import pause_collection
 from aggloom.writable import writing_cache
 
 CLASS_NAME = "GroupAggsHandler"
@@ -269,7 +269,7 @@ def _import(module_name: str, path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        with uncollected():
+        with pause_collection():
             spec.loader.exec_module(module)
     except Exception as e:
         del sys.modules[module_name]

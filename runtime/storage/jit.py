@@ -17,7 +17,7 @@ from aggloom.private import refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
 from aggloom.runtime.storage.linking import LinkedCompiler, StaleKernelError, link
 from aggloom.runtime.storage.loading import is_own, load_alone
-from aggloom.uncollected import uncollected
+from aggloom.uncollected import pause_collection
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
@@ -77,7 +77,7 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
         # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
         # not call each other in circles, so that neither do processes.
         lock = _held(Path(dispatcher.stats.cache_path) / name)
-        with global_compiler_lock, lock, uncollected():
+        with global_compiler_lock, lock, pause_collection():
             try:
                 entry = compiled(signature)
             except StaleKernelError:

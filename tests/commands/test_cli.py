@@ -17,7 +17,7 @@ from versions import about_newest
 
 import aggloom as al
 from aggloom.cli import main
-from aggloom.options_cli import Once
+from aggloom.options_cli import SingleOption
 from aggloom.tables import TableSource, read_table_option
 
 SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
@@ -267,7 +267,7 @@ def test_an_option_that_means_one_thing_is_given_once(option: str) -> None:
 
 
 def test_every_command_takes_options_once() -> None:
-    assert {type(command) for command in main.commands.values()} == {Once}
+    assert {type(command) for command in main.commands.values()} == {SingleOption}
 
 
 @pytest.mark.parametrize(

@@ -228,8 +228,8 @@ def test_ctrl_c_forgets_what_is_begun(
             super().run(statement)
 
     monkeypatch.setattr("builtins.input", typed)
-    monkeypatch.setattr(shell_cli, "_editing", lambda shell: None)
-    shell_cli._prompted(Slow(Job("", (), backend="python"), "csv"))
+    monkeypatch.setattr(shell_cli, "_enable_editing", lambda shell: None)
+    shell_cli._prompt_statements(Slow(Job("", (), backend="python"), "csv"))
     out, err = capsys.readouterr()
     assert "aggloom: interrupted" in err and "EXPLAIN SELECT" in out
     assert out.rstrip().endswith("b\n2")

@@ -11,7 +11,7 @@ from change_cases import BIGQUERY, CASES, DMS, IDS, SCHEMA, ChangeCase
 
 from aggloom.errors import AggloomError, SpecError
 from aggloom.job import Job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.local.harness import Harness
@@ -35,7 +35,7 @@ def _job_file(case: ChangeCase, path: Path) -> list[Any]:
     keys = {"keys": "id"} if case.upserts else {}
     settings = {"path": str(path), "format": case.format, "schema": SCHEMA, **keys}
     table = table_source("t", {**settings, **case.options, **case.extra}, "t")
-    return fed(Job(SQL, (table,), backend="python")).table()
+    return feed_job(Job(SQL, (table,), backend="python")).table()
 
 
 def _create_table(case: ChangeCase, path: Path) -> list[Any]:
@@ -49,7 +49,7 @@ def _create_table(case: ChangeCase, path: Path) -> list[Any]:
         f"'format' = '{format}', {options}); {SQL}"
     )
     (job,), _ = jobs_of(Job(text, (), backend="python"), None, alone=True)
-    return fed(job).table()
+    return feed_job(job).table()
 
 
 @pytest.mark.parametrize("read", [_harness, _job_file, _create_table])
@@ -75,7 +75,7 @@ def test_a_table_of_the_command_line_tells_its_columns_without_the_change_column
     table = read_table_option(text)
     assert table.columns().names == ["id", "v"]  # type: ignore[union-attr]
     assert table.sends == "upsert"
-    assert list(fed(Job(SQL, (table,), backend="python")).table()) == [(1, 3)]
+    assert list(feed_job(Job(SQL, (table,), backend="python")).table()) == [(1, 3)]
 
 
 @pytest.mark.parametrize(

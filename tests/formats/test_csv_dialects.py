@@ -15,7 +15,7 @@ import pytest
 from aggloom.cli import main
 from aggloom.errors import AggloomError, InputFormatError, SpecError
 from aggloom.job import Job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.tables import read_table_option
 
@@ -61,7 +61,7 @@ def run_shell(file: Path, more: str, schema: str | None = DDL) -> dict[Any, Any]
     """The result of what `aggloom sql` reads."""
     declared = f",schema={schema}" if schema else ""
     table = read_table_option(f"t={file}{declared}{more}")
-    with fed(Job(QUERY, (table,), backend="python")) as harness:
+    with feed_job(Job(QUERY, (table,), backend="python")) as harness:
         return dict(harness.table())
 
 

@@ -12,7 +12,7 @@ import pytest
 from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
 from aggloom.job import Job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.formats.partitions import infer_partition_columns, partition_texts
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.tables import read_table_option
@@ -46,7 +46,7 @@ def put(root: Path, format: str, directories: dict[str, int]) -> str:
 def run_shell(path: str, format: str, schema: str = "") -> dict[Any, int]:
     """The result of what `aggloom sql` reads."""
     table = read_table_option(f"t={path},format={format}{schema and ',schema=' + schema}")
-    with fed(Job(QUERY, (table,), backend="python")) as harness:
+    with feed_job(Job(QUERY, (table,), backend="python")) as harness:
         return dict(harness.table())
 
 

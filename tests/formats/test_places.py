@@ -11,7 +11,7 @@ import pytest
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SinkError, SpecError
 from aggloom.job import Job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.formats.places import files_at, files_in
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.runtime.spark.failures import explain_failure
@@ -33,7 +33,7 @@ def put(root: Path, *names: str) -> str:
 def shell(path: str, options: str = "") -> list[str]:
     """List the rows that `aggloom sql` reads."""
     table = read_table_option(f"t={path},format=jsonl,schema={DDL}{options}")
-    with fed(Job(QUERY, (table,), backend="python")) as harness:
+    with feed_job(Job(QUERY, (table,), backend="python")) as harness:
         return sorted(row[0] for row in harness.table())
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.job import Job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.local.harness import Harness
@@ -147,6 +147,6 @@ def test_nanoseconds_are_refused_or_cut(tmp_path: Path, kind: str) -> None:
     ((piece, _),) = read_parquet(path, str(path), str(tmp_path), schema, cut=True)
     assert piece.column(0).to_pylist() == micros
     table = read_table_option(f"t={path},nanoseconds=cut")
-    assert len(fed(Job("SELECT at FROM t", (table,), backend="python")).table()) == 4
+    assert len(feed_job(Job("SELECT at FROM t", (table,), backend="python")).table()) == 4
     with pytest.raises(SpecError, match="known are error, cut"):
         _parquet(path, f"at {kind}", nanoseconds="round")

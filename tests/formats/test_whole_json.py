@@ -9,7 +9,7 @@ import pytest
 
 from aggloom.errors import AggloomError, InputFormatError, SpecError
 from aggloom.job import Job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.local.harness import Harness
 from aggloom.script import jobs_of
 from aggloom.tables import read_table_option
@@ -35,7 +35,7 @@ def _harness(path: Path) -> list[Any]:
 
 def _command_line(path: Path) -> list[Any]:
     table = read_table_option(f"t={path},multiline=true")
-    return fed(Job(SQL, (table,), backend="python")).table()
+    return feed_job(Job(SQL, (table,), backend="python")).table()
 
 
 def _create_table(path: Path) -> list[Any]:
@@ -44,7 +44,7 @@ def _create_table(path: Path) -> list[Any]:
         f"'format' = 'json', 'multiLine' = 'true'); {SQL}"
     )
     (job,), _ = jobs_of(Job(text, (), backend="python"), None, alone=True)
-    return fed(job).table()
+    return feed_job(job).table()
 
 
 READS = [_harness, _command_line, _create_table]

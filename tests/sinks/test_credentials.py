@@ -17,7 +17,7 @@ import aggloom as al
 from aggloom.cli import main
 from aggloom.errors import AggloomError
 from aggloom.job import read_job
-from aggloom.planned import explained, plan_of_job
+from aggloom.planned import explain_job, plan_of_job
 from aggloom.runtime.sinks.registry import destination, made_sink
 
 SECRET = "Xq7vSecretiveXq7v"
@@ -119,7 +119,7 @@ def looked_at(path: Path) -> list[str]:
         job = read_job(path)
         kind, place, options = destination(job.sink)
         shown += [repr(job), repr(job.tables), repr(options), str(options), kind, place]
-        shown += [explained(job), repr(plan_of_job(job))]
+        shown += [explain_job(job), repr(plan_of_job(job))]
         if options is not None:
             sink, where = made_sink(options, ("k",), True)
             shown += [repr(sink), where]

@@ -16,7 +16,7 @@ import aggloom as al
 from aggloom import run as running
 from aggloom.cli import main
 from aggloom.job import Job, read_job
-from aggloom.planned import fed
+from aggloom.planned import feed_job
 from aggloom.runtime.sinks.stopping import STOP
 from aggloom.tables import TableSource
 
@@ -120,7 +120,7 @@ def table(folder: Path) -> list[str]:
 
 def wanted(job: Path) -> list[str]:
     """The table of `aggloom sql`."""
-    return sorted(map(repr, fed(read_job(job)).to_arrow().to_pylist()))
+    return sorted(map(repr, feed_job(read_job(job)).to_arrow().to_pylist()))
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
@@ -179,12 +179,12 @@ def _fail_at_the_start_of_the_last_batch(patched: pytest.MonkeyPatch, planned: b
     if not planned:
         patched.setattr("aggloom.runtime.spark.closing.plan_last_batch", fail)
         return
-    write = running._Run._written
+    write = running._Run._start_sink
 
     def written_once(self: Any, trigger: Any) -> Any:
         return fail() if trigger == {"once": True} else write(self, trigger)
 
-    patched.setattr(running._Run, "_written", written_once)
+    patched.setattr(running._Run, "_start_sink", written_once)
 
 
 def _fail_after_the_last_batch(patched: pytest.MonkeyPatch) -> None:
