@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "a88d56c163cba7d5"
-DIGEST = "3c1434a0d4719726"
+SUPPORT = "2943e5683d762fdd"
+DIGEST = "849b2344eb9bca19"
 
 
 class Inputs(NamedTuple):

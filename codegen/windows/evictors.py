@@ -24,7 +24,7 @@ class Elements(NamedTuple):
     """The rows of a window in the order of their arrival: the columns that the query reads, and their times in ms."""
 
     rows: pa.RecordBatch
-    times: Times
+    times: Times  # int64[rows]
 
 
 class EvictorContext(NamedTuple):
@@ -128,7 +128,7 @@ class DeltaEvictor(_BuiltIn):
     threshold: float
     column: str
     after: bool = False
-    delta: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
+    delta: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None  # any[rows] to any[rows]
 
     def kept(self, elements: Elements) -> Kept:
         if not len(elements.times):

@@ -33,11 +33,11 @@ SCRATCH_ROWS = 12
 class Spill(NamedTuple):
     """`blocks`: bins by block, from number 1; `index`: the block by slot and field, or 0; `free`: a stack of blocks."""
 
-    blocks: Array
-    index: Array
-    free: Array
-    meta: Array
-    scratch: Array
+    blocks: Array  # int64[blocks, BINS + 1]
+    index: Array  # int32[slots, fields]
+    free: Array  # int32[blocks]
+    meta: Array  # int64[3]
+    scratch: Array  # int64[SCRATCH_ROWS, WIDE]
 
 
 @kernel

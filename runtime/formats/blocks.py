@@ -40,10 +40,10 @@ class Block(NamedTuple):
     nothing is known yet.
     """
 
-    owners: Places
+    owners: Places  # int64[changes]
     words: pa.Array
     columns: list[pa.Array]
-    left: npt.NDArray[np.bool_]
+    left: npt.NDArray[np.bool_]  # bool[messages]
 
 
 def is_whole(text: bytes) -> bool:

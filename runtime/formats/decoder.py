@@ -49,9 +49,9 @@ class Decoded:
 
     columns: list[pa.Array]
     words: pa.Array
-    lengths: np.ndarray[Any, np.dtype[np.int64]]
+    lengths: np.ndarray[Any, np.dtype[np.int64]]  # int64[messages]
     refused: list[tuple[Message, str]]
-    notices: np.ndarray[Any, np.dtype[np.bool_]]
+    notices: np.ndarray[Any, np.dtype[np.bool_]]  # bool[messages]
 
     def side_table(self) -> pa.Table:
         """The messages that are refused, with the reasons."""

@@ -33,8 +33,8 @@ class Noted(NamedTuple):
     before: Any
     after: Any
     both: Any
-    was: Array
-    now: Array
+    was: Array  # bool[items]
+    now: Array  # bool[items]
 
 
 class HandlerBase(HandlerColumns):

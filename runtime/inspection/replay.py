@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     """A bundle of the log."""
 
     batch: pa.RecordBatch
-    kinds: Array
+    kinds: Array  # int8[rows]
     partials: Sequence[bytes | memoryview]
     clock: Clock
 

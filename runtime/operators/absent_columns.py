@@ -21,9 +21,9 @@ class AbsentColumns(NamedTuple):
     by list whether it has a name; which columns a query reads does not make a row whole.
     """
 
-    which: Array
-    lists: Array
-    some: Array
+    which: Array  # int64[rows]
+    lists: Array  # bool[lists, columns]
+    some: Array  # bool[lists]
 
     @property
     def rows(self) -> Array:

@@ -23,10 +23,10 @@ class RowGroups(NamedTuple):
     places: by row of `rows` the number of its slot among the distinct ones.
     """
 
-    slots: Array
-    firsts: Array
-    rows: Array
-    places: Array
+    slots: Array  # int64[keys]
+    firsts: Array  # int64[keys]
+    rows: Array  # int64[rows]
+    places: Array  # int64[rows]
 
 
 @kernel

@@ -27,9 +27,9 @@ class SlotChanges(NamedTuple):
     """Rows, the slot of each, whether it is taken back, and its number in the bundle."""
 
     batch: pa.RecordBatch
-    slots: Array
-    retracts: Array
-    numbers: Array
+    slots: Array  # int64[changes]
+    retracts: Array  # bool[changes]
+    numbers: Array  # int64[changes]
 
     def some(self, which: Array) -> SlotChanges:
         """Those with these places."""
@@ -40,10 +40,10 @@ class SlotChanges(NamedTuple):
 class AppliedRows(NamedTuple):
     """The stored rows that came and those that are gone, which have to be freed; of each the place of its change."""
 
-    came: Array
-    came_by: Array
-    gone: Array
-    gone_by: Array
+    came: Array  # int64[came]
+    came_by: Array  # int64[came]
+    gone: Array  # int64[gone]
+    gone_by: Array  # int64[gone]
 
 
 def apply_changes(

@@ -40,7 +40,7 @@ class NetRows:
     """The keys of a batch as rows, sorted by key; gone: of which only the key counts, for it has no row any more."""
 
     rows: pa.Table
-    gone: npt.NDArray[np.bool_]
+    gone: npt.NDArray[np.bool_]  # bool[rows]
     key: tuple[str, ...]
 
     def each(self) -> list[Net]:

@@ -21,7 +21,7 @@ class Entries(NamedTuple):
 
     live: int
     pooled: int
-    met: Array | None
+    met: Array | None  # int64[entries]
     most: int | None
 
 
@@ -32,9 +32,9 @@ class Holdings(NamedTuple):
     """
 
     keys: int
-    met: Array | None
+    met: Array | None  # int64[keys]
     views: dict[str, Entries]
-    texts: Array
+    texts: Array  # int64[texts]
     text_bytes: int
     texts_by_key: int
 

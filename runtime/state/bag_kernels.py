@@ -37,11 +37,11 @@ class BagArrays(NamedTuple):
     A link is an id + 1, 0 is none.
     """
 
-    count: Array
-    degree: Array
-    after: Array
-    before: Array
-    head: Array
+    count: Array  # int32[ids]
+    degree: Array  # int32[ids] or int32[0]
+    after: Array  # int32[ids]
+    before: Array  # int32[ids]
+    head: Array  # int32[slots]
 
 
 @kernel

@@ -43,16 +43,16 @@ _LOW = 0xFFFFFFFF
 class RowIndexArrays(NamedTuple):
     """`table` by hash; `slot` by id; the columns that are the `identity`."""
 
-    table: Array
-    slot: Array
-    identity: Array
+    table: Array  # int64[cells]
+    slot: Array  # int32[ids]
+    identity: Array  # int64[columns]
 
 
 class Ahead(NamedTuple):
     """Facts about a block of rows before they are applied: their hashes; `seen` is only there to be written."""
 
-    hashes: Array
-    seen: Array
+    hashes: Array  # int64[BLOCK]
+    seen: Array  # int64[BLOCK]
 
     @classmethod
     def new(cls) -> Ahead:
@@ -62,9 +62,9 @@ class Ahead(NamedTuple):
 class Applied(NamedTuple):
     """Arrays by change: the row that it was about (-1: an orphan), the row that is gone or -1, and the outcome."""
 
-    ids: Array
-    gone: Array
-    outcomes: Array
+    ids: Array  # int64[changes]
+    gone: Array  # int64[changes]
+    outcomes: Array  # uint8[changes]
 
     @classmethod
     def of(cls, changes: int) -> Applied:

@@ -31,16 +31,16 @@ class RowArrays(NamedTuple):
     A free row's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free).
     """
 
-    words: Array
-    flags: Array
-    meta: Array
+    words: Array  # int64[ids, columns]
+    flags: Array  # uint8[ids, columns // 8 + 1]
+    meta: Array  # int64[4]
 
 
 class Encoded(NamedTuple):
     """Rows that are not stored, laid out as stored ones are; nothing holds their strings in the pool."""
 
-    words: Array
-    flags: Array
+    words: Array  # int64[rows, columns]
+    flags: Array  # uint8[rows, columns // 8 + 1]
 
 
 @kernel

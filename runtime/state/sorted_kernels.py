@@ -46,10 +46,10 @@ from aggloom.runtime.storage.pool import PoolArrays
 class SortedArrays(NamedTuple):
     """Arrays by id: the sort key's `word`, the `arrival`, and the ring of equal rows, `newer` and `older`."""
 
-    word: Array
-    arrival: Array
-    newer: Array
-    older: Array
+    word: Array  # int64[ids]
+    arrival: Array  # int64[ids]
+    newer: Array  # int32[ids]
+    older: Array  # int32[ids]
 
 
 class Where(NamedTuple):
@@ -63,19 +63,19 @@ class Where(NamedTuple):
 class Given(NamedTuple):
     """Changes: slots, rows, their sort keys and tiers, and whether each takes a row back."""
 
-    slots: Array
+    slots: Array  # int64[changes]
     rows: Encoded
-    words: Array
-    tiers: Array
-    retracts: Array
+    words: Array  # int64[changes]
+    tiers: Array  # int64[changes]
+    retracts: Array  # bool[changes]
 
 
 class Places(NamedTuple):
     """Arrays by row, from 0 on: its position in the slot; the rows and the distinct sort keys before its sort key."""
 
-    position: Array
-    rank: Array
-    dense_rank: Array
+    position: Array  # int64[rows]
+    rank: Array  # int64[rows]
+    dense_rank: Array  # int64[rows]
 
 
 @kernel

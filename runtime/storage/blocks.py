@@ -30,11 +30,11 @@ class Tree(NamedTuple):
     queue: changes that wait (queued_tree.py), which only some trees have; it is empty between kernels.
     """
 
-    heap: Array
-    root: Array
-    free: Array
-    meta: Array
-    queue: Array
+    heap: Array  # int64[words]
+    root: Array  # int64[slots]
+    free: Array  # int64[LARGEST + 1]
+    meta: Array  # int64[6]
+    queue: Array  # int64[1] or int64[QUEUE_LENGTH]
 
 
 @kernel

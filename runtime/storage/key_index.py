@@ -29,18 +29,18 @@ class IndexArrays(NamedTuple):
     A free slot's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free).
     """
 
-    table: Array
-    words: Array
-    nulls: Array
-    used: Array
-    meta: Array
+    table: Array  # int64[cells]
+    words: Array  # int64[slots, columns]
+    nulls: Array  # uint8[slots] or uint64[slots]
+    used: Array  # uint8[slots]
+    meta: Array  # int64[4]
 
 
 class Scratch(NamedTuple):
     """Room for a block of rows: their hashes, and the numbers of those that are not settled yet."""
 
-    hashes: Array
-    open: Array
+    hashes: Array  # int64[rows]
+    open: Array  # int64[rows]
 
 
 @kernel

@@ -23,16 +23,16 @@ _BLOCK = 64
 class PoolArrays(NamedTuple):
     """`table` by hash; by id `offset`, `length`, `code` (hash), `refs`, `listed`, `free`, `zeros`; `heap` bytes."""
 
-    table: Array
-    offset: Array
-    length: Array
-    code: Array
-    refs: Array
-    listed: Array
-    free: Array
-    zeros: Array
-    heap: Array
-    meta: Array
+    table: Array  # int32[cells]
+    offset: Array  # int64[ids]
+    length: Array  # int32[ids]
+    code: Array  # int64[ids]
+    refs: Array  # int32[ids]
+    listed: Array  # uint8[ids]
+    free: Array  # int32[ids]
+    zeros: Array  # int32[ids]
+    heap: Array  # uint8[bytes]
+    meta: Array  # int64[8]
 
 
 @kernel

@@ -36,7 +36,7 @@ _ICEBERG = ("INSERT", "UPDATE_PREIMAGE", "UPDATE_POSTIMAGE", "DELETE")
 SPELLINGS = (*KIND_NAMES, *CHANGE_TYPES, *_FLINK_LONG, *_ICEBERG)
 _KIND_OF_SPELLING = np.array([index % 4 for index in range(len(SPELLINGS))], np.int8)
 
-Kinds = npt.NDArray[np.int8]
+Kinds = npt.NDArray[np.int8]  # int8[rows]
 Row = tuple[Any, ...]
 
 

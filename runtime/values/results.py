@@ -34,9 +34,9 @@ class _Lists:
     """The elements of all rows with their counts, where each row's begin and end, and which rows are not NULL."""
 
     elements: pa.Array
-    counts: Array
-    offsets: Array
-    valid: Array
+    counts: Array  # int64[elements] or int64[0]
+    offsets: Array  # int64[rows + 1]
+    valid: Array  # bool[rows]
 
     def only(self, keep: Array) -> _Lists:
         """The same rows with some elements left out."""

@@ -23,8 +23,8 @@ _TENS = np.array([10.0**p for p in range(39)])
 class Limbs(NamedTuple):
     """A column of 128-bit numbers."""
 
-    low: Array
-    high: Array
+    low: Array  # int64[rows]
+    high: Array  # int64[rows]
 
 
 @kernel

@@ -18,7 +18,7 @@ from aggloom.runtime.storage.pool import PoolArrays
 class Bits(NamedTuple):
     """`counts` by slot and bit; the column after the last bit counts the values themselves."""
 
-    counts: Array
+    counts: Array  # int64[slots, bits + 1]
 
 
 @kernel

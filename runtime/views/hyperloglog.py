@@ -32,9 +32,9 @@ class HyperLogLogs(NamedTuple):
     `scratch` has room for a slot's entries while they become registers.
     """
 
-    cells: Array
-    filled: Array
-    scratch: Array
+    cells: Array  # uint32[slots, entries]
+    filled: Array  # int32[slots]
+    scratch: Array  # uint32[MOST_ENTRIES]
 
 
 @kernel

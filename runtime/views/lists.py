@@ -24,10 +24,10 @@ USED, FULL = range(2)
 class ListOut(NamedTuple):
     """`words` and `counts` of all rows; row k stops at `ends[k]`, where the next starts."""
 
-    words: Array
-    counts: Array
-    ends: Array
-    meta: Array
+    words: Array  # int64[elements]
+    counts: Array  # int64[elements]
+    ends: Array  # int64[rows]
+    meta: Array  # int64[2]
 
 
 @kernel

@@ -53,9 +53,9 @@ class Quantiles(NamedTuple):
     """`tree`: the entries; by slot `rows`, and `fresh`: new entries since the last were dropped. `meta`: accuracy."""
 
     tree: Tree
-    rows: Array
-    fresh: Array
-    meta: Array
+    rows: Array  # int64[slots]
+    fresh: Array  # int64[slots]
+    meta: Array  # int64[1]
 
 
 @kernel

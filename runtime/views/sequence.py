@@ -27,17 +27,17 @@ class Sequence(NamedTuple):
     `newest` is the pair's newest node in its oldest one, and in a ghost, which is alone, minus the rows it waits for.
     """
 
-    table: Array
-    slots: Array
-    words: Array
-    following: Array
-    preceding: Array
-    same: Array
-    newest: Array
-    head: Array
-    tail: Array
-    free: Array
-    meta: Array
+    table: Array  # int32[cells]
+    slots: Array  # int32[nodes]
+    words: Array  # int64[nodes]
+    following: Array  # int32[nodes]
+    preceding: Array  # int32[nodes]
+    same: Array  # int32[nodes]
+    newest: Array  # int32[nodes]
+    head: Array  # int32[slots]
+    tail: Array  # int32[slots]
+    free: Array  # int32[nodes]
+    meta: Array  # int64[4]
 
 
 @kernel

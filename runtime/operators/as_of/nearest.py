@@ -30,16 +30,16 @@ _NONE = np.zeros(0, np.int64)
 class SideChanges(NamedTuple):
     """The rows of a side that came with a bundle, those that went with it, and the slots of both."""
 
-    came: Array = _NONE
-    gone: Array = _NONE
-    came_slots: Array = _NONE
-    gone_slots: Array = _NONE
+    came: Array = _NONE  # int64[came]
+    gone: Array = _NONE  # int64[gone]
+    came_slots: Array = _NONE  # int64[came]
+    gone_slots: Array = _NONE  # int64[gone]
 
 
 class InputChanges(NamedTuple):
     """Changes of a side: slots, rows with the columns that are stored, kinds."""
 
-    slots: Array
+    slots: Array  # int64[changes]
     rows: pa.RecordBatch
     kinds: Kinds
 

@@ -27,11 +27,11 @@ class Choice(NamedTuple):
     winners: by key the row that it has now, numbered as predecessors are.
     """
 
-    slots: Array
-    stored: Array
-    before: Array
-    acts: Array
-    winners: Array
+    slots: Array  # int64[keys]
+    stored: Array  # bool[keys]
+    before: Array  # int64[rows]
+    acts: Array  # bool[rows]
+    winners: Array  # int64[keys]
 
 
 @kernel

@@ -14,11 +14,11 @@ from aggloom.runtime.storage.jit import kernel
 class MatchedPairs(NamedTuple):
     """Pairs of stored rows: this side's and the other's, how often each is there, whether after the bundle."""
 
-    mine: Array
-    other: Array
-    mine_count: Array
-    other_count: Array
-    after: Array
+    mine: Array  # int64[pairs]
+    other: Array  # int64[pairs]
+    mine_count: Array  # int64[pairs]
+    other_count: Array  # int64[pairs]
+    after: Array  # bool[pairs]
 
     @classmethod
     def of(cls, room: int) -> MatchedPairs:

@@ -28,9 +28,9 @@ _NONE = np.zeros(0, np.int64)
 class Weighted(NamedTuple):
     """Joined rows by the stored rows that they are made of (-1: padded), and how many of each come (negative: go)."""
 
-    left: Array
-    right: Array
-    weight: Array
+    left: Array  # int32[rows] or int64[rows]
+    right: Array  # int32[rows] or int64[rows]
+    weight: Array  # int64[rows]
 
     @property
     def ids(self) -> tuple[Array, ...]:

@@ -23,7 +23,7 @@ _PADDING, _JOINED, _PADDED = range(3)
 class EncodedChanges(NamedTuple):
     """Changes of one side: the slots of their keys, their stored columns, their kinds."""
 
-    slots: Array
+    slots: Array  # int64[changes]
     rows: Encoded
     kinds: Kinds
 
@@ -36,12 +36,12 @@ class EncodedChanges(NamedTuple):
 class _Messages(NamedTuple):
     """Messages: the change that they come from, their place among those of it, rows of both sides, kind, how often."""
 
-    change: Array
-    phase: Array
-    left: Array
-    right: Array
-    kind: Array
-    times: Array
+    change: Array  # int64[messages]
+    phase: Array  # int8[messages]
+    left: Array  # int64[messages]
+    right: Array  # int64[messages]
+    kind: Array  # int8[messages]
+    times: Array  # int64[messages]
 
 
 class _Step(NamedTuple):
@@ -49,18 +49,18 @@ class _Step(NamedTuple):
 
     which: int
     kinds: Kinds
-    back: Array
-    changes: Array
-    shown: Array
+    back: Array  # bool[changes]
+    changes: Array  # int64[changes]
+    shown: Array  # int64[changes]
 
 
 class _Matches(NamedTuple):
     """Pairs that match: the change's place, the other side's row, how often that is there, whether they are not new."""
 
-    here: Array
-    there: Array
-    times: Array
-    known: Array
+    here: Array  # int64[matches]
+    there: Array  # int64[matches]
+    times: Array  # int64[matches]
+    known: Array  # bool[matches]
 
     def some(self, which: Array) -> _Matches:
         """Those that are marked."""

@@ -25,11 +25,11 @@ class Items(NamedTuple):
     By item its slot, the stored rows before and after (-1: none), and how often each is there.
     """
 
-    slots: Array
-    old: Array
-    new: Array
-    before: Array
-    after: Array
+    slots: Array  # int64[items]
+    old: Array  # int64[items]
+    new: Array  # int64[items]
+    before: Array  # int64[items]
+    after: Array  # int64[items]
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -42,20 +42,20 @@ class BundleItems(NamedTuple):
     """
 
     items: Sequence[Items]
-    slots: Array
-    was_empty: Sequence[Array]
+    slots: Array  # int64[slots]
+    was_empty: Sequence[Array]  # bool[slots] of each input
 
 
 class NetChanges(NamedTuple):
     """The sum of a bundle before it is stored: as Items, but for `last`, the given row that comes or -1."""
 
     rows: Encoded
-    slots: Array
-    old: Array
-    last: Array
-    before: Array
-    after: Array
-    orphans: Array
+    slots: Array  # int64[items]
+    old: Array  # int64[items]
+    last: Array  # int64[items]
+    before: Array  # int64[items]
+    after: Array  # int64[items]
+    orphans: Array  # int64[orphans]
 
 
 class JoinSide:

@@ -19,7 +19,7 @@ from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDAT
 class SlotRows(NamedTuple):
     """Joined rows, and by each the slot of its key."""
 
-    slots: Array
+    slots: Array  # int64[rows]
     rows: pa.RecordBatch
 
 

@@ -61,10 +61,10 @@ class LookupSettings:
 class _Arrivals(NamedTuple):
     """Joined rows that come: by each its slot, the number of its arrival, whether it stands for none."""
 
-    slots: Array
-    arrivals: Array
+    slots: Array  # int64[rows]
+    arrivals: Array  # int64[rows]
     rows: pa.RecordBatch
-    nothing: Array
+    nothing: Array  # bool[rows]
 
 
 class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):

@@ -26,9 +26,9 @@ class FoundAnswers(NamedTuple):
     """Answers, one after the other: by answer where its rows begin, how many there are, whether it could not be had."""
 
     rows: pa.RecordBatch
-    starts: Array
-    counts: Array
-    unsaid: Array
+    starts: Array  # int64[answers]
+    counts: Array  # int64[answers]
+    unsaid: Array  # bool[answers]
 
 
 class AnswerPairs(NamedTuple):
@@ -37,10 +37,10 @@ class AnswerPairs(NamedTuple):
     They stand in the order of the rows. left_out: whether a row is left out altogether.
     """
 
-    rows: Array
-    places: Array
+    rows: Array  # int64[pairs]
+    places: Array  # int64[pairs]
     answers: pa.RecordBatch
-    left_out: Array
+    left_out: Array  # bool[rows]
 
 
 def join_answers(node: LookupJoin, rows: Rows) -> Rows:

@@ -31,9 +31,9 @@ class Combined(NamedTuple):
     ids: by input its stored rows, -1: padded. weight: how many of each come (negative: go). places: of their slots.
     """
 
-    ids: tuple[Array, ...]
-    weight: Array
-    places: Array
+    ids: tuple[Array, ...]  # int32[rows] of each input
+    weight: Array  # int64[rows]
+    places: Array  # int64[rows]
 
     def some(self, which: Array) -> Combined:
         """Those that are marked, or have these numbers."""
@@ -61,12 +61,12 @@ class _View(NamedTuple):
     """One input in a bundle: its changes by place (head, chain), and whether a place is empty before and after."""
 
     items: Items
-    places: Array
-    head: Array
-    chain: Array
-    mark: Array
-    was_empty: Array
-    is_empty: Array
+    places: Array  # int64[items]
+    head: Array  # int32[slots]
+    chain: Array  # int32[items]
+    mark: Array  # int8[ids]
+    was_empty: Array  # bool[slots]
+    is_empty: Array  # bool[slots]
 
 
 class Deltas:

@@ -18,8 +18,8 @@ from aggloom.runtime.storage.pool import Pool
 class Lines(NamedTuple):
     """Positions by row: from one on, up to before another."""
 
-    starts: Array
-    stops: Array
+    starts: Array  # int64[rows]
+    stops: Array  # int64[rows]
 
 
 class Standing:

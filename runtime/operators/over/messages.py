@@ -18,9 +18,9 @@ _SHIFT = 32
 class ValuedRows(NamedTuple):
     """Rows as they were or are: the place of their key, the stored row, the number of its values."""
 
-    places: Array
-    ids: Array
-    value_numbers: Array
+    places: Array  # int64[rows]
+    ids: Array  # int64[rows]
+    value_numbers: Array  # int64[rows]
 
     def take(self, which: Array) -> ValuedRows:
         """Some of them."""
@@ -30,9 +30,9 @@ class ValuedRows(NamedTuple):
 class ValuedChanges(NamedTuple):
     """The place of a key, the stored row, the number of its values, the kind."""
 
-    places: Array
-    ids: Array
-    value_numbers: Array
+    places: Array  # int64[changes]
+    ids: Array  # int64[changes]
+    value_numbers: Array  # int64[changes]
     kinds: Kinds
 
 

@@ -41,11 +41,11 @@ from aggloom.runtime.values.clock import Clock
 class _Keys(NamedTuple):
     """The keys of a bundle: slots, the first row of each of all rows, (rows, distinct sort keys) before and after."""
 
-    slots: Array
-    firsts: Array
+    slots: Array  # int64[keys]
+    firsts: Array  # int64[keys]
     rows: int
-    before: tuple[Array, Array]
-    after: tuple[Array, Array]
+    before: tuple[Array, Array]  # int64[keys] of both
+    after: tuple[Array, Array]  # int64[keys] of both
 
     @property
     def balance(self) -> Balance:

@@ -19,16 +19,16 @@ _OF_ALL = ("PERCENT_RANK", "CUME_DIST", "NTILE")
 class Stretches(NamedTuple):
     """Stretches of rows, in order and apart: the place of the slot, and positions."""
 
-    places: Array
-    starts: Array
-    stops: Array
+    places: Array  # int64[stretches]
+    starts: Array  # int64[stretches]
+    stops: Array  # int64[stretches]
 
 
 class Balance(NamedTuple):
     """The balance by place of a slot: whether it has as many rows, and as many distinct sort keys, as it had."""
 
-    rows: Array
-    keys: Array
+    rows: Array  # bool[keys]
+    keys: Array  # bool[keys]
 
 
 def reach(

@@ -15,10 +15,10 @@ from aggloom.runtime.storage.jit import kernel
 class Steps(NamedTuple):
     """Steps of the handler: rows, whether each is taken back, the stretch and the item (values to read) it is for."""
 
-    rows: Array
-    retracts: Array
-    stretches: Array
-    items: Array
+    rows: Array  # int64[steps]
+    retracts: Array  # bool[steps]
+    stretches: Array  # int64[steps]
+    items: Array  # int64[steps]
 
 
 @kernel

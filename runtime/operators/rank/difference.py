@@ -25,9 +25,9 @@ By = Literal["key", "number", "row", "nothing"]
 class NumberedChanges(NamedTuple):
     """Rows that come and go: the place of their key, the stored row, its number, the kind."""
 
-    places: Array
-    ids: Array
-    numbers: Array
+    places: Array  # int64[changes]
+    ids: Array  # int64[changes]
+    numbers: Array  # int64[changes]
     kinds: Kinds
 
     def some(self, which: Array | slice) -> NumberedChanges:

@@ -16,9 +16,9 @@ FUNCTIONS = {"ROW_NUMBER": ROW_NUMBER, "RANK": RANK, "DENSE_RANK": DENSE_RANK}
 class VisibleRows(NamedTuple):
     """Rows, key by key in their order: the key's place in the list that was asked about, the row, its number."""
 
-    places: Array
-    ids: Array
-    numbers: Array
+    places: Array  # int64[rows]
+    ids: Array  # int64[rows]
+    numbers: Array  # int64[rows]
 
 
 def ends_of(rows: SortedRows, function: int, slots: Array, ends: Array) -> Array:

@@ -21,14 +21,14 @@ _FREE_SLOT, _LIVE_SLOT, _MERGED_SLOT = range(3)
 class SessionArrays(NamedTuple):
     """`head` by key slot; the rest by session slot. Links are slots + 1, 0 is none."""
 
-    head: Array
-    start: Array
-    end: Array
-    following: Array
-    key: Array
-    used: Array
-    free: Array
-    meta: Array
+    head: Array  # int32[keys]
+    start: Array  # int64[sessions]
+    end: Array  # int64[sessions]
+    following: Array  # int32[sessions]
+    key: Array  # int32[sessions]
+    used: Array  # uint8[sessions]
+    free: Array  # int32[sessions]
+    meta: Array  # int64[3]
 
 
 @kernel

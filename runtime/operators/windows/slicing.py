@@ -35,10 +35,10 @@ class _Merged(NamedTuple):
     """
 
     handler: Any
-    places: Array
-    owners: Array
-    ends: Array
-    cells: Array
+    places: Array  # int64[windows]
+    owners: Array  # int64[windows]
+    ends: Array  # int64[windows]
+    cells: Array  # int64[pairs]
 
 
 class SlicingWindowOperator(SlicedRows):

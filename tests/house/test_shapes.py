@@ -1,0 +1,98 @@
+"""Arrays say their type and shape: by field, as `ids: Array  # int64[changes]`, or by the name of their type.
+
+A dimension is named after the things that it counts. A name of an array type, as
+`Kinds = NDArray[np.int8]  # int8[rows]`, says both for every field that has it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = sorted(
+    path.parent.relative_to(ROOT).as_posix()
+    for top in ("codegen", "runtime")
+    for path in (ROOT / top).rglob("__init__.py")
+)
+SHAPE = re.compile(r"\b(any|bool|float(32|64)|u?int(8|16|32|64))\[[^\]]+\]")
+_ARRAYS = {"NDArray", "ndarray"}
+
+
+def names_in(node: ast.expr | None) -> set[str]:
+    """List the names in an annotation, `npt.NDArray` as NDArray."""
+    found = [] if node is None else list(ast.walk(node))
+    # The Array of another package is none of ours: pa.Array.
+    names = {each.id for each in found if isinstance(each, ast.Name)}
+    return names | {
+        each.attr for each in found if isinstance(each, ast.Attribute) and each.attr in _ARRAYS
+    }
+
+
+@cache
+def own_types(path: Path) -> dict[str, bool]:
+    """Return the names that a module gives to array types, each with whether it says a shape."""
+    text = path.read_text("utf-8")
+    lines = text.splitlines()
+    return {
+        node.targets[0].id: bool(SHAPE.search(lines[node.lineno - 1]))
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and not any(isinstance(each, ast.Call) for each in ast.walk(node.value))
+        and names_in(node.value) & _ARRAYS
+    }
+
+
+def array_types(path: Path, tree: ast.Module) -> dict[str, bool]:
+    """Return a module's names of array types, own or imported, each with whether it says a shape."""
+    found = dict.fromkeys(_ARRAYS, False)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            source = ROOT.joinpath(*node.module.split(".")[1:]).with_suffix(".py")
+            known = own_types(source) if source.is_file() else {}
+            found |= {a.asname or a.name: known[a.name] for a in node.names if a.name in known}
+    return found | own_types(path)
+
+
+def shapeless_fields(path: Path) -> Iterator[str]:
+    """Name the array fields of tuples and data classes whose shape is not said."""
+    text = path.read_text("utf-8")
+    tree, lines = ast.parse(text), text.splitlines()
+    types = array_types(path, tree)
+    for node in ast.walk(tree):
+        for field in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                used = names_in(field.annotation) & types.keys()
+                said = "\n".join(lines[field.lineno - 1 : field.end_lineno])
+                if not all(types[name] for name in used) and not SHAPE.search(said):
+                    yield f"{path.name}:{field.lineno} {node.name}.{field.target.id}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_fields_say_their_shape(room: str) -> None:
+    found = [each for path in sorted((ROOT / room).glob("*.py")) for each in shapeless_fields(path)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "is_found"),
+    [
+        ("NDArray[Any]", True),
+        ("NDArray[Any]  # int64[n]", False),
+        ("tuple[npt.NDArray[Any], ...]  # of each input", True),
+        ("Kinds", False),
+        ("tuple[Kinds, Array]", True),
+        ("pa.Array", False),
+    ],
+)
+def test_a_field_without_a_shape_is_seen(annotation: str, is_found: bool, tmp_path: Path) -> None:
+    imports = "from aggloom.runtime.storage.arena import Array\nfrom aggloom.runtime.values.changelog import Kinds\n"
+    path = tmp_path / "module.py"
+    path.write_text(f"{imports}class A:\n    ids: {annotation}\n")
+    assert bool(list(shapeless_fields(path))) == is_found
