@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "4336f7804a293d8d"
-DIGEST = "76280d0cdb0f9d74"
+SUPPORT = "78b26fd4896db4ff"
+DIGEST = "a4f1157af1ec41ae"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "2943e5683d762fdd"
-DIGEST = "849b2344eb9bca19"
+SUPPORT = "dbe2f176472e0a68"
+DIGEST = "7a45b4b0fccdafd2"
 
 
 class Inputs(NamedTuple):

@@ -209,13 +209,13 @@ def _python_step(
         if not has(entry, method):
             return ""
         called = f"{rendered.call(method)}({', '.join(filter(None, [attr, given]))})"
-        return f"state.{attr}[s] = rt.kept({attr}, {called})"
+        return f"state.{attr}[s] = rt.choose_state({attr}, {called})"
 
     return UserStep(
         tuple(fields),
         step("accumulate", arguments),
         step("retract", arguments),
-        step("merge", f"rt.copied(other_{attr})"),
+        step("merge", f"rt.copy_state(other_{attr})"),
     )
 
 

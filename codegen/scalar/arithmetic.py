@@ -115,7 +115,7 @@ def _round(low: Lowering, node: exp.Round) -> Lowered:
     if value.type in INTEGERS:
         return value
     if value.type == pa.float64():
-        return call("scalar.rounded({0}, {digits})", value.type, value, digits=str(digits))
+        return call("scalar.round_double({0}, {digits})", value.type, value, digits=str(digits))
     if not is_decimal(value.type):
         raise unsupported(node, NEEDS_SPARK)
     dtype = decimal_rounded(value.type, digits)

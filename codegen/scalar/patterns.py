@@ -54,7 +54,9 @@ def _extract(low: Lowering, node: exp.RegexpExtract) -> Lowered:
         named = f"(?P<found>{named})"
     if not 0 <= wanted <= groups:
         raise unsupported(node, NEEDS_SPARK)
-    return call("scalar.extracted({0}, {named})", _TEXT, low.text(node.this), named=quoted(named))
+    return call(
+        "scalar.extract_group({0}, {named})", _TEXT, low.text(node.this), named=quoted(named)
+    )
 
 
 def _like(low: Lowering, node: exp.RegexpLike) -> Lowered:

@@ -37,7 +37,7 @@ def _concat_ws(low: Lowering, node: exp.ConcatWs) -> Lowered:
     values = [low.text(piece) for piece in pieces]
     if not values:
         raise unsupported(node, NEEDS_SPARK)
-    text = f"scalar.joined({{separator}}, {_places(values)})"
+    text = f"scalar.join_texts({{separator}}, {_places(values)})"
     return call(text, _TEXT, *values, separator=quoted(literal_text(separator, node)))
 
 

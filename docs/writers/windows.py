@@ -20,14 +20,14 @@ _EXAMPLE = re.compile(
 )
 
 
-class Written(NamedTuple):
+class RenderedPage(NamedTuple):
     """A page as it should be, and its pictures by their place beside it."""
 
     page: str
     pictures: dict[str, str]
 
 
-def written(page: str) -> Written:
+def render_page(page: str) -> RenderedPage:
     """The page with what its examples print; they run in order and share their names.
 
     An example is a block `python`, perhaps a block `text` with what it prints, and perhaps a picture of its last line.
@@ -50,7 +50,7 @@ def written(page: str) -> Written:
             pictures[match["picture"]] = value.svg
         return whole
 
-    return Written(_EXAMPLE.sub(example, page), pictures)
+    return RenderedPage(_EXAMPLE.sub(example, page), pictures)
 
 
 def _run(code: str, names: dict[str, Any], line: int) -> tuple[str, Any]:
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     if len(arguments) != 1:
         raise SpecError("windows: name one page, such as docs/windows.md.")
     path = Path(arguments[0])
-    page, pictures = written(path.read_text(encoding="utf-8"))
+    page, pictures = render_page(path.read_text(encoding="utf-8"))
     for name, svg in pictures.items():
         place = path.parent / name
         place.parent.mkdir(exist_ok=True)

@@ -102,7 +102,7 @@ class CsvReader:
             places, change = self._by_position(len(names))
             names, start = [*self.schema.names, *([change[0]] if change else [])], 0
         if change is None and self.words.column is not None and self.words.absent is None:
-            raise self.words.missing(records.place, names)
+            raise self.words.missing_column(records.place, names)
         return start, len(names), places, change
 
     def _by_position(self, width: int) -> tuple[list[int | None], tuple[str, int] | None]:
@@ -153,7 +153,7 @@ class CsvReader:
         word = texts[at].as_py()
         if self.words.column is None:
             shown = "NULL" if word is None else repr(word)
-            why = f"change type {shown} in {name!r}; known are {self.words.known}. Insertions need no {name}"
+            why = f"change type {shown} in {name!r}; known are {self.words.known_words}. Insertions need no {name}"
         else:
             why = self.words.complaint(word)
         raise InputFormatError(f"{where}: {why}: {record}")
@@ -190,7 +190,9 @@ class _Header:
         place, hint = self.records.place, self.records.hint()
         check_header(place, place, self.names, declared, reader.dialect.lenient, hint)
         words = reader.words
-        marked = [name for name in words.refused(declared) if self._place(name, ()) is not None]
+        marked = [
+            name for name in words.list_markers(declared) if self._place(name, ()) is not None
+        ]
         if marked:
             raise self._refusal(f"column {marked[0]!r} {MARKER_HINT}")
         known = words.names(declared)

@@ -21,7 +21,7 @@ class RowChanges:
 
     def __init__(self, declared: Sequence[str], words: ChangeWords) -> None:
         self.names, self._words = words.names(declared), words
-        self._refused = frozenset(words.refused(declared))
+        self._refused = frozenset(words.list_markers(declared))
 
     def check_markers(self, found: Mapping[str, Any]) -> None:
         """Raise Unreadable for a name in any case that is a marker."""
@@ -49,7 +49,7 @@ class RowChanges:
             return kind
         text = "NULL" if word is None else repr(word)
         raise Unreadable(
-            f"change type {text} in {name!r}; known are {self._words.known}. Insertions need no {name}"
+            f"change type {text} in {name!r}; known are {self._words.known_words}. Insertions need no {name}"
         )
 
 

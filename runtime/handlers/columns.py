@@ -77,12 +77,12 @@ class HandlerColumns:
             if (name, form) in bound:
                 continue
             if form == "row":
-                listed = [_typed(batch, column, schema) for column, _ in name]
-                encoded = rows.encode(listed, [rows.Part(*part) for _, part in name])
+                listed = [_cast_column(batch, column, schema) for column, _ in name]
+                encoded = rows.encode(listed, [rows.ColumnOrder(*part) for _, part in name])
                 self.bind_column(encoded, name, "word", bound)
                 bound[name, "row"] = bound[name, "word"]
             else:
-                self.bind_column(_typed(batch, name, schema), name, form, bound)
+                self.bind_column(_cast_column(batch, name, schema), name, form, bound)
         if not self.INPUTS:
             return self.KERNELS.inputs(np.zeros(batch.num_rows, np.int8))
         return self.KERNELS.inputs(*(bound[name, form] for _, name, form in self.INPUTS))
@@ -109,7 +109,7 @@ class HandlerColumns:
         """The rows of two outputs, one after the other."""
         raise AggloomError("a backend joins outputs")
 
-    def grown(self, out: Any, row: int) -> Any:
+    def enlarge_lists(self, out: Any, row: int) -> Any:
         """The outputs with more room in their lists, to go on at a row."""
         raise AggloomError("a backend makes outputs")
 
@@ -171,7 +171,7 @@ class HandlerColumns:
                 dtype,
                 dict(options),
             )
-        data, valid = self.taken(data, valid, take)
+        data, valid = self.select_rows(data, valid, take)
         if returns == "part":
             return self._elements(data, valid, element)
         if form in ("words", "floats"):
@@ -199,7 +199,9 @@ class HandlerColumns:
             return self.scalars(words, valid, "word", types[0])
         shown = np.asarray(valid, np.bool_)
         encoded = self.scalars(words, valid, "word", pa.binary()).filter(pa.array(shown))
-        columns = [rows.decode(encoded, types, [rows.Part(*p) for p in parts], t) for t in take]
+        columns = [
+            rows.decode(encoded, types, [rows.ColumnOrder(*p) for p in parts], t) for t in take
+        ]
         whole = (
             columns[0]
             if len(take) == 1
@@ -212,7 +214,7 @@ class HandlerColumns:
         """Results or elements in one form as a column."""
         raise AggloomError("a backend converts outputs")
 
-    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+    def select_rows(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
         """The rows `take` of a result and its validity."""
         raise AggloomError("a backend converts outputs")
 
@@ -221,7 +223,7 @@ class HandlerColumns:
         raise AggloomError("a backend converts outputs")
 
 
-def _typed(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> pa.Array:
+def _cast_column(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> pa.Array:
     """A column in the type that the spec says it has."""
     column, wanted = batch.column(name), schema.field(name).type
     return column if column.type == wanted else column.cast(wanted)

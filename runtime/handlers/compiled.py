@@ -24,8 +24,8 @@ from aggloom.runtime.views.kinds import VIEW_TYPES
 from aggloom.runtime.views.lists import (
     USED,
     ListOut,
-    concatenated,
-    grown,
+    concatenate_lists,
+    enlarge_list,
     lists_differ,
     new_list_out,
     rows_of,
@@ -33,7 +33,7 @@ from aggloom.runtime.views.lists import (
 from aggloom.runtime.views.sequence import Sequence
 
 
-class Accumulators:
+class ArenaAccumulators:
     """n accumulators as arrays in an arena, with the pool and the views that they use."""
 
     def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
@@ -79,7 +79,7 @@ class Accumulators:
         for view in self.views.values():
             arrays = view.arrays
             if isinstance(arrays, Spill):
-                new &= _cancelled(arrays, slots, sums, new)
+                new &= _find_cancelled(arrays, slots, sums, new)
                 continue
             tree = arrays if isinstance(arrays, Tree) else getattr(arrays, "tree", None)
             if tree is not None:
@@ -132,7 +132,7 @@ class Accumulators:
         for view in self.views.values():
             view.trim()
 
-    def reserve_merge(self, other: Accumulators) -> None:
+    def reserve_merge(self, other: ArenaAccumulators) -> None:
         self.pool.reserve_import(other.pool)
         for attr, view in self.views.items():
             view.reserve(other.views[attr].live)
@@ -155,7 +155,7 @@ class Accumulators:
         return rows
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Accumulators) and self.dump() == other.dump()
+        return isinstance(other, ArenaAccumulators) and self.dump() == other.dump()
 
     __hash__ = None
 
@@ -202,7 +202,7 @@ class Accumulators:
         return sorted(found, key=repr)
 
 
-def _cancelled(spill: Spill, slots: Array, sums: list[Array], asked: Array) -> Array:
+def _find_cancelled(spill: Spill, slots: Array, sums: list[Array], asked: Array) -> Array:
     """In which of the slots asked for all float sums are 0: parts may be left that cancel each other."""
     zero = asked.copy()
     for place, parts in enumerate(sums):
@@ -216,7 +216,7 @@ def _cancelled(spill: Spill, slots: Array, sums: list[Array], asked: Array) -> A
 class Handler(HandlerBase):
     """The base of handlers compiled by Numba."""
 
-    accumulators_type = Accumulators
+    accumulators_type = ArenaAccumulators
 
     def bind_column(
         self, column: pa.Array, name: str, form: str, bound: dict[tuple[str, str], Any]
@@ -264,11 +264,11 @@ class Handler(HandlerBase):
             arrays.append(np.zeros(n, np.bool_))
         return self.KERNELS.outputs(*arrays)
 
-    def grown(self, out: Any, row: int) -> Any:
+    def enlarge_lists(self, out: Any, row: int) -> Any:
         parts = list(out)
         for place, part in enumerate(parts):
             if isinstance(part, ListOut):
-                parts[place] = grown(part) if part.meta[1] else part
+                parts[place] = enlarge_list(part) if part.meta[1] else part
                 parts[place].meta[USED] = part.ends[row - 1] if row else 0
         return type(out)(*parts)
 
@@ -293,7 +293,7 @@ class Handler(HandlerBase):
         pairs = zip(before, after, strict=True)
         return type(before)(
             *(
-                concatenated(a, b) if isinstance(a, ListOut) else np.concatenate([a, b])
+                concatenate_lists(a, b) if isinstance(a, ListOut) else np.concatenate([a, b])
                 for a, b in pairs
             )
         )
@@ -305,7 +305,7 @@ class Handler(HandlerBase):
             return scalars.from_limbs(data, valid, dtype)
         return columns.from_words(data, valid, dtype, self._current().pool)
 
-    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:
+    def select_rows(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:
         if take is None:
             return data, valid
         return columns.take(data, take), columns.take(valid, take)

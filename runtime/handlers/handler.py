@@ -131,14 +131,14 @@ class HandlerBase(HandlerColumns):
         )
         return dropped, Noted(*self.halves(out, n), out, live[:n], live[n:])
 
-    def noted(self, before: Any, after: Any, was: Array, now: Array) -> Noted:
+    def pair_results(self, before: Any, after: Any, was: Array, now: Array) -> Noted:
         """Results that were read apart."""
         return Noted(before, after, self.concatenate(before, after), was, now)
 
     def no_results(self) -> Noted:
         """The results of no items."""
         none = self.outputs(0)
-        return self.noted(none, none, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
+        return self.pair_results(none, none, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
     def _fold_rows(
         self, inputs: Any, slots: Array, retracts: Array, keep_orphans: bool
@@ -155,9 +155,11 @@ class HandlerBase(HandlerColumns):
             dropped += self.update(picked, slots[one], retracts[one], keep_orphans=keep_orphans)
             now[i] = self.accumulators.records[slots[i]] > 0
             after.append(self.values(slots[one]))
-        return dropped, self.noted(self.joined(before), self.joined(after), was, now)
+        return dropped, self.pair_results(
+            self.concatenate_all(before), self.concatenate_all(after), was, now
+        )
 
-    def joined(self, outs: list[Any]) -> Any:
+    def concatenate_all(self, outs: list[Any]) -> Any:
         """The rows of several outputs, in order; in pairs, so that none is copied more than log(n) times."""
         while len(outs) > 1:
             halves = zip(outs[::2], outs[1::2], strict=False)
@@ -203,7 +205,7 @@ class HandlerBase(HandlerColumns):
         while row < n:
             with self._users_errors():
                 row = self.KERNELS.values(state, slots, out, row, n)
-            out = self.grown(out, row) if row < n else out
+            out = self.enlarge_lists(out, row) if row < n else out
         return out
 
     @contextlib.contextmanager

@@ -136,7 +136,7 @@ class Layout:
             ).to_pylist()
             return decoded
         encoded = self._encoded(kept, words)
-        listed = [rows.Part(*each) for each in operand.parts]
+        listed = [rows.ColumnOrder(*each) for each in operand.parts]
         shown = [
             rows.decode(encoded, operand.types, listed, place).to_pylist()
             for place in range(len(operand.types))

@@ -21,7 +21,7 @@ from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, same_value
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock, instant
-from aggloom.runtime.values.matching import matching
+from aggloom.runtime.values.matching import match_key
 
 _DROPPED = {
     "orphans_dropped": "dropped: it takes back what is not there",
@@ -105,7 +105,7 @@ class _Alone:
         if not self.moves_last:
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
-        for row in np.flatnonzero(matching(columns, self.key, batch.num_rows)).tolist():
+        for row in np.flatnonzero(match_key(columns, self.key, batch.num_rows)).tolist():
             shown = self.operator.format_row(_row(batch, row, self.key.num_columns))
             one = batch.slice(row, 1), kinds[row : row + 1]
             yield self._change(KIND_NAMES[kinds[row]], shown, one, clock)
@@ -144,7 +144,7 @@ class _Alone:
         other.restore(data)
         slots = other.index.used_slots()
         columns = other.key_columns(slots)[: self.key.num_columns]
-        slots = slots[matching(columns, self.key, len(slots))]
+        slots = slots[match_key(columns, self.key, len(slots))]
         if not len(slots):
             return None
         own = KeyedState(handler_class)
@@ -163,7 +163,7 @@ def _emitted(operator: Any, entry: Entry, key: pa.RecordBatch) -> tuple[tuple[st
     changes, kinds = operator.process(entry.batch, entry.kinds, entry.clock, entry.partials)
     operator.take_late()
     columns = changes.columns[: key.num_columns]
-    found = np.flatnonzero(matching(columns, key, len(kinds))).tolist()
+    found = np.flatnonzero(match_key(columns, key, len(kinds))).tolist()
     return tuple((KIND_NAMES[kinds[row]], _row(changes, row, key.num_columns)) for row in found)
 
 

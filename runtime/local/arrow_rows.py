@@ -41,7 +41,7 @@ def arrow_rows(
         return given, _codes(kinds, len(given), where)
     there = _Names(given.schema.names, where)
     columns = [_column(given, there, field, where) for field in schema]
-    for name in words.refused(schema.names):
+    for name in words.list_markers(schema.names):
         if there.place(name) is not None:
             raise DataError(f"{where}: column {name!r} {MARKER_HINT}")
     names = words.names(schema.names)
@@ -54,8 +54,8 @@ def arrow_rows(
     if words.column is not None:
         column = _whole(given.column(found[0][1])) if found else pa.nulls(rows, pa.string())
         if not found and words.absent is None:
-            raise words.missing(where, there.names)
-        codes: Array = parse_kinds(words.read(column, where), where)
+            raise words.missing_column(where, there.names)
+        codes: Array = parse_kinds(words.read_kinds(column, where), where)
     elif found:
         codes = parse_kinds(_whole(given.column(found[0][1])), where)
     else:

@@ -31,7 +31,7 @@ from aggloom.runtime.local.harness_rows import change_tuples, scanned_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.reading import read_files
-from aggloom.runtime.local.table import Table, changes_schema
+from aggloom.runtime.local.table import RowTable, changes_schema
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks, check_watermarks
 from aggloom.runtime.operators.base import Operator
@@ -233,10 +233,10 @@ class FedPlan:
         """The rows that came too late for their windows since the last call, if the windowing says late_rows."""
         return [change for rows in self.pipeline.take_late() for change in change_tuples(rows)]
 
-    def changes(self) -> Table:
+    def changes(self) -> RowTable:
         """The changes since the last call, as (kind, value, ...) tuples."""
         new, self._new = self._new, []
-        return Table(new, changes_schema(self.plan.schema))
+        return RowTable(new, changes_schema(self.plan.schema))
 
     def timeline(self, **options: Any) -> Timeline:
         """A picture of what the query's windows did so far, for notebooks and files; see `timeline` for the options.
@@ -247,17 +247,17 @@ class FedPlan:
         handler_of, parts = self._parts
         return timeline(self.plan, handler_of, self.history, parts, **options)
 
-    def table(self) -> Table:
+    def table(self) -> RowTable:
         """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
         try:
-            found = self._folded()
+            found = self._fold_changes()
         except ChangelogLawError as error:
             if not self._is_restored:
                 raise
             why = "The harness was restored, and rows that reach the result without state are in no snapshot"
             raise DataError(f"table: {error}. {why}; follow changes() instead.") from None
         rows = sorted(found, key=lambda row: [sort_key(v) for v in row])
-        return Table(rows, self.plan.schema)
+        return RowTable(rows, self.plan.schema)
 
     def to_arrow(self) -> pa.Table:
         """`table` as a table of Arrow."""
@@ -377,7 +377,7 @@ class FedPlan:
         column, delay = self._follows[name]
         self.watermark(int(event_times(batch, column).max()) - delay - 1, name)
 
-    def _folded(self) -> list[tuple[Any, ...]]:
+    def _fold_changes(self) -> list[tuple[Any, ...]]:
         if self.plan.tells_before:
             return fold(self._all)
         key = self.plan.key

@@ -21,7 +21,7 @@ def spec_handler(
     if isinstance(spec, AggSpec):
         if handler is None:
             return load(generate(spec, backend=backend))
-        return _made_from(spec, handler, "generate(spec)")
+        return _load_handler(spec, handler, "generate(spec)")
     if handler is not None:
         raise SpecError(
             "spec: it is a handler already; leave out handler=..., or give the AggSpec."
@@ -39,10 +39,10 @@ def window_handler(
     (spec,) = (each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
     if handler is None:
         return handlers(backend)(spec)
-    return _made_from(spec, handler, "generate(window_spec(spec, window))")
+    return _load_handler(spec, handler, "generate(window_spec(spec, window))")
 
 
-def _made_from(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> type[Any]:
+def _load_handler(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> type[Any]:
     """A given handler class; raises SpecError unless it was made from the spec."""
     loaded = _class_of("handler", handler, how)
     if loaded.spec() != spec:

@@ -19,7 +19,7 @@ from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.runtime.local.fed_plan import FedPlan
 from aggloom.runtime.local.given_handler import spec_handler, window_handler
-from aggloom.runtime.local.pipeline import Handlers, asking, handlers
+from aggloom.runtime.local.pipeline import Handlers, ask_session, handlers
 
 Change = tuple[Any, ...]
 
@@ -117,7 +117,7 @@ class Harness(FedPlan):
         """
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
-        with asking(session):
+        with ask_session(session):
             plan = plan_query(
                 sql,
                 tables,

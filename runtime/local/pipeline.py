@@ -36,7 +36,7 @@ def _handlers(backend: Backend) -> Handlers:
     return lru_cache(maxsize=256)(lambda spec: load(generate(spec, backend=backend)))
 
 
-def asking(session: Any) -> AbstractContextManager[None]:
+def ask_session(session: Any) -> AbstractContextManager[None]:
     """While a query is planned, a session's analyser, if there is one, tells the types that the rules do not know."""
     if session is None:
         return nullcontext()
@@ -72,15 +72,17 @@ class Pipeline:
         self._partitions = partitions
         self._stages = _Builder(plan, handler_of, buckets, self)
         self._is_tall = len(walk(plan.root)) > _TALL
-        self._root = self._called(lambda: self._stages.build(plan.root, True))
+        self._root = self._call_on_stack(lambda: self._stages.build(plan.root, True))
         self.fragments = self._stages.fragments
         self.operators = [each for fragment in self.fragments for each in fragment.operators]
 
     def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
-        return self._called(lambda: concat_changes(self._root(tables, clock), self.plan.schema))
+        return self._call_on_stack(
+            lambda: concat_changes(self._root(tables, clock), self.plan.schema)
+        )
 
-    def _called(self, call: Callable[[], Any]) -> Any:
+    def _call_on_stack(self, call: Callable[[], Any]) -> Any:
         """Make a call that goes through the plan from end to end, on a large stack if the plan is tall."""
         return on_large_stack(call) if self._is_tall else call()
 
@@ -90,7 +92,7 @@ class Pipeline:
 
     def contents(self) -> Rows:
         """The result's rows that the state holds, each an insertion; of windows, those that may still change."""
-        with self._stages.showing():
+        with self._stages.show_contents():
             return self.process({})
 
     def snapshot(self) -> bytes:
@@ -156,7 +158,7 @@ class _Builder:
         self._shows = False
 
     @contextmanager
-    def showing(self) -> Iterator[None]:
+    def show_contents(self) -> Iterator[None]:
         """A context in which the last operators give out what they hold instead of processing."""
         self._shows = True
         try:
@@ -168,7 +170,7 @@ class _Builder:
         if isinstance(node, Scan):
             return self._scan(node)
         if isinstance(node, Stateful):
-            return self._keyed(node, shown)
+            return self._build_fragments(node, shown)
         if isinstance(node, Union):
             stages = [self.build(part, shown) for part in node.parts]
             return lambda tables, clock: [
@@ -193,7 +195,7 @@ class _Builder:
 
         return scan
 
-    def _keyed(self, node: Stateful, shown: bool) -> Stage:
+    def _build_fragments(self, node: Stateful, shown: bool) -> Stage:
         """The fragment that a node gives out of, one for each bucket."""
         spec, exchanges, _ = fragment_of(node, self.plan.options)
         feeds = [self._exchange(each, spec.inputs[n]) for n, each in enumerate(exchanges)]
@@ -223,7 +225,7 @@ class _Builder:
             handler = self.handler_of(spec)
             return lambda tables, clock: [
                 InputBatch(*no_rows(schema), partials)
-                for partials in _aggregated(below(tables, clock), handler, keys, buckets)
+                for partials in _aggregate_parts(below(tables, clock), handler, keys, buckets)
             ]
         below = self.build(node.input)
 
@@ -240,11 +242,11 @@ class _Builder:
         """The rows of which a node makes accumulators."""
         if not isinstance(node, Stateful):
             return self.build(node.inputs[0])
-        below, steps = self._keyed(node, False), node.onward
+        below, steps = self._build_fragments(node, False), node.onward
         return lambda tables, clock: [run_steps(steps, rows) for rows in below(tables, clock)]
 
 
-def _aggregated(
+def _aggregate_parts(
     parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
 ) -> list[list[bytes]]:
     """The accumulators of each task's rows, by bucket."""

@@ -87,7 +87,7 @@ def _messages(
         if name in options:
             raise SpecError(f"{format} has no option {name!r} in a harness, whose table says it")
     names = list(next(iter(parts.values())))
-    rows = _told_columns(kind, scan, options)
+    rows = _find_columns(kind, scan, options)
     schema, own = split_columns(names, rows, str(path))
     made = decoder(format, schema, scan.key if by_key else None, source=str(path), **options)
     if made.unreadable == "side":
@@ -109,7 +109,7 @@ def _messages(
             yield batch, parse_kinds(found.words, str(path)), found.refused, notices
 
 
-def _told_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa.Schema:
+def _find_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa.Schema:
     """The columns that messages tell; which ones a row leaves out is what reading them as partial images says."""
     if "images" not in kind.options:
         return scan.schema
@@ -137,7 +137,7 @@ def _parquet(
     cut: bool,
 ) -> Read:
     where, own = str(file), scan.schema.names
-    wanted = {name.lower() for name in (*own, *words.names(own), *words.refused(own))}
+    wanted = {name.lower() for name in (*own, *words.names(own), *words.list_markers(own))}
     try:
         found = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.

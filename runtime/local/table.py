@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Table(list[tuple[Any, ...]]):
+class RowTable(list[tuple[Any, ...]]):
     """A list of rows that knows their columns; `harness.table()` and `harness.changes()` give it."""
 
     def __init__(self, rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> None:

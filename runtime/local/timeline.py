@@ -21,7 +21,7 @@ from aggloom.runtime.local.timeline_marks import (
     OrderAxis,
     TimeAxis,
     circle,
-    clipped,
+    clip_text,
     diamond,
     line,
     moment,
@@ -105,7 +105,7 @@ class _Picture:
         self.shown = [key for key in every if any(row.key == key for row in recent)] or every
         self.shown = self.shown[: asked.keys]
         self.rows = [row for row in recent if row.key in self.shown]
-        self.hidden = self._hidden(len(every) - len(self.shown), since - 1)
+        self.hidden = self._describe_hidden(len(every) - len(self.shown), since - 1)
         self.spans = [span for span in self.story.spans if self._is_drawn(span, since)]
         widest = max((wide(key_text(key)) for key in self.shown), default=0)
         self.left = _MARGIN + min(150.0, max(widest + 14, 54))
@@ -123,15 +123,15 @@ class _Picture:
         sizes = f'width="{self.width}" height="{number(height)}" viewBox="0 0 {self.width} {number(height)}"'
         head = [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="aggloom-timeline" {sizes} '
-            f'role="img" aria-label="{safe(self._told())}">',
+            f'role="img" aria-label="{safe(self._describe())}">',
             f"<title>{safe(self.title or name)}</title>",
-            f"<desc>{safe(self._told())}</desc>",
+            f"<desc>{safe(self._describe())}</desc>",
             f"<style>{style()}</style>",
             rect("back", 0, 0, self.width, height, 0),
             text(
-                "ink big", _MARGIN, 24, clipped(self.title or name, (self.right - _MARGIN) * 0.84)
+                "ink big", _MARGIN, 24, clip_text(self.title or name, (self.right - _MARGIN) * 0.84)
             ),
-            text("dim", _MARGIN, 42, clipped(self._subtitle(), self.right - _MARGIN)),
+            text("dim", _MARGIN, 42, clip_text(self._subtitle(), self.right - _MARGIN)),
         ]
         return "\n".join([*head, *parts, *legend, "</svg>", ""])
 
@@ -142,7 +142,7 @@ class _Picture:
             return True
         return any(span.start <= row.place < span.end for row in self.rows)
 
-    def _hidden(self, keys: int, rows: int) -> str:
+    def _describe_hidden(self, keys: int, rows: int) -> str:
         told = [f"{n} {what}" for n, what in ((keys, "more keys"), (rows, "earlier rows")) if n > 0]
         return f"Not drawn: {', '.join(told)}." if told else ""
 
@@ -174,7 +174,9 @@ class _Picture:
         parts = [line("grid", x, y, x, bottom) for x, _ in ticks]
         parts.append(line("grid", _MARGIN, y, self.right, y))
         for lane in lanes:
-            words = clipped(key_text(lane.key), self.left - _MARGIN - 8) if lane.key else "all rows"
+            words = (
+                clip_text(key_text(lane.key), self.left - _MARGIN - 8) if lane.key else "all rows"
+            )
             css = "ink name" if lane.key else "dim"
             parts += ["<g>", f"<title>{safe(key_text(lane.key))}</title>"]
             parts += [text(css, _MARGIN, y + lane.height / 2 + 4, words), "</g>"]
@@ -261,9 +263,9 @@ class _Picture:
         node = self.story.node
         calls = ", ".join(call.text for call in node.spec.calls) or "no calls"
         keys = f" by {', '.join(node.keys)}" if node.keys else ""
-        return f"{calls}{keys} · {self._told_axis()}"
+        return f"{calls}{keys} · {self._describe_axis()}"
 
-    def _told_axis(self) -> str:
+    def _describe_axis(self) -> str:
         if self.story.by_order:
             return "rows in the order in which they came"
         kind = "event time" if self.story.node.windowing.assigner.event_time else "processing time"
@@ -271,7 +273,7 @@ class _Picture:
         days = [moment(at, self.story.zone)[:10] for at in (self.axis.low, self.axis.high - 1)]
         return f"{kind}, {' to '.join(dict.fromkeys(days))}, {self.story.zone}"
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         """The picture in words."""
         story = self.story
         late = sum(row.late for row in story.rows)

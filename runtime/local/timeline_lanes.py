@@ -10,7 +10,7 @@ from aggloom.runtime.local.timeline_marks import (
     LETTER,
     Axis,
     circle,
-    clipped,
+    clip_text,
     diamond,
     line,
     moment,
@@ -43,20 +43,20 @@ class Lane:
     labelled: bool
 
     def __post_init__(self) -> None:
-        self._pills = list(_stacked(self.rows, self._pill_bounds, _MOST_LEVELS))
+        self._pills = list(_stack_items(self.rows, self._pill_bounds, _MOST_LEVELS))
         merges = [(span, merge) for span in self.spans for merge in span.merges]
         self._ghosts = list(
-            _stacked(merges, lambda each: self._ends(each[1].start, each[1].end, 0))
+            _stack_items(merges, lambda each: self._ends(each[1].start, each[1].end, 0))
         )
         if self.story.by_order:
             self._marks = list(
-                _stacked(self._firings(), lambda each: self._bracket_bounds(each[0]))
+                _stack_items(self._firings(), lambda each: self._bracket_bounds(each[0]))
             )
             self._bars: list[tuple[int, Span]] = []
         else:
             self._marks = []
             spans = sorted(self.spans, key=lambda span: (span.start, span.end))
-            self._bars = list(_stacked(spans, lambda span: self._ends(span.start, span.end, 0)))
+            self._bars = list(_stack_items(spans, lambda span: self._ends(span.start, span.end, 0)))
         levels = _levels(self._bars)
         self._bar = _BAR if levels <= 8 else max(5.0, 8 * _BAR / levels)
 
@@ -85,7 +85,7 @@ class Lane:
         y = baseline + 7
         parts = [line("axis", left, baseline, self.right, baseline)]
         parts += self._tails(baseline)
-        parts += self._drawn_pills(baseline)
+        parts += self._draw_pills(baseline)
         for level, (span, merge) in self._ghosts:
             x1, x2 = self._ends(merge.start, merge.end, 1)
             at = y + level * _GHOST
@@ -96,10 +96,10 @@ class Lane:
             parts.append(rect("merge", x1, at, x2, at + _GHOST - 3, 3, told))
         y += _levels(self._ghosts) * _GHOST
         for level, span in self._bars:
-            parts += self._drawn_bar(span, y + level * (self._bar + 3))
+            parts += self._draw_bar(span, y + level * (self._bar + 3))
         y += _levels(self._bars) * (self._bar + 3)
         for level, (firing, holds) in self._marks:
-            parts += self._drawn_bracket(firing, holds, y + level * _BRACKET)
+            parts += self._draw_bracket(firing, holds, y + level * _BRACKET)
         return parts
 
     # Rows
@@ -121,7 +121,7 @@ class Lane:
                 x1, x2 = self.axis.at(row.place), self.axis.at(row.until)
                 yield line("tail", x1, y, x2, y)
 
-    def _drawn_pills(self, baseline: float) -> list[str]:
+    def _draw_pills(self, baseline: float) -> list[str]:
         stems: list[str] = []
         pills: list[str] = []
         for level, row in self._pills:
@@ -137,18 +137,18 @@ class Lane:
             css, ink = "late", "wrong"
         if not self.labelled:
             r = _DOT / 2
-            yield circle(css, x, y, r, self._told(row))
+            yield circle(css, x, y, r, self._describe_row(row))
             if row.late:
-                yield _crossed(x, y, r + 1)
+                yield _draw_cross(x, y, r + 1)
         else:
             r = _PILL / 2
             half = self._pill_width(row) / 2
-            yield rect(css, x - half, y - r, x + half, y + r, r, self._told(row))
+            yield rect(css, x - half, y - r, x + half, y + r, r, self._describe_row(row))
             if row.late:
-                yield _crossed(x, y, r + 1)
+                yield _draw_cross(x, y, r + 1)
             yield text(f"{ink} mid", x, y + 4, _pill_text(row))
 
-    def _told(self, row: Row) -> str:
+    def _describe_row(self, row: Row) -> str:
         state = ", too late for its windows" if row.late else ""
         state = ", in no window" if row.outside else state
         return f"row {row.number}: {row.kind} {row.values}{state}"
@@ -158,7 +158,7 @@ class Lane:
     def _ends(self, start: int, end: int, gap: float) -> tuple[float, float]:
         return self.axis.at(start) + gap, self.axis.at(end) - gap
 
-    def _drawn_bar(self, span: Span, y: float) -> list[str]:
+    def _draw_bar(self, span: Span, y: float) -> list[str]:
         x1, x2 = self._ends(span.start, span.end, 1)
         signs = ["fire" if holds else "again" for _, holds in span.results]
         css = "bar" if span.firings else "open"
@@ -205,7 +205,7 @@ class Lane:
     def _bracket_text(self, firing: Firing) -> tuple[float, str]:
         """Return the text of a bracket, after the place of its middle."""
         x1, x2 = self._bracket_ends(firing)
-        words = clipped(firing.text, max(x2 - x1 - 16, 110))
+        words = clip_text(firing.text, max(x2 - x1 - 16, 110))
         half = wide(words) / 2 + 8
         return min((x1 + x2) / 2, self.right - half), words
 
@@ -215,7 +215,7 @@ class Lane:
         x1, x2 = self._bracket_ends(firing)
         return min(x1, middle - half), max(x2, middle + half)
 
-    def _drawn_bracket(self, firing: Firing, holds: bool, y: float) -> list[str]:
+    def _draw_bracket(self, firing: Firing, holds: bool, y: float) -> list[str]:
         x1, x2 = self._bracket_ends(firing)
         middle, words = self._bracket_text(firing)
         rows = ", ".join(map(str, firing.rows))
@@ -237,7 +237,7 @@ def key_text(key: Key) -> str:
     return ", ".join("NULL" if each is None else each for each in key)
 
 
-def _crossed(x: float, y: float, reach: float) -> str:
+def _draw_cross(x: float, y: float, reach: float) -> str:
     return line("cross", x - reach, y + reach, x + reach, y - reach)
 
 
@@ -256,11 +256,11 @@ def _results(span: Span, room: float) -> tuple[str, str]:
         words = " → ".join([*(["…"] if first else []), *texts[first:]])
         if wide(words) <= room:
             return words, css
-    words = clipped(texts[-1], room)
+    words = clip_text(texts[-1], room)
     return (texts[-1] if wide(texts[-1]) <= room else words if len(words) > 3 else ""), css
 
 
-def _stacked(
+def _stack_items(
     items: Iterable[_T], bounds: Callable[[_T], tuple[float, float]], most: int = 10**6
 ) -> Iterator[tuple[int, _T]]:
     """Each item with the lowest level on which it meets no other; at the most, where it meets them."""

@@ -171,7 +171,7 @@ def wide(words: str) -> float:
     return LETTER * sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in words)
 
 
-def clipped(words: str, room: float) -> str:
+def clip_text(words: str, room: float) -> str:
     """As much of a text as there is room for."""
     words = " ".join(words.split())
     if wide(words) <= room:

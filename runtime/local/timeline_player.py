@@ -18,7 +18,7 @@ from aggloom.codegen.windows import Session, to_instants
 from aggloom.errors import AggloomError, StateCorruptError, UnknownColumnError, nearest
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.timeline_story import Firing, Key, Mark, Row, Story
-from aggloom.runtime.local.timeline_windows import Book, Sessions, Watch
+from aggloom.runtime.local.timeline_windows import Sessions, SpanBook, Watch
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.values.changelog import KIND_NAMES
@@ -71,11 +71,11 @@ class _Player:
         self.label = _label(node, self.schema, label)
         self.watch = Watch(node.windowing) if self.story.by_order else None
         watched = node if self.watch is None else replace(node, windowing=self.watch.windowing)
-        alone = _replaced(watched, assign.input, Scan(_TABLE, self.schema))
+        alone = _replace_node(watched, assign.input, Scan(_TABLE, self.schema))
         self.below = Pipeline(replace(plan, root=assign.input), handler_of, **options)
         self.windows = Pipeline(replace(plan, root=alone), handler_of, **options)
         sessions = isinstance(node.windowing.assigner, Session)
-        self.book: Book = Sessions(self.story) if sessions else Book(self.story)
+        self.book: SpanBook = Sessions(self.story) if sessions else SpanBook(self.story)
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot of the whole plan."""
@@ -93,10 +93,10 @@ class _Player:
             story.marks.append(Mark(len(story.rows), clock.watermark))
         batch, kinds = self.below.process(tables, clock)
         if self.watch is None:
-            came = self._came((batch, kinds), clock)
+            came = self._note_rows((batch, kinds), clock)
             self.book.enter(came, self._gaps(batch), _now(story, clock))
             for key, start, end, firing in self._changes((batch, kinds), clock):
-                self.book.fired(key, start, end, firing)
+                self.book.note_firing(key, start, end, firing)
             return
         # One by one, so that it is known which row makes a window fire.
         self._step((batch.slice(0, 0), kinds[:0]), clock, self.watch)
@@ -105,13 +105,13 @@ class _Player:
 
     def _step(self, rows: Rows, clock: Clock, watch: Watch) -> None:
         """Take at most one row, and note which rows the firings cover."""
-        for row in self._came(rows, clock):
+        for row in self._note_rows(rows, clock):
             watch.hold(row)
         for key, _, _, firing in self._changes(rows, clock):
-            self.book.fired(key, 0, 0, firing._replace(rows=watch.covered(key)))
+            self.book.note_firing(key, 0, 0, firing._replace(rows=watch.take_covered(key)))
         watch.settle()
 
-    def _came(self, rows: Rows, clock: Clock) -> list[Row]:
+    def _note_rows(self, rows: Rows, clock: Clock) -> list[Row]:
         """The rows of a batch, which are written down."""
         batch, kinds = rows
         node, first = self.story.node, len(self.story.rows) + 1
@@ -123,7 +123,7 @@ class _Player:
             places = event_times(batch, assigner.columns[0])
         labels = [""] * len(kinds)
         if self.label is not None:
-            labels = [shown(value) for value in batch.column(self.label).to_pylist()]
+            labels = [format_value(value) for value in batch.column(self.label).to_pylist()]
         keys, values = _keys(batch, node.keys), _tuples(batch, self.schema.names)
         came = [
             Row(
@@ -132,7 +132,7 @@ class _Player:
                 keys[at],
                 int(places[at]),
                 labels[at],
-                _named(self.schema.names, values[at]),
+                _format_row(self.schema.names, values[at]),
             )
             for at in range(len(kinds))
         ]
@@ -144,17 +144,17 @@ class _Player:
         changes, kinds = self.windows.process({_TABLE: rows}, clock)
         node, first = self.story.node, len(self.story.node.keys) + 3
         names = changes.schema.names[first:]
-        texts = [_named(names, value, short=True) for value in _tuples(changes, names)]
+        texts = [_format_row(names, value, short=True) for value in _tuples(changes, names)]
         starts = ends = [0] * len(kinds)
         if not self.story.by_order:
-            starts, ends = (self._bound(changes, name) for name in node.bounds.names[:2])
+            starts, ends = (self._read_bound(changes, name) for name in node.bounds.names[:2])
         after = len(self.story.rows)
         firings = [
             Firing(KIND_NAMES[kind], text, after) for kind, text in zip(kinds, texts, strict=True)
         ]
         return list(zip(_keys(changes, node.keys), starts, ends, firings, strict=True))
 
-    def _bound(self, changes: pa.RecordBatch, name: str) -> list[int]:
+    def _read_bound(self, changes: pa.RecordBatch, name: str) -> list[int]:
         times = event_times(changes, name)
         local = changes.schema.field(name).type.tz is None
         return (to_instants(times, self.story.zone) if local else times).tolist()
@@ -166,7 +166,7 @@ class _Player:
         return batch.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in few letters."""
     if value is None:
         return "NULL"
@@ -192,10 +192,10 @@ def _now(story: Story, clock: Clock) -> int:
     return clock.watermark if story.node.windowing.assigner.event_time else clock.processing
 
 
-def _replaced(node: Node, old: Node, new: Node) -> Node:
+def _replace_node(node: Node, old: Node, new: Node) -> Node:
     if node is old:
         return new
-    return node.over(*(_replaced(each, old, new) for each in node.inputs))
+    return node.over(*(_replace_node(each, old, new) for each in node.inputs))
 
 
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[Key]:
@@ -210,8 +210,10 @@ def _tuples(batch: pa.RecordBatch, names: Sequence[str]) -> list[tuple[Any, ...]
     return list(zip(*to_python(batch.select(names)), strict=True))
 
 
-def _named(names: Sequence[str], values: tuple[Any, ...], *, short: bool = False) -> str:
+def _format_row(names: Sequence[str], values: tuple[Any, ...], *, short: bool = False) -> str:
     """`a=1, b=2`; only the value of a single one if it may be short."""
     if short and len(values) == 1:
-        return shown(values[0])
-    return ", ".join(f"{name}={shown(value)}" for name, value in zip(names, values, strict=True))
+        return format_value(values[0])
+    return ", ".join(
+        f"{name}={format_value(value)}" for name, value in zip(names, values, strict=True)
+    )

@@ -22,7 +22,7 @@ from aggloom.codegen.windows import (
 from aggloom.runtime.local.timeline_story import Firing, Key, Merge, Row, Span, Story
 
 
-class Book:
+class SpanBook:
     """The windows that rows went to, and what they gave out."""
 
     def __init__(self, story: Story) -> None:
@@ -51,7 +51,7 @@ class Book:
         for row, lives in zip(rows, found, strict=True):
             row.outside, row.late = not lives, bool(lives) and not any(lives)
 
-    def fired(self, key: Key, start: int, end: int, firing: Firing) -> None:
+    def note_firing(self, key: Key, start: int, end: int, firing: Firing) -> None:
         """Note a change of a window."""
         self.span(key, start, end).firings.append(firing)
 
@@ -64,7 +64,7 @@ class Book:
         return found
 
 
-class Sessions(Book):
+class Sessions(SpanBook):
     """Sessions, which grow and merge as the operators' do."""
 
     def __init__(self, story: Story) -> None:
@@ -81,11 +81,11 @@ class Sessions(Book):
             if not touched and end - 1 + self.lateness <= now:
                 row.late = True
                 continue
-            span = self._grown(row, touched, start, end)
+            span = self._grow_session(row, touched, start, end)
             self.live[row.key] = [each for each in live if each not in touched] + [span]
             span.rows += 1
 
-    def _grown(self, row: Row, touched: list[Span], start: int, end: int) -> Span:
+    def _grow_session(self, row: Row, touched: list[Span], start: int, end: int) -> Span:
         if not touched:
             return self.span(row.key, start, end)
         first, *others = sorted(touched, key=lambda each: each.start)
@@ -132,13 +132,13 @@ class Watch:
         if equal is not None:
             held.remove(equal)
 
-    def covered(self, key: Key) -> tuple[int, ...]:
+    def take_covered(self, key: Key) -> tuple[int, ...]:
         """The rows that the firing of a key has just added up."""
         if key not in self.fired:
             # Each firing asks the evictor twice, in the order of the firings.
             before, *after = self.stays[2 * len(self.fired) :][:2] or [[True] * len(self.held[key])]
-            self.added = _kept(self.held[key], before)
-            self.held[key] = _kept(self.added, after[0]) if after else list(self.added)
+            self.added = _select_rows(self.held[key], before)
+            self.held[key] = _select_rows(self.added, after[0]) if after else list(self.added)
         self.fired.add(key)
         return tuple(row.number for row in self.added)
 
@@ -147,7 +147,9 @@ class Watch:
         key = None if self.row is None else self.row.key
         if key is not None and not self.fired and self.stays:
             # It fired, and what it gave out was the same.
-            self.held[key] = _kept(_kept(self.held[key], self.stays[0]), self.stays[1])
+            self.held[key] = _select_rows(
+                _select_rows(self.held[key], self.stays[0]), self.stays[1]
+            )
         if self.purged:
             self.held |= {each: [] for each in ({key} if key is not None else self.fired)}
         self.purged, self.stays, self.row, self.fired = False, [], None, set()
@@ -192,5 +194,5 @@ class _WatchedEvictor(Evictor):
         return stays
 
 
-def _kept(rows: list[Row], stays: list[bool]) -> list[Row]:
+def _select_rows(rows: list[Row], stays: list[bool]) -> list[Row]:
     return [row for row, stay in zip(rows, stays, strict=False) if stay]

@@ -25,7 +25,7 @@ class Watermarks:
     def advance(self, source: str, ms: int) -> int:
         """A source says that it has no more rows at or before `ms`; the watermark of all."""
         self._of[source] = max(self._of[source], ms)
-        return self._combined()
+        return self._combine()
 
     def rows(self, source: str, now: int) -> None:
         """A source has rows at the processing time `now`, so that it is not idle."""
@@ -35,16 +35,16 @@ class Watermarks:
     def idle(self, source: str) -> int:
         """A source is idle until it has rows; the watermark of all."""
         self._idle.add(source)
-        return self._combined()
+        return self._combine()
 
     def processing_time(self, now: int) -> int:
         """The clock has come to `now`; the watermark of all."""
         if self._timeout:
             since = {name for name, at in self._active.items() if now - at >= self._timeout}
             self._idle |= since
-        return self._combined()
+        return self._combine()
 
-    def _combined(self) -> int:
+    def _combine(self) -> int:
         active = [ms for name, ms in self._of.items() if name not in self._idle]
         if active:
             self.current = max(self.current, min(active))

@@ -201,7 +201,7 @@ class Applier:
         was, before = state.records[touched] > 0, handler.values(touched)
         dropped = self.apply(state, touched, rows, merged, keep=keep, owing=owing)
         after, now = handler.values(touched), state.records[touched] > 0
-        return dropped, handler.noted(before, after, was, now)
+        return dropped, handler.pair_results(before, after, was, now)
 
     def _by_slot(
         self, handler: Any, touched: Array, inputs: Any, slots: Array, retracts: Array

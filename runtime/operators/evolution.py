@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from aggloom.codegen import Carried, carried, same_call
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.handlers.compiled import Accumulators
+from aggloom.runtime.handlers.compiled import ArenaAccumulators
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.plain.backend import Accumulators as PlainAccumulators
+from aggloom.runtime.plain.backend import PlainAccumulators
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
@@ -104,7 +104,7 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
                 _write_array(arena, f"view.{new_name}.{name.removeprefix(start)}", array)
     if "spill" in old.views and any(place >= 0 for place in parts.spills):
         _put_spill(arena, old.arena, parts.spills)
-    target = Accumulators(type(handler), arena, old.slots)
+    target = ArenaAccumulators(type(handler), arena, old.slots)
     for new_name, (old_name, places) in parts.counts.items():
         view, source = target.views[new_name], old.views[old_name]
         view.reserve(source.live)

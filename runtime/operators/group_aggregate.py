@@ -137,7 +137,7 @@ class GroupAggOperator(OneInput):
             slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
-        return self._emit(self.handler.noted(values, values, ~live, live), slots)
+        return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
     @property
     def states(self) -> list[KeyedState]:
@@ -154,7 +154,7 @@ class GroupAggOperator(OneInput):
         if self.state_ttl_ms:
             self.state.stamps("written")[slots] = clock.processing
         values, live = self.handler.values(slots), np.ones(1, np.bool_)
-        emitted = self._emit(self.handler.noted(values, values, ~live, live), slots)
+        emitted = self._emit(self.handler.pair_results(values, values, ~live, live), slots)
         self.counters["emitted"] += len(emitted[1])
         return emitted
 

@@ -150,7 +150,7 @@ class KeyedState(SlotState):
         old, keys = self.accumulators, len(self.table)
         arena = Arena()
         new = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)
-        table, moved = self.table.copied(arena, getattr(new, "pool", None) or Pool(arena))
+        table, moved = self.table.copy_into(arena, getattr(new, "pool", None) or Pool(arena))
         # One slot more than there are keys: what nothing uses is merged into it.
         table.reserve(1)
         new.resize(table.capacity)

@@ -15,7 +15,7 @@ from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array
 
 
-class SortedState(Protocol):
+class HasSortedRows(Protocol):
     """Keys, their rows, and those that were taken back before they came, if these are remembered."""
 
     table: KeyTable
@@ -47,7 +47,7 @@ class AppliedRows(NamedTuple):
 
 
 def apply_changes(
-    state: SortedState, changes: SlotChanges, policy: str, counters: dict[str, int]
+    state: HasSortedRows, changes: SlotChanges, policy: str, counters: dict[str, int]
 ) -> AppliedRows:
     """Add rows and take rows back, one after another as they stand.
 

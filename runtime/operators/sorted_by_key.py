@@ -21,7 +21,7 @@ class SortedState(RowState):
     def rows_of(self, slots: Array) -> tuple[Array, Array]:
         """The rows of slots in order: (number in `slots`, id) of each."""
         sizes, _ = self.sorted.sizes(slots)
-        return self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
+        return self.sorted.collect_between(slots, np.zeros(len(slots), np.int64), sizes)
 
     def has_debts(self, slots: Array) -> Array:
         """Tell whether each of the slots has rows that were taken back and never came."""

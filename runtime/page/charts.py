@@ -11,7 +11,7 @@ from aggloom.runtime.inspection import KeyWeight
 from aggloom.runtime.local.timeline_marks import (
     OrderAxis,
     TimeAxis,
-    clipped,
+    clip_text,
     line,
     moment,
     path,
@@ -79,7 +79,7 @@ def windows(keys: Sequence[KeyWeight], watermark: dt.datetime | None) -> str:
         parts.append(text("dim mid", x, bottom + 16, label))
     for number, (key, spans) in enumerate(lanes):
         y = _TOP + number * _LANE
-        parts.append(text("ink", 4, y + 17, clipped(row(key.key) or "all rows", _KEY - 12)))
+        parts.append(text("ink", 4, y + 17, clip_text(row(key.key) or "all rows", _KEY - 12)))
         for start, end, rows in spans:
             title = f"{row(key.key)}: {moment(start, _UTC)} to {moment(end, _UTC)}"
             title += "" if rows is None else f", {rows:,} rows"

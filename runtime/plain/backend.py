@@ -19,8 +19,8 @@ from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.plain.floats import ZERO_SUM
 from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.plain.views import (
-    ListOut,
-    concatenated,
+    PlainLists,
+    concatenate_lists,
     lists_differ,
     new_list_out,
     rows_of,
@@ -36,7 +36,7 @@ _PACKED = ("double", "object")
 """Kinds of fields whose values `repr` alone would not bring back."""
 
 
-class Accumulators:
+class PlainAccumulators:
     """n accumulators as Python lists; `sync` writes them into the arena as text, for snapshots."""
 
     def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
@@ -72,7 +72,7 @@ class Accumulators:
 
     def as_new(self, slots: Array) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
-        fresh = Accumulators(self.handler, Arena(), 1)
+        fresh = PlainAccumulators(self.handler, Arena(), 1)
         kinds = {attr: kind for attr, _, _, kind, *_ in self.handler.FIELDS[1:] if kind != "double"}
 
         def is_new(s: int) -> bool:
@@ -86,7 +86,7 @@ class Accumulators:
 
     def resize(self, slots: int) -> None:
         more = max(0, slots - self.slots)
-        fresh = Accumulators(self.handler, Arena(), more)
+        fresh = PlainAccumulators(self.handler, Arena(), more)
         for attr, values in self.fields.items():
             self.fields[attr] = values[:slots] + fresh.fields[attr]
         for attr, view in self.views.items():
@@ -102,7 +102,7 @@ class Accumulators:
     def trim(self) -> None:
         """Python frees."""
 
-    def reserve_merge(self, other: Accumulators) -> None:
+    def reserve_merge(self, other: PlainAccumulators) -> None:
         """Lists need no room."""
 
     def sweep(self) -> None:
@@ -110,7 +110,11 @@ class Accumulators:
 
     def sync(self) -> None:
         fields = {
-            attr: _packed(attr, self.fields[attr]) if kind in _PACKED else _plain(self.fields[attr])
+            attr: (
+                _pack_values(attr, self.fields[attr])
+                if kind in _PACKED
+                else _plain(self.fields[attr])
+            )
             for attr, _, _, kind, *_ in self.handler.FIELDS
         }
         text = repr((self.slots, fields, _plain(self.views))).encode()
@@ -124,7 +128,7 @@ class Accumulators:
         ]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Accumulators) and self.dump() == other.dump()
+        return isinstance(other, PlainAccumulators) and self.dump() == other.dump()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -146,7 +150,7 @@ def _same(kind: str, a: Any, b: Any) -> bool:
     return a == b if kind not in _PACKED else bool(pack([a]) == pack([b]))
 
 
-def _packed(attr: str, values: list[Any]) -> Any:
+def _pack_values(attr: str, values: list[Any]) -> Any:
     try:
         return pack(values)
     except DataError as error:
@@ -172,10 +176,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class Handler(HandlerBase):
+class PlainHandler(HandlerBase):
     """The base of handlers in plain Python."""
 
-    accumulators_type = Accumulators
+    accumulators_type = PlainAccumulators
 
     def bind_column(
         self, column: pa.Array, name: str, form: str, bound: dict[tuple[str, str], Any]
@@ -206,7 +210,7 @@ class Handler(HandlerBase):
     def differ(self, before: Any, after: Any, rows: int) -> Array:
         changed = np.zeros(rows, np.bool_)
         for a, b in zip(before[1:], after[1:], strict=True):
-            if isinstance(a, ListOut):
+            if isinstance(a, PlainLists):
                 changed |= lists_differ(a, b, rows)
             else:
                 changed |= np.array([a[k] != b[k] for k in range(rows)], np.bool_)
@@ -220,20 +224,20 @@ class Handler(HandlerBase):
     def concatenate(self, before: Any, after: Any) -> Any:
         pairs = zip(before, after, strict=True)
         return type(before)(
-            *(concatenated(a, b) if isinstance(a, ListOut) else a + b for a, b in pairs)
+            *(concatenate_lists(a, b) if isinstance(a, PlainLists) else a + b for a, b in pairs)
         )
 
     def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
         shown = [v if ok else None for v, ok in zip(data, valid, strict=True)]
         return _from_python_words(shown, dtype)
 
-    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+    def select_rows(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
         chosen = range(len(valid)) if take is None else take.tolist()
         return [data[k] for k in chosen], [valid[k] for k in chosen]
 
-    def lists(self, data: ListOut, take: Array) -> tuple[Any, Any, Any]:
+    def lists(self, data: PlainLists, take: Array) -> tuple[Any, Any, Any]:
         return rows_of(data, take)
 
 
-class NamespaceHandler(Namespaced, Handler):
-    """A Handler of which the accumulators belong to windows."""
+class PlainNamespaceHandler(Namespaced, PlainHandler):
+    """A PlainHandler of which the accumulators belong to windows."""

@@ -66,7 +66,7 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
 
     def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
-        def guarded(*given: Any) -> Any:
+        def call_guarded(*given: Any) -> Any:
             try:
                 return call(*given)
             except AggloomError:
@@ -78,15 +78,15 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
 
         # What create returns may be a constant of the source: no two keys share it.
         return (
-            functools.wraps(call)(lambda: copy.deepcopy(guarded()))
+            functools.wraps(call)(lambda: copy.deepcopy(call_guarded()))
             if method == "create"
-            else guarded
+            else call_guarded
         )
 
     return decorate
 
 
-def kept(state: Any, returned: Any) -> Any:
+def choose_state(state: Any, returned: Any) -> Any:
     """The state after a step, which returns a new one, or None after it changed the old one."""
     return state if returned is None else returned
 
@@ -111,7 +111,7 @@ def word_value(word: Any, name: str) -> Any:
 def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place: int) -> Any:
     """The Python value of a component of a row."""
     types = [_type(name) for name in names]
-    listed = [rows.Part(*part) for part in parts]
+    listed = [rows.ColumnOrder(*part) for part in parts]
     return rows.decode(pa.array([word], pa.binary()), types, listed, place)[0].as_py()
 
 

@@ -187,11 +187,11 @@ ranked_merge, ranked_clear = ordered_merge, ordered_clear
 
 
 def ranked_total(view: list[Counter], s: int) -> int:
-    return sum(count for _, count in _shown(view[s]))
+    return sum(count for _, count in _list_positive(view[s]))
 
 
 def ranked_at(view: list[Counter], s: int, rank: int) -> Any:
-    for word, count in sorted(_shown(view[s])):
+    for word, count in sorted(_list_positive(view[s])):
         if rank < count:
             return word
         rank -= count
@@ -199,7 +199,7 @@ def ranked_at(view: list[Counter], s: int, rank: int) -> Any:
 
 
 def ranked_below(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> int:
-    return sum(count for shown, count in _shown(view[s]) if shown < word)
+    return sum(count for shown, count in _list_positive(view[s]) if shown < word)
 
 
 Stamped = dict[bytes, list[int]]
@@ -279,7 +279,7 @@ def latest(
     return (found[2], True) if found else (0, False)
 
 
-class ListOut:
+class PlainLists:
     """`lists`: by row (word, count); `open`: those of the row that is being written.
 
     `meta` is there because generated code asks whether it is full, which it never is.
@@ -291,15 +291,15 @@ class ListOut:
         self.meta = [0, 0]
 
 
-def put_element(out: ListOut, word: Any, count: int) -> None:
+def put_element(out: PlainLists, word: Any, count: int) -> None:
     out.open.append((word, count))
 
 
-def end_list(out: ListOut, k: int) -> None:
+def end_list(out: PlainLists, k: int) -> None:
     out.lists[k], out.open = out.open, []
 
 
-def _shown(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
+def _list_positive(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
     """(value, count) of what is there; entries are counts, or begin with them."""
     for word, entry in entries.items():
         count = entry if isinstance(entry, int) else entry[0]
@@ -308,7 +308,7 @@ def _shown(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
 
 
 def list_sequence(
-    out: ListOut, k: int, view: list[list[Any]], pool: None, pooled: bool, s: int
+    out: PlainLists, k: int, view: list[list[Any]], pool: None, pooled: bool, s: int
 ) -> None:
     for word in _shown_values(view[s]):
         put_element(out, word, 1)
@@ -316,7 +316,7 @@ def list_sequence(
 
 
 def list_ordered(
-    out: ListOut,
+    out: PlainLists,
     k: int,
     view: list[dict[Any, Any]],
     pool: None,
@@ -325,18 +325,18 @@ def list_ordered(
     repeat: bool,
     backwards: bool,
 ) -> None:
-    for word, count in sorted(_shown(view[s]), reverse=backwards):
+    for word, count in sorted(_list_positive(view[s]), reverse=backwards):
         for _ in range(count if repeat else 1):
             put_element(out, word, 1 if repeat else count)
     end_list(out, k)
 
 
 def _by_frequency(entries: dict[Any, Any]) -> list[tuple[Any, int]]:
-    return sorted(sorted(_shown(entries)), key=lambda item: -item[1])
+    return sorted(sorted(_list_positive(entries)), key=lambda item: -item[1])
 
 
 def list_top(
-    out: ListOut, k: int, view: list[dict[Any, Any]], pool: None, pooled: bool, s: int, n: int
+    out: PlainLists, k: int, view: list[dict[Any, Any]], pool: None, pooled: bool, s: int, n: int
 ) -> None:
     for word, count in _by_frequency(view[s])[: max(n, 0)]:
         put_element(out, word, count)
@@ -348,15 +348,15 @@ def mode(view: list[dict[Any, Any]], pool: None, pooled: bool, s: int) -> tuple[
     return (ranking[0][0], True) if ranking else (0, False)
 
 
-def new_list_out(n: int) -> ListOut:
-    return ListOut([[] for _ in range(n)])
+def new_list_out(n: int) -> PlainLists:
+    return PlainLists([[] for _ in range(n)])
 
 
-def grown(out: ListOut) -> ListOut:
+def enlarge_list(out: PlainLists) -> PlainLists:
     return out
 
 
-def rows_of(out: ListOut, take: Array) -> tuple[list[Any], list[int], list[int]]:
+def rows_of(out: PlainLists, take: Array) -> tuple[list[Any], list[int], list[int]]:
     lists = [out.lists[k] for k in take]
     flat = [element for row in lists for element in row]
     offsets = [0]
@@ -365,9 +365,9 @@ def rows_of(out: ListOut, take: Array) -> tuple[list[Any], list[int], list[int]]
     return [word for word, _ in flat], [count for _, count in flat], offsets
 
 
-def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
+def lists_differ(a: PlainLists, b: PlainLists, n: int) -> Array:
     return np.array([a.lists[k] != b.lists[k] for k in range(n)], np.bool_)
 
 
-def concatenated(a: ListOut, b: ListOut) -> ListOut:
-    return ListOut(a.lists + b.lists)
+def concatenate_lists(a: PlainLists, b: PlainLists) -> PlainLists:
+    return PlainLists(a.lists + b.lists)

@@ -18,7 +18,7 @@ def python_words(column: pa.Array) -> list[Any]:
     dtype = column.type
     if pa.types.is_decimal(dtype):
         shift = dtype.scale
-        return [None if v is None else _unscaled(v, shift) for v in column.to_pylist()]
+        return [None if v is None else _unscale(v, shift) for v in column.to_pylist()]
     if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
         return list(column.to_pylist())
     if pa.types.is_floating(dtype):
@@ -28,7 +28,7 @@ def python_words(column: pa.Array) -> list[Any]:
     return list(column.view(scalars.carrier(dtype)).to_pylist())
 
 
-def _unscaled(value: Decimal, scale: int) -> int:
+def _unscale(value: Decimal, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
     number = int("".join(map(str, digits))) * 10 ** (scale + int(exponent))
     return -number if sign else number

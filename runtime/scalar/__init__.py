@@ -63,12 +63,12 @@ from aggloom.runtime.scalar.numbers import (
     negate,
     nonnegative_remainder,
     remainder,
-    rounded,
+    round_double,
     subtract,
     whole_to_bigint,
 )
-from aggloom.runtime.scalar.patterns import extracted, split_part
-from aggloom.runtime.scalar.texts import joined, lower, position, repeat, substring, upper
+from aggloom.runtime.scalar.patterns import extract_group, split_part
+from aggloom.runtime.scalar.texts import join_texts, lower, position, repeat, substring, upper
 from aggloom.runtime.scalar.values import array, column, predicate
 
 __all__ = [
@@ -93,7 +93,7 @@ __all__ = [
     "double_to_decimal",
     "double_to_integer",
     "equal",
-    "extracted",
+    "extract_group",
     "first_valid",
     "greater",
     "greater_equal",
@@ -101,7 +101,7 @@ __all__ = [
     "integer_divide",
     "integer_divide_decimals",
     "is_in",
-    "joined",
+    "join_texts",
     "last_day",
     "least",
     "less",
@@ -121,8 +121,8 @@ __all__ = [
     "remainder_decimals",
     "repeat",
     "round_decimal",
+    "round_double",
     "round_whole",
-    "rounded",
     "split_part",
     "substring",
     "subtract",

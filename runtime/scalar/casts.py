@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from aggloom.errors import InvalidCastError
 from aggloom.runtime.scalar.dates import parse_date, parse_timestamp
-from aggloom.runtime.scalar.decimals import fit, half_up, no_room, rounded_half_up
+from aggloom.runtime.scalar.decimals import fit, half_up, no_room, round_half_up
 from aggloom.runtime.scalar.numbers import to_bigint
 from aggloom.runtime.scalar.values import (
     Value,
     any_true,
-    checked,
     failure,
     row_by_row,
+    run_checked,
     where_valid,
     whole,
 )
@@ -33,19 +33,21 @@ _EXACT_DIGITS: Final = 15
 
 def cast(value: Value, dtype: pa.DataType, sql: str) -> Value:
     """Integers, and decimals that get more digits, as a type that may be too small."""
-    return checked(lambda v: pc.cast(v, dtype), (value,), sql, InvalidCastError, _fitting(dtype))
+    return run_checked(
+        lambda v: pc.cast(v, dtype), (value,), sql, InvalidCastError, _describe_misfit(dtype)
+    )
 
 
 def round_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
     """A decimal as a decimal type, rounded half up."""
-    return checked(
-        lambda v: rounded_half_up(v, dtype), (value,), sql, InvalidCastError, no_room(dtype)
+    return run_checked(
+        lambda v: round_half_up(v, dtype), (value,), sql, InvalidCastError, no_room(dtype)
     )
 
 
 def round_whole(value: Value, digits: int, dtype: pa.DataType, sql: str) -> Value:
     """A decimal rounded half up to so many digits before the point, as a decimal type without a fraction."""
-    return checked(
+    return run_checked(
         lambda v: pc.cast(half_up(v, -digits), dtype),
         (value,),
         sql,
@@ -67,7 +69,7 @@ def double_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
     fits = pc.and_(
         pc.less_equal(whole_numbers, limit), pc.greater_equal(whole_numbers, pc.negate(limit))
     )
-    _refuse(pc.invert(fits), value, sql, _fitting(dtype))
+    _refuse(pc.invert(fits), value, sql, _describe_misfit(dtype))
     return to_bigint(whole_numbers)
 
 
@@ -105,10 +107,16 @@ def decimal_to_text(value: Value) -> Value:
 def text_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
     """A text of digits, perhaps with a sign and spaces around it."""
     text = pc.utf8_trim(value, _SPACE)
-    _refuse(pc.invert(pc.match_substring_regex(text, _INTEGER)), value, sql, _reading(dtype))
+    _refuse(
+        pc.invert(pc.match_substring_regex(text, _INTEGER)), value, sql, _describe_misread(dtype)
+    )
     bare = pc.replace_substring_regex(text, r"^\+?(-?)0*([0-9])", r"\1\2")
-    return checked(
-        lambda _, v: pc.cast(v, dtype), (value, bare), sql, InvalidCastError, _fitting(dtype)
+    return run_checked(
+        lambda _, v: pc.cast(v, dtype),
+        (value, bare),
+        sql,
+        InvalidCastError,
+        _describe_misfit(dtype),
     )
 
 
@@ -117,14 +125,16 @@ def text_to_float(value: Value, dtype: pa.DataType, sql: str) -> Value:
     text = pc.replace_substring_regex(pc.utf8_trim(value, _SPACE), _SUFFIX, r"\1")
     named = pc.match_substring_regex(text, r"^(?i)([+-]?inf(inity)?|nan)$")
     right = pc.or_(pc.match_substring_regex(text, _NUMBER), named)
-    _refuse(pc.invert(right), value, sql, _reading(dtype))
+    _refuse(pc.invert(right), value, sql, _describe_misread(dtype))
     return pc.cast(pc.replace_substring_regex(text, r"^\+", ""), dtype)
 
 
 def text_to_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
     """A text as a decimal, rounded half up."""
     text = pc.utf8_trim(value, _SPACE)
-    _refuse(pc.invert(pc.match_substring_regex(text, _NUMBER)), value, sql, _reading(dtype))
+    _refuse(
+        pc.invert(pc.match_substring_regex(text, _NUMBER)), value, sql, _describe_misread(dtype)
+    )
     return row_by_row(lambda t: _fit(decimal.Decimal(t), dtype, sql, t), dtype, text)
 
 
@@ -133,7 +143,9 @@ def text_to_bool(value: Value, sql: str) -> Value:
     text = pc.utf8_lower(pc.utf8_trim(value, _SPACE))
     true = pc.is_in(text, value_set=pa.array(_TRUE))
     known = pc.or_(true, pc.is_in(text, value_set=pa.array(_FALSE)))
-    _refuse(pc.and_(pc.invert(known), pc.is_valid(value)), value, sql, _reading(pa.bool_()))
+    _refuse(
+        pc.and_(pc.invert(known), pc.is_valid(value)), value, sql, _describe_misread(pa.bool_())
+    )
     return pc.if_else(pc.is_valid(value), true, pa.scalar(None, pa.bool_()))
 
 
@@ -161,7 +173,7 @@ def _by_grammar(
     def convert(text: str) -> int:
         parsed = parse(text.strip(_SPACE))
         if parsed is None:
-            raise failure(InvalidCastError, sql, (text,), _reading(dtype))
+            raise failure(InvalidCastError, sql, (text,), _describe_misread(dtype))
         return int(parsed)
 
     return pc.cast(row_by_row(convert, number, value), dtype)
@@ -183,9 +195,9 @@ def _power(digits: int) -> pa.Scalar:
     return pa.scalar(decimal.Decimal(10**digits), pa.decimal128(digits + 1, 0))
 
 
-def _fitting(dtype: pa.DataType) -> str:
+def _describe_misfit(dtype: pa.DataType) -> str:
     return f"the value does not fit {dtype}; cast to a wider type or filter such rows."
 
 
-def _reading(dtype: pa.DataType) -> str:
+def _describe_misread(dtype: pa.DataType) -> str:
     return f"the text is no {dtype}; filter such rows."

@@ -13,12 +13,12 @@ _STAMP = pa.timestamp("us")
 def date_format(value: Value, template: str, unit: str) -> Value:
     """A wall clock's time in a template of fields, of which `unit` is the finest."""
 
-    def shown(times: pa.Array) -> pa.Array:
+    def format_times(times: pa.Array) -> pa.Array:
         # There are far fewer days, or minutes, than times: each is written once.
         floored = pc.floor_temporal(pc.cast(times, _STAMP), unit=unit).dictionary_encode()
         return pa.array(_texts(floored.dictionary, template), pa.string()).take(floored.indices)
 
-    return whole(shown, value)
+    return whole(format_times, value)
 
 
 def _texts(times: pa.Array, template: str) -> list[str]:

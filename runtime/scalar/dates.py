@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import InvalidCastError
-from aggloom.runtime.scalar.values import Value, checked, failure, row_by_row, whole
+from aggloom.runtime.scalar.values import Value, failure, row_by_row, run_checked, whole
 
 _DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[ T].*)?", re.S)
 _TIMESTAMP: Final = re.compile(
@@ -41,7 +41,9 @@ def add_days(value: Value, days: Value, sql: str) -> Value:
     def add(date: pa.Array, number: pa.Array) -> pa.Array:
         return pc.add_checked(pc.cast(date, pa.int32()), number)
 
-    return pc.cast(checked(lambda *v: whole(add, *v), (value, days), sql, what=_FAR), pa.date32())
+    return pc.cast(
+        run_checked(lambda *v: whole(add, *v), (value, days), sql, what=_FAR), pa.date32()
+    )
 
 
 def days_between(end: Value, start: Value) -> Value:
@@ -52,7 +54,7 @@ def days_between(end: Value, start: Value) -> Value:
 def add_duration(value: Value, microseconds: int, sql: str) -> Value:
     """A timestamp so many microseconds later."""
     shift = pa.scalar(microseconds, pa.duration("us"))
-    return checked(lambda v: pc.add_checked(v, shift), (value,), sql, what=_FAR)
+    return run_checked(lambda v: pc.add_checked(v, shift), (value,), sql, what=_FAR)
 
 
 def add_months(value: Value, months: Value) -> Value:

@@ -38,12 +38,12 @@ def multiply_decimals(left: Value, right: Value, dtype: pa.DataType, sql: str) -
     """left * right; Spark rounds a product of more than 39 digits to 39 first."""
     digits = left.type.precision + right.type.precision + 1
     if digits <= 38:
-        return _fitted(pc.multiply(left, right), dtype, (left, right), sql)
+        return _fit_result(pc.multiply(left, right), dtype, (left, right), sql)
     if digits <= _WIDE:
         product = pc.multiply(_wide(left), _wide(right))
         limit = pa.scalar(Number(10).scaleb(38 - product.type.scale), product.type)
         if digits <= 40 or not any_true(pc.greater_equal(pc.abs(product), limit)):
-            return _fitted(product, dtype, (left, right), sql)
+            return _fit_result(product, dtype, (left, right), sql)
     return _by_row(_PRODUCT.multiply, left, right, dtype, sql)
 
 
@@ -58,7 +58,7 @@ def divide_decimals(left: Value, right: Value, dtype: pa.DataType, sql: str) -> 
     if wide <= _WIDE and wide - scale + right.type.scale + cut <= _WIDE:
         divisor = pc.if_else(pc.is_null(left), pa.scalar(None, right.type), right)
         quotient = pc.divide(_wide(left, wide, scale), _wide(divisor))
-        return _fitted(half_up(quotient, _QUOTIENT_SCALE), dtype, (left, right), sql)
+        return _fit_result(half_up(quotient, _QUOTIENT_SCALE), dtype, (left, right), sql)
     return _by_row(_divide, left, right, dtype, sql)
 
 
@@ -81,7 +81,7 @@ def integer_divide_decimals(left: Value, right: Value, sql: str) -> Value:
     return row_by_row(divide, pa.int64(), left, right)
 
 
-def rounded_half_up(value: Value, dtype: pa.DataType) -> Value:
+def round_half_up(value: Value, dtype: pa.DataType) -> Value:
     """A decimal as another decimal type; raises ArrowInvalid where it does not fit."""
     return pc.cast(half_up(value, dtype.scale), dtype)
 
@@ -121,17 +121,17 @@ def _sum(
     scale = max(left.type.scale, right.type.scale)
     whole = max(each.type.precision - each.type.scale for each in (left, right))
     if whole + scale + 1 <= 38:
-        return _fitted(kernel(left, right), dtype, (left, right), sql)
+        return _fit_result(kernel(left, right), dtype, (left, right), sql)
     if whole + scale + 1 <= _WIDE:
-        return _fitted(kernel(_wide(left), _wide(right)), dtype, (left, right), sql)
+        return _fit_result(kernel(_wide(left), _wide(right)), dtype, (left, right), sql)
     return _by_row(operation, left, right, dtype, sql)
 
 
-def _fitted(value: Value, dtype: pa.DataType, operands: tuple[Value, ...], sql: str) -> Value:
+def _fit_result(value: Value, dtype: pa.DataType, operands: tuple[Value, ...], sql: str) -> Value:
     if value.type == dtype:
         return value
     try:
-        return rounded_half_up(value, dtype)
+        return round_half_up(value, dtype)
     except pa.ArrowInvalid:
         limit = pa.scalar(Number(10) ** (dtype.precision - dtype.scale), pa.decimal256(39, 0))
     beyond = pc.greater_equal(pc.abs(half_up(value, dtype.scale)), limit)

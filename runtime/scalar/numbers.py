@@ -12,9 +12,9 @@ from aggloom.errors import ArithmeticOverflowError, DivisionByZeroError
 from aggloom.runtime.scalar.values import (
     Value,
     any_true,
-    checked,
     failure,
     row_by_row,
+    run_checked,
     where_valid,
     whole,
 )
@@ -22,27 +22,27 @@ from aggloom.runtime.scalar.values import (
 
 def add(left: Value, right: Value, sql: str) -> Value:
     """left + right."""
-    return checked(pc.add_checked, (left, right), sql)
+    return run_checked(pc.add_checked, (left, right), sql)
 
 
 def subtract(left: Value, right: Value, sql: str) -> Value:
     """left - right."""
-    return checked(pc.subtract_checked, (left, right), sql)
+    return run_checked(pc.subtract_checked, (left, right), sql)
 
 
 def multiply(left: Value, right: Value, sql: str) -> Value:
     """left * right."""
-    return checked(pc.multiply_checked, (left, right), sql)
+    return run_checked(pc.multiply_checked, (left, right), sql)
 
 
 def negate(value: Value, sql: str) -> Value:
     """-value."""
-    return checked(pc.negate_checked, (value,), sql)
+    return run_checked(pc.negate_checked, (value,), sql)
 
 
 def absolute(value: Value, sql: str) -> Value:
     """The value without its sign."""
-    return checked(pc.abs_checked, (value,), sql)
+    return run_checked(pc.abs_checked, (value,), sql)
 
 
 def divide(left: Value, right: Value, sql: str) -> Value:
@@ -56,7 +56,7 @@ def integer_divide(left: Value, right: Value, sql: str) -> Value:
     refuse_zero(left, right, sql)
     # Where the left side is NULL the right one may be zero.
     divisor = pc.if_else(pc.is_null(left), pa.scalar(None, right.type), right)
-    return checked(pc.divide_checked, (left, divisor), sql)
+    return run_checked(pc.divide_checked, (left, divisor), sql)
 
 
 def remainder(left: Value, right: Value, sql: str) -> Value:
@@ -99,7 +99,7 @@ def whole_to_bigint(value: Value, sql: str) -> Value:
     return to_bigint(value)
 
 
-def rounded(value: Value, digits: int) -> Value:
+def round_double(value: Value, digits: int) -> Value:
     """ROUND of a DOUBLE, half away from zero by its shortest decimal digits."""
     quantum = decimal.Decimal(1).scaleb(-digits)
 

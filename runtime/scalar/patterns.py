@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from aggloom.runtime.scalar.values import Value, whole
 
 
-def extracted(value: Value, pattern: str) -> Value:
+def extract_group(value: Value, pattern: str) -> Value:
     """Return the text of the group `found` of a pattern in the first match; an empty text if nothing matches."""
     groups = pc.struct_field(pc.extract_regex(value, pattern), "found")
     return pc.if_else(pc.is_valid(value), pc.coalesce(groups, pa.scalar("")), value)
@@ -17,7 +17,7 @@ def extracted(value: Value, pattern: str) -> Value:
 def split_part(value: Value, separator: str, number: int) -> Value:
     """The n-th piece between separators, from the end if n is negative; an empty text if there are not so many."""
 
-    def chosen(texts: pa.Array) -> pa.Array:
+    def choose_piece(texts: pa.Array) -> pa.Array:
         pieces = pc.split_pattern(texts, separator)
         bounds = pieces.offsets.to_numpy()
         begin, end = bounds[:-1], bounds[1:]
@@ -26,4 +26,4 @@ def split_part(value: Value, separator: str, number: int) -> Value:
         found = pieces.values.take(pa.array(place, pa.int64(), mask=~there))
         return pc.if_else(texts.is_valid(), pc.coalesce(found, pa.scalar("")), texts)
 
-    return whole(chosen, value)
+    return whole(choose_piece, value)

@@ -12,12 +12,12 @@ from aggloom.runtime.scalar.values import Value, row_by_row
 
 def upper(value: Value) -> Value:
     """The text in capitals."""
-    return _cased(value, pc.ascii_upper, str.upper)
+    return _change_case(value, pc.ascii_upper, str.upper)
 
 
 def lower(value: Value) -> Value:
     """The text in small letters."""
-    return _cased(value, pc.ascii_lower, str.lower)
+    return _change_case(value, pc.ascii_lower, str.lower)
 
 
 def substring(value: Value, start: int, length: int | None = None) -> Value:
@@ -49,7 +49,7 @@ def repeat(value: Value, times: Value) -> Value:
     return pc.binary_repeat(value, number)
 
 
-def joined(separator: str, *values: Value) -> Value:
+def join_texts(separator: str, *values: Value) -> Value:
     """concat_ws: the values that are not NULL, with a separator between them."""
     # Arrow's own join that skips NULLs leaves out the rows in which all are NULL.
     nothing, before = pa.scalar(""), pa.scalar(separator)
@@ -61,7 +61,9 @@ def joined(separator: str, *values: Value) -> Value:
     return pc.utf8_slice_codeunits(whole, len(separator))
 
 
-def _cased(value: Value, kernel: Callable[[Value], Value], by_hand: Callable[[str], str]) -> Value:
+def _change_case(
+    value: Value, kernel: Callable[[Value], Value], by_hand: Callable[[str], str]
+) -> Value:
     if pc.all(pc.string_is_ascii(value)).as_py() is not False:
         return kernel(value)
     # Arrow maps one code point to one; Spark, like Python, makes "SS" of "ß".

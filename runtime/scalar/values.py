@@ -40,11 +40,11 @@ def whole(function: Callable[..., pa.Array], *values: Value) -> Value:
 def row_by_row(function: Callable[..., Any], dtype: pa.DataType, *values: Value) -> Value:
     """A function of Python values, applied to each row without a NULL."""
 
-    def applied(*arrays: pa.Array) -> pa.Array:
+    def apply_by_row(*arrays: pa.Array) -> pa.Array:
         rows = zip(*(each.to_pylist() for each in arrays), strict=True)
         return pa.array([None if None in row else function(*row) for row in rows], dtype)
 
-    return whole(applied, *values)
+    return whole(apply_by_row, *values)
 
 
 def any_true(mask: Value) -> bool:
@@ -65,7 +65,7 @@ def where_valid(mask: Value, *values: Value) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def checked(
+def run_checked(
     kernel: Callable[..., Value],
     values: tuple[Value, ...],
     sql: str,

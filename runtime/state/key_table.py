@@ -128,7 +128,7 @@ class KeyTable:
             words[:, column] = pool.import_ids(self.pool, words[:, column])
         return words, nulls
 
-    def copied(self, arena: Arena, pool: Pool) -> tuple[KeyTable, Array]:
+    def copy_into(self, arena: Arena, pool: Pool) -> tuple[KeyTable, Array]:
         """Copy what is left into another arena: the new table, and by old slot the new one, -1 where none was used."""
         used = self.used_slots()
         new = KeyTable(arena, pool, self.fields, self.stamp_names, self.prefix)

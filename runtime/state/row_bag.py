@@ -166,7 +166,7 @@ class RowBag(IdentifiedRows):
         self.arena.resize(f"{self.name}.head", slots)
         self._reload()
 
-    def copied(
+    def copy_into(
         self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
     ) -> tuple[RowBag, Array]:
         """Copy what is left into another arena: the new bag, and by old id the new one, -1 where there was no row.
@@ -174,7 +174,7 @@ class RowBag(IdentifiedRows):
         moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
         """
         ids = self.rows.live()
-        _, moved = self.rows.copied(arena, pool)
+        _, moved = self.rows.copy_into(arena, pool)
         new = RowBag(
             arena,
             pool,

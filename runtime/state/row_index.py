@@ -233,7 +233,7 @@ class RowIndex:
         right = right and _check_named(index, rows.arrays, halves)
         audit.require(right, name, "its table does not lead to its rows")
 
-    def named(self) -> Array:
+    def collect_ids(self) -> Array:
         """The ids of the rows that cells name."""
         table = self.arrays.table
         return (table[table != 0] & _LOW) - 1

@@ -303,7 +303,7 @@ class RowStore:
             self.arrays.meta[:] = 0
             self._resize(FIRST_ROWS)
 
-    def copied(self, arena: Arena, pool: Pool) -> tuple[RowStore, Array]:
+    def copy_into(self, arena: Arena, pool: Pool) -> tuple[RowStore, Array]:
         """Copy what is left into another arena: the new store, and by old id the new one, -1 where there was no row."""
         ids = self.live()
         words, flags = self.arrays.words[ids], self.arrays.flags[ids]

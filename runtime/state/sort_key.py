@@ -30,7 +30,7 @@ class SortColumn:
     nulls_first: bool = True
 
 
-class SortKey:
+class SortKeyEncoder:
     """The order of rows with these fields."""
 
     def __init__(self, fields: Sequence[pa.Field], columns: Sequence[SortColumn]) -> None:
@@ -54,7 +54,7 @@ class SortKey:
         if not arrays:
             return np.zeros(batch.num_rows, np.int64), tiers
         if not self._plain:
-            parts = [rows.Part(each.descending, each.nulls_first) for each in self.columns]
+            parts = [rows.ColumnOrder(each.descending, each.nulls_first) for each in self.columns]
             return columns.words(rows.encode(arrays, parts), pool)[0], tiers
         words, valid = columns.words(arrays[0], pool)
         first = self.columns[0]

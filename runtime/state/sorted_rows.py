@@ -16,7 +16,7 @@ from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.order_tree import DEPTH
 from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.state.sort_key import SortColumn, SortKey
+from aggloom.runtime.state.sort_key import SortColumn, SortKeyEncoder
 from aggloom.runtime.state.sorted_kernels import (
     Given,
     Places,
@@ -63,7 +63,7 @@ class SortedRows(IdentifiedRows):
         unique: Sequence[int] = (),
     ) -> None:
         super().__init__(arena, pool, name, fields, unique)
-        self.key = SortKey(fields, order)
+        self.key = SortKeyEncoder(fields, order)
         self.tree = TreeView(arena, f"{name}.order", slots, 3)
         self.tree.arrays.meta[WEIGHED] = 1
         self.tree.weighed = True
@@ -182,7 +182,7 @@ class SortedRows(IdentifiedRows):
         return rows, keys
 
     def before(self, slots: Array, words: Array, tiers: Array, *, equals: bool) -> Array:
-        """Return the number of rows of each slot before a sort key (see SortKey.words); `equals`: or with it."""
+        """Return the number of rows of each slot before a sort key (see SortKeyEncoder.words); `equals`: or with it."""
         out, tree = np.empty(len(slots), np.int64), self.tree.arrays
         count_before(tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals, out)
         return out
@@ -193,13 +193,13 @@ class SortedRows(IdentifiedRows):
         start_keys(self.tree.arrays, slots, keys, out)
         return out
 
-    def between(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
+    def collect_between(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
         """The rows from position `starts` to below `stops` of each slot, in order: (number in `slots`, id) of each."""
         sizes, _ = self.sizes(slots)
         starts = np.maximum(starts, 0)
-        return self.within(slots, starts, np.maximum(np.minimum(stops, sizes), starts))
+        return self.collect_within(slots, starts, np.maximum(np.minimum(stops, sizes), starts))
 
-    def within(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
+    def collect_within(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
         """As between, of positions that are all there."""
         lengths = stops - starts
         total = int(lengths.sum())
@@ -210,7 +210,7 @@ class SortedRows(IdentifiedRows):
     def first(self, slots: Array, rows: int) -> tuple[Array, Array]:
         """The first rows of each slot, in order: (number in `slots`, id) of each."""
         none = np.zeros(len(slots), np.int64)
-        return self.between(slots, none, none + rows)
+        return self.collect_between(slots, none, none + rows)
 
     def reserve_slots(self, slots: int) -> None:
         """Have so many slots; those beyond hold no row."""
@@ -222,7 +222,7 @@ class SortedRows(IdentifiedRows):
         super().trim()
         self.tree.trim()
 
-    def copied(
+    def copy_into(
         self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
     ) -> tuple[SortedRows, Array]:
         """Copy what is left into another arena: the new rows, and by old id the new one, -1 where there was no row.
@@ -230,7 +230,7 @@ class SortedRows(IdentifiedRows):
         moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
         """
         ids = self.rows.live()
-        _, moved = self.rows.copied(arena, pool)
+        _, moved = self.rows.copy_into(arena, pool)
         fields, order = list(self.rows.schema), self.key.columns
         new = SortedRows(arena, pool, self.name, fields, order, slots, unique=self.unique)
         new._reserve(0)
@@ -241,7 +241,7 @@ class SortedRows(IdentifiedRows):
         new.arrays.newer[now] = moved[old.newer[ids]]
         new.arrays.older[now] = moved[old.older[ids]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
-        new.index.enter(new.rows.arrays, moved[self.index.named()])
+        new.index.enter(new.rows.arrays, moved[self.index.collect_ids()])
         new.tree.arrays.meta[STAMP] = self.tree.arrays.meta[STAMP]
         new._plant(moved[self._in_order()])
         return new, moved
@@ -253,7 +253,7 @@ class SortedRows(IdentifiedRows):
     def _in_order(self) -> Array:
         """The ids of all rows, slot by slot in order."""
         slots = np.flatnonzero(self.tree.arrays.root).astype(np.int64)
-        return self.between(slots, np.zeros(len(slots), np.int64), self.sizes(slots)[0])[1]
+        return self.collect_between(slots, np.zeros(len(slots), np.int64), self.sizes(slots)[0])[1]
 
     def _plant(self, ids: Array) -> None:
         """Enter rows into an empty tree."""

@@ -197,7 +197,7 @@ class Arena:
             whole = Arena()
             offset = 0
             for entry in listing:
-                name, dtype, shape = _described(entry)
+                name, dtype, shape = _read_entry(entry)
                 flat = np.frombuffer(body, dtype, math.prod(shape), offset)
                 if name in whole:
                     raise ValueError(f"array {name} is there twice")
@@ -239,12 +239,12 @@ class Arena:
             return
         path = self.directory / _LISTING
         try:
-            write_anew(path, self._listed(self.directory))
+            write_anew(path, self._list_arrays(self.directory))
             self.listing = path, Identity.of(path)
         except OSError as e:
             self._leave(e, 0)
 
-    def _listed(self, directory: Path) -> bytes:
+    def _list_arrays(self, directory: Path) -> bytes:
         """A line about the arrays, then the bytes of those without a file; raises OSError if a file is gone."""
         arrays, small = [], []
         for name, array in self:
@@ -358,7 +358,7 @@ class Arena:
             _log.warning("%s); it stays in memory, and is rebuilt for each batch. %s", message, fix)
 
 
-def _described(entry: dict[str, Any]) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+def _read_entry(entry: dict[str, Any]) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     """The name, type and shape of an array as a listing has them; raises ValueError, KeyError or TypeError."""
     name, dtype, shape = entry["name"], np.dtype(entry["dtype"]), entry["shape"]
     if not isinstance(name, str) or not name.isprintable():

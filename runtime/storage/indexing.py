@@ -41,12 +41,12 @@ def _without_sign(signature: Any) -> Any:
     indexed, index, *value = signature.args
     if not isinstance(indexed, types.Array):
         return signature
-    return signature.replace(args=(indexed, _unsigned(index), *value))
+    return signature.replace(args=(indexed, _remove_sign(index), *value))
 
 
-def _unsigned(index: Any) -> Any:
+def _remove_sign(index: Any) -> Any:
     if isinstance(index, types.BaseTuple):
-        return types.Tuple([_unsigned(each) for each in index])
+        return types.Tuple([_remove_sign(each) for each in index])
     return types.uintp if isinstance(index, types.Integer) and index.signed else index
 
 

@@ -34,22 +34,22 @@ def kernel(function: F) -> F:
     parts of an update's time, and passing them on from call to call two thirds of what was left. Everything that
     a kernel touches is held by its caller.
     """
-    return _compiled_once(njit(cache=True, forceinline=True, **_OPTIONS)(function))
+    return _compile_once(njit(cache=True, forceinline=True, **_OPTIONS)(function))
 
 
 def cold_kernel(function: F) -> F:
     """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
-    return _compiled_once(njit(cache=True, **_LINKED)(function), linked=True)
+    return _compile_once(njit(cache=True, **_LINKED)(function), linked=True)
 
 
 def inner_kernel(function: F) -> F:
     """A cold kernel that only kernels call: taking a state apart for Python is a large part of what is compiled."""
-    return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
+    return _compile_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
 
 
 def array_kernel(function: F) -> F:
     """A kernel that makes arrays, so that references are counted in it."""
-    return _compiled_once(
+    return _compile_once(
         njit(cache=True, no_cfunc_wrapper=True, pipeline_class=Compiler)(function)
     )
 
@@ -59,7 +59,7 @@ def part(function: F) -> F:
     return njit(inline="always", **_OPTIONS)(function)
 
 
-def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
+def _compile_once(dispatcher: Any, linked: bool = False) -> Any:
     """Let one process of a host compile a kernel, and the others wait for what it leaves on the disk.
 
     Spark's workers begin together: each would compile what all of them need.
@@ -76,12 +76,12 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
         _refuse_foreign_once(Path(dispatcher.stats.cache_path))
         # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
         # not call each other in circles, so that neither do processes.
-        lock = _held(Path(dispatcher.stats.cache_path) / name)
+        lock = _lock_file(Path(dispatcher.stats.cache_path) / name)
         with global_compiler_lock, lock, pause_collection():
             try:
                 entry = compiled(signature)
             except StaleKernelError:
-                entry = _compiled_anew(dispatcher, compiled, signature)
+                entry = _compile_anew(dispatcher, compiled, signature)
             result = dispatcher.overloads[tuple(signature)]
             # Numba forgets these of what it finds on the disk.
             result.library._reload_init.update(filterfalse(is_own, result.reload_init))
@@ -93,7 +93,7 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
     return dispatcher
 
 
-def _compiled_anew(dispatcher: Any, compiled: Any, signature: Any) -> Any:
+def _compile_anew(dispatcher: Any, compiled: Any, signature: Any) -> Any:
     """Compile what is on the disk but cannot be loaded."""
     dispatcher._cache.disable()
     try:
@@ -112,7 +112,7 @@ def _refuse_foreign_once(directory: Path) -> None:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _lock_file(path: Path) -> Iterator[None]:
     """Hold a file's lock; where there can be none, everybody compiles."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -299,10 +299,10 @@ class KeyIndex:
             if row < len(slots):
                 share = (len(self) - keys) / max(row - since, 1)
                 since, keys = row, len(self)
-                self.reserve(self._expected(len(slots) - row, share))
+                self.reserve(self._estimate_keys(len(slots) - row, share))
         return slots
 
-    def _expected(self, rows: int, share: float) -> int:
+    def _estimate_keys(self, rows: int, share: float) -> int:
         """Return the number of new keys to make room for: as many as later rows bring at the same share, within bounds.
 
         Room that turns out to be too much is at most what is used; where nearly every row is new, three times that.

@@ -44,14 +44,14 @@ def link(dispatcher: Any, result: Any) -> None:
     library = result.library
     arguments, symbol = tuple(result.signature.args), result.fndesc.mangled_name
     function = dispatcher.py_func
-    library._shared_module = _nothing(library.codegen)
+    library._shared_module = _empty_module(library.codegen)
     library._reload_init = {
         partial(_present, function.__module__, function.__qualname__, arguments, symbol)
     }
 
 
 @cache
-def _nothing(codegen: Any) -> Any:
+def _empty_module(codegen: Any) -> Any:
     """Return an empty module, to be put into a caller."""
     return codegen.create_library("nothing")._final_module
 

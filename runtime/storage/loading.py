@@ -52,15 +52,15 @@ def load_alone(cache: Any) -> None:
 
 def _resolve(names: tuple[str, ...]) -> None:
     """See to it that this process knows names of Numba's run time."""
-    for prepare in (_reference_counting, _everything):
+    for prepare in (_initialize_counting, _initialize_compiler):
         if all(map(llvm.address_of_symbol, names)):
             return
         prepare()
 
 
-def _reference_counting() -> None:
+def _initialize_counting() -> None:
     rtsys.initialize(cpu_target.target_context)
 
 
-def _everything() -> None:
+def _initialize_compiler() -> None:
     cpu_target.target_context.refresh()

@@ -64,11 +64,11 @@ def _net_few(queue: Array, first: int, count: int) -> int:
         queue[NET + at] = word
         queue[NET_CHANGES + at] = change
         found += 1
-    return _changed(queue, found)
+    return _drop_zeros(queue, found)
 
 
 @kernel
-def _changed(queue: Array, count: int) -> int:
+def _drop_zeros(queue: Array, count: int) -> int:
     """Drop the words whose changes add up to 0."""
     found = np.int64(0)
     for k in range(count):
@@ -119,7 +119,7 @@ def _net_sparse(queue: Array, first: int, count: int, least: int, spread: int) -
             queue[NET + found] = word
             queue[NET_CHANGES + found] = change
             found += 1
-    return _changed(queue, found)
+    return _drop_zeros(queue, found)
 
 
 @kernel

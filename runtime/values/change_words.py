@@ -97,7 +97,7 @@ class ChangeWords:
         return self.kinds.get("")
 
     @property
-    def known(self) -> str:
+    def known_words(self) -> str:
         """The words that are known, as an error lists them."""
         return (
             ", ".join(map(repr, self.kinds))
@@ -111,7 +111,7 @@ class ChangeWords:
             return [self.column]
         return [] if self.markers == "data" else _free(CHANGE_COLUMNS.values(), declared)
 
-    def refused(self, declared: Iterable[str]) -> list[str]:
+    def list_markers(self, declared: Iterable[str]) -> list[str]:
         """The markers, in small letters, that rows must not have."""
         own = () if self.column is None else (self.column,)
         return [] if self.markers == "data" else _free(MARKERS, (*declared, *own))
@@ -136,17 +136,17 @@ class ChangeWords:
         word = _word(value)
         return None if word is None else self.kinds.get(word)
 
-    def read(self, column: pa.Array, where: str) -> pa.Array:
+    def read_kinds(self, column: pa.Array, where: str) -> pa.Array:
         """The kinds of rows as words of CHANGE_TYPES; raises InputFormatError, naming a word that is unknown."""
         words = _texts(column, where)
-        found = self.try_read(words)
+        found = self.find_kinds(words)
         if found is None:
             known = pa.array(list(self.kinds), pa.string())
             odd = words.filter(pc.invert(pc.is_in(words, known)))
             raise InputFormatError(f"{where}: {self.complaint(odd[0].as_py(), len(odd))}")
         return found
 
-    def try_read(self, words: pa.Array) -> pa.Array | None:
+    def find_kinds(self, words: pa.Array) -> pa.Array | None:
         """The kinds of texts; None if one of them is unknown."""
         found = self.known_kinds(pc.fill_null(words, ""))
         return None if found.null_count else found
@@ -156,7 +156,7 @@ class ChangeWords:
         places = pc.index_in(words, pa.array(list(self.kinds), pa.string()))
         return pa.array(list(self.kinds.values()), pa.string()).take(places)
 
-    def missing(self, where: str, names: Sequence[str]) -> InputFormatError:
+    def missing_column(self, where: str, names: Sequence[str]) -> InputFormatError:
         """The error of rows that lack the change column."""
         return InputFormatError(
             f"{where}: there is no change column {self.column!r}. {nearest(str(self.column), names)} "
@@ -171,7 +171,7 @@ class ChangeWords:
     def complaint_about(self, shown: str, rows: str = "") -> str:
         """The same of a word as it is shown."""
         fix = "add it to change_values" if self.values else "say what it means with change_values"
-        return f"change type {shown} in {self.column!r}{rows}; known are {self.known}; {fix}"
+        return f"change type {shown} in {self.column!r}{rows}; known are {self.known_words}; {fix}"
 
 
 def _free(names: Iterable[str], columns: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from aggloom.physical import is_nested
 from aggloom.runtime.storage.arena import Array
 
 
-def matching(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Array:
+def match_key(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Array:
     """Which of the rows of key columns are the key."""
     found = np.ones(rows, np.bool_)
     for column, wanted in zip(columns, key.columns, strict=True):

@@ -113,7 +113,7 @@ def json_texts(values: pa.Array) -> pa.Array:
     elif pa.types.is_binary(dtype):
         json = _by_distinct(values, lambda value: f'"{base64.b64encode(value).decode()}"')
     elif pa.types.is_string(dtype):
-        json = _by_distinct(values, _quoted)
+        json = _by_distinct(values, _quote)
     elif pa.types.is_timestamp(dtype):
         iso = pc.replace_substring(texts(values), pattern=" ", replacement="T")
         json = _concat('"', iso, '"' if dtype.tz is None else 'Z"')
@@ -132,11 +132,11 @@ def _array(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
 
 def _map(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
     lists = lists.without_nulls()
-    return lists.to_arrow(_counted(lists, [result.key_field, result.item_field]), result)
+    return lists.to_arrow(_build_counted(lists, [result.key_field, result.item_field]), result)
 
 
 def _items(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
-    return lists.to_arrow(_counted(lists, list(result.value_type)), result)
+    return lists.to_arrow(_build_counted(lists, list(result.value_type)), result)
 
 
 def _join(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
@@ -193,7 +193,7 @@ def _absent(options: Options) -> bool:
     return bool(options.get("absent_on_null")) or options.get("on_null") == "absent"
 
 
-def _counted(lists: _Lists, fields: list[pa.Field]) -> pa.Array:
+def _build_counted(lists: _Lists, fields: list[pa.Field]) -> pa.Array:
     """Structs of an element and its count."""
     counts = pa.array(lists.counts, pa.int64()).cast(fields[1].type)
     columns = [lists.elements.cast(fields[0].type), counts]
@@ -234,7 +234,7 @@ def _json_float(text: str) -> str:
     return str(Decimal(text)) if text[-1].isdigit() else f'"{text}"'
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
 
 
@@ -256,7 +256,7 @@ def _json_nested(values: pa.Array) -> pa.Array:
 def _json_struct(values: pa.Array) -> pa.Array:
     pieces: list[Any] = []
     for field, child in zip(values.type, values.flatten(), strict=True):
-        pieces += [f"{',' if pieces else ''}{_quoted(field.name)}:", json_texts(child)]
+        pieces += [f"{',' if pieces else ''}{_quote(field.name)}:", json_texts(child)]
     return _concat("{", *pieces, "}")
 
 

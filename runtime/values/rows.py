@@ -35,14 +35,14 @@ _MOVE, _TEXT, _MARK, _BACK = range(4)
 
 
 @dataclass(frozen=True)
-class Part:
+class ColumnOrder:
     """Part of a column in the order of rows."""
 
     descending: bool = False
     nulls_first: bool = True
 
 
-PLAIN = Part()
+PLAIN = ColumnOrder()
 
 
 def width(dtype: pa.DataType) -> int:
@@ -54,14 +54,14 @@ def width(dtype: pa.DataType) -> int:
     return 17 if is_wide_decimal(dtype) else 9
 
 
-def encode(arrays: Sequence[pa.Array], parts: Sequence[Part]) -> pa.BinaryArray:
+def encode(arrays: Sequence[pa.Array], parts: Sequence[ColumnOrder]) -> pa.BinaryArray:
     """One byte string, never null, for each row of the columns."""
     pieces = [_component(array, part) for array, part in zip(arrays, parts, strict=True)]
     return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, _NOTHING)
 
 
 def decode(
-    rows: pa.BinaryArray, types: Sequence[pa.DataType], parts: Sequence[Part], position: int
+    rows: pa.BinaryArray, types: Sequence[pa.DataType], parts: Sequence[ColumnOrder], position: int
 ) -> pa.Array:
     """Column number `position` of encoded rows."""
     if len(rows) == 0:
@@ -71,7 +71,7 @@ def decode(
         size = width(dtype)
         starts = starts + size if size > 0 else _skip(_upright(data, part), starts, dtype)
     valid = data[starts] == _VALUE
-    return _read(_upright(data, parts[position]), starts + 1, valid, types[position])
+    return _read_values(_upright(data, parts[position]), starts + 1, valid, types[position])
 
 
 def encode_values(column: pa.Array) -> pa.BinaryArray:
@@ -91,7 +91,7 @@ def decode_values(encoded: pa.BinaryArray, dtype: pa.DataType) -> pa.Array:
     return decode(encoded.drop_null(), [dtype], [PLAIN], 0).take(place)
 
 
-def _component(column: pa.Array, part: Part) -> pa.BinaryArray:
+def _component(column: pa.Array, part: ColumnOrder) -> pa.BinaryArray:
     dtype = column.type
     if len(column) == 0:
         return pa.array([], pa.binary())
@@ -101,7 +101,7 @@ def _component(column: pa.Array, part: Part) -> pa.BinaryArray:
     if is_text(dtype) or is_nested(dtype):
         payload = _variable_payload(column)
         if part.descending:
-            payload = _inverted(payload)
+            payload = _invert(payload)
         return pc.binary_join_element_wise(_binary(flags), payload, _NOTHING)
     fixed = scalars.wide_bytes(column) if is_wide_decimal(dtype) else _word_bytes(column)
     fixed[~valid] = 0
@@ -138,7 +138,7 @@ def _binary(matrix: Array) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), n, buffers)
 
 
-def _inverted(rows: pa.BinaryArray) -> pa.BinaryArray:
+def _invert(rows: pa.BinaryArray) -> pa.BinaryArray:
     _, ends, data = rows.buffers()
     flipped = pa.py_buffer(~np.frombuffer(data, np.uint8))
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, ends, flipped], offset=rows.offset)
@@ -151,7 +151,7 @@ def _bytes(rows: pa.BinaryArray) -> tuple[Array, Array]:
     return np.frombuffer(data, np.uint8), bounds.astype(np.int64)
 
 
-def _upright(data: Array, part: Part) -> Array:
+def _upright(data: Array, part: ColumnOrder) -> Array:
     if not part.descending:
         return data
     flipped = ~data
@@ -160,7 +160,7 @@ def _upright(data: Array, part: Part) -> Array:
     return flipped
 
 
-def _read(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+def _read_values(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
     """The values whose payloads start there."""
     if pa.types.is_struct(dtype):
         return _read_struct(data, starts, valid, dtype)
@@ -181,7 +181,7 @@ def _read_struct(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -
     children = []
     for field in dtype:
         present = data[starts] == _VALUE
-        children.append(_read(data, starts + 1, present, field.type))
+        children.append(_read_values(data, starts + 1, present, field.type))
         starts = _skip(data, starts, field.type)
     bitmap = [scalars.bitmap(valid)]
     return pa.Array.from_buffers(dtype, len(valid), bitmap, children=children)
@@ -193,7 +193,7 @@ def _read_list(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> 
     _find_elements(data, starts, code, ends, np.zeros(0, np.int64))
     found = np.empty(int(ends[-1]), np.int64)
     _find_elements(data, starts, code, ends, found)
-    elements = _read(data, found + 1, data[found] == _VALUE, dtype.value_type)
+    elements = _read_values(data, found + 1, data[found] == _VALUE, dtype.value_type)
     buffers = [scalars.bitmap(valid), pa.py_buffer(ends.astype(np.int32))]
     return pa.Array.from_buffers(dtype, len(valid), buffers, children=[elements])
 

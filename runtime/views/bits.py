@@ -67,7 +67,7 @@ def bits_none(view: Bits, pool: PoolArrays, pooled: bool, slot: int) -> bool:
 
 
 @kernel
-def _signed(bits: int, width: int) -> int:
+def _add_sign(bits: int, width: int) -> int:
     """The number whose two's complement in `width` bits this is."""
     return (bits << (64 - width)) >> (64 - width)
 
@@ -79,7 +79,7 @@ def all_bits(view: Bits, slot: int, count: int) -> int:
     found = np.int64(0)
     for b in range(width):
         found |= np.int64(view.counts[slot, b] == count) << b
-    return _signed(found, width)
+    return _add_sign(found, width)
 
 
 @kernel
@@ -89,7 +89,7 @@ def any_bits(view: Bits, slot: int) -> int:
     found = np.int64(0)
     for b in range(width):
         found |= np.int64(view.counts[slot, b] > 0) << b
-    return _signed(found, width)
+    return _add_sign(found, width)
 
 
 class FixedView:

@@ -136,7 +136,7 @@ def new_list_out(n: int) -> ListOut:
     )
 
 
-def grown(out: ListOut) -> ListOut:
+def enlarge_list(out: ListOut) -> ListOut:
     """The same with twice the room, not FULL; the caller sets USED back to the row's start."""
     require_memory(32 * len(out.words), "the values of a result")
     more = np.zeros(len(out.words), np.int64)
@@ -175,7 +175,7 @@ def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
     return differ
 
 
-def concatenated(a: ListOut, b: ListOut) -> ListOut:
+def concatenate_lists(a: ListOut, b: ListOut) -> ListOut:
     """The rows of a, then those of b."""
     a_used = int(a.ends[-1]) if len(a.ends) else 0
     b_used = int(b.ends[-1]) if len(b.ends) else 0

@@ -29,7 +29,7 @@ from doors.oracle import COLUMNS, ONE_WORD, RETRACTIONS
 SCHEMA = pa.schema([("name", pa.string()), ("cnt", pa.int32())])
 SPEC = AggSpec.from_sql("SELECT name, cnt, COUNT(*) AS n FROM t GROUP BY name, cnt", DDL)
 _ROUTE = Route(SCHEMA, 2, 1)
-_CHANGES = (*ChangeWords().names(COLUMNS), *ChangeWords().refused(COLUMNS))
+_CHANGES = (*ChangeWords().names(COLUMNS), *ChangeWords().list_markers(COLUMNS))
 
 
 def signed(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:

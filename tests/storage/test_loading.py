@@ -38,7 +38,7 @@ def watched(name):
         asked.append(name)
         prepare()
     return noted
-for name in ("_reference_counting", "_everything"):
+for name in ("_initialize_counting", "_initialize_compiler"):
     setattr(loading, name, watched(name))
 given = {"calling": 1, "arrays": 2, "texts": "a"}[sys.argv[1]]
 result = getattr(kernels, sys.argv[1])(given)
@@ -60,9 +60,9 @@ def test_what_a_kernel_uses_is_there_before_it_is_loaded(tmp_path: Path) -> None
     results = {"calling": "4.718281828459045", "arrays": "[0, 1]", "texts": "True"}
     for name, result in results.items():
         assert loaded(tmp_path, name)[0] == result
-    counting = "_reference_counting"
+    counting = "_initialize_counting"
     assert loaded(tmp_path, "calling") == [results["calling"], [], False]
     assert loaded(tmp_path, "arrays") == [results["arrays"], [counting], False]
     assert loaded(tmp_path, "texts") == [results["texts"], [counting], False]
     found = loaded(tmp_path, "texts", "and a name that nobody knows")
-    assert found == [results["texts"], [counting, counting, "_everything"], True]
+    assert found == [results["texts"], [counting, counting, "_initialize_compiler"], True]

@@ -189,7 +189,7 @@ def test_a_million_rows(slots: int) -> None:
     bag.free(gone)
     assert bag.is_airy and len(bag) == 5
     into = Arena()
-    small, moved = bag.copied(into, Pool(into), where[:slots] * 0, 1)
+    small, moved = bag.copy_into(into, Pool(into), where[:slots] * 0, 1)
     assert into.nbytes < 20_000
     assert small.find(np.zeros(10, np.int64), batch.slice(rows - 10)).tolist() == [
         moved[row] if row >= 0 else -1 for row in left

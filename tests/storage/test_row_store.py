@@ -50,7 +50,7 @@ def test_history_of_rows(batches: list[list[Row]], rng: random.Random) -> None:
             step = rng.choice(("restore", "reopen", "copy", "none"))
             if step == "copy":
                 into = Arena()
-                _, moved = store.copied(into, Pool(into))
+                _, moved = store.copy_into(into, Pool(into))
                 model = {int(moved[row]): value for row, value in model.items()}
                 assert sorted(model) == list(range(len(model)))
                 arena.adopt(into)
@@ -85,7 +85,7 @@ def test_a_row_takes_the_bytes_that_are_stated() -> None:
     store.delete(ids[: len(ids) - 1000])
     assert store.is_airy
     into = Arena()
-    copied, moved = store.copied(into, Pool(into))
+    copied, moved = store.copy_into(into, Pool(into))
     assert into.nbytes < arena.nbytes / 50 and copied.capacity < 3000
     assert copied.gather(moved[ids[-1000:]]).equals(batch.slice(len(ids) - 1000))
 
@@ -119,10 +119,10 @@ def test_history_of_keys(batches: list[list[Row]], rng: random.Random) -> None:
         elif step == "copy":
             into = Arena()
             copied_pool = Pool(into)
-            _, moved = table.copied(into, copied_pool)
+            _, moved = table.copy_into(into, copied_pool)
             model = {key: int(moved[slot]) for key, slot in model.items()}
             assert int((moved >= 0).sum()) == len(model)
-            other.copied(into, copied_pool)
+            other.copy_into(into, copied_pool)
             arena.adopt(into)
             pool = Pool(arena)
         table = KeyTable(arena, pool, KEYS, ("written",), "left.")

@@ -30,7 +30,7 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns, rows
 from aggloom.runtime.values.changelog import ChangelogLawError, check_laws, fold, same_value
 from aggloom.runtime.values.key_hash import key_hashes
-from aggloom.runtime.values.rows import Part
+from aggloom.runtime.values.rows import ColumnOrder
 
 NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))
 TEXT = st.text("a\0\x01é日\U0001f600\uffff", max_size=4)
@@ -76,7 +76,7 @@ TYPES = st.recursive(
     lambda inner: inner.map(pa.list_) | st.lists(inner, min_size=1, max_size=3).map(_struct_of),
     max_leaves=4,
 )
-PARTS = st.builds(Part, st.booleans(), st.booleans())
+PARTS = st.builds(ColumnOrder, st.booleans(), st.booleans())
 
 
 def values_of(dtype: pa.DataType) -> st.SearchStrategy[Any]:
@@ -90,7 +90,7 @@ def values_of(dtype: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[list[pa.Array], list[Part]]:
+def tables(draw: st.DrawFn) -> tuple[list[pa.Array], list[ColumnOrder]]:
     """Columns of any types, often sliced, and how each is sorted."""
     types = draw(st.lists(TYPES, min_size=1, max_size=3))
     drawn = draw(st.lists(st.tuples(*map(values_of, types)), max_size=7))
@@ -106,7 +106,7 @@ def plainly(column: pa.Array) -> list[Any]:
     return [same_value(value) for value in column.to_pylist()]
 
 
-def compare(a: Any, b: Any, part: Part = rows.PLAIN) -> int:
+def compare(a: Any, b: Any, part: ColumnOrder = rows.PLAIN) -> int:
     """The order of two values as the format's description has it."""
     if a is None or b is None:
         return ((a is not None) - (b is not None)) * (1 if part.nulls_first else -1)
@@ -129,7 +129,7 @@ def _compare_values(a: Any, b: Any) -> int:
 
 @settings(max_examples=100, deadline=None)
 @given(tables())
-def test_columns_are_read_back(drawn: tuple[list[pa.Array], list[Part]]) -> None:
+def test_columns_are_read_back(drawn: tuple[list[pa.Array], list[ColumnOrder]]) -> None:
     arrays, parts = drawn
     types = [array.type for array in arrays]
     encoded = rows.encode(arrays, parts)
@@ -145,7 +145,7 @@ def test_columns_are_read_back(drawn: tuple[list[pa.Array], list[Part]]) -> None
 
 @settings(max_examples=100, deadline=None)
 @given(tables())
-def test_bytes_sort_as_rows(drawn: tuple[list[pa.Array], list[Part]]) -> None:
+def test_bytes_sort_as_rows(drawn: tuple[list[pa.Array], list[ColumnOrder]]) -> None:
     arrays, parts = drawn
     listed = list(zip(*(array.to_pylist() for array in arrays), strict=True))
     encoded = rows.encode(arrays, parts).to_pylist()
@@ -174,18 +174,18 @@ def test_a_width_leads_to_the_next_component(data: st.DataObject) -> None:
 
 def test_the_bytes_themselves() -> None:
     column = pa.array(["a\0", None])
-    assert rows.encode([column], [Part()]).to_pylist() == [b"\1a\0\xff\0\0", b"\0\0\0"]
-    descending = rows.encode([column], [Part(descending=True, nulls_first=False)])
+    assert rows.encode([column], [ColumnOrder()]).to_pylist() == [b"\1a\0\xff\0\0", b"\0\0\0"]
+    descending = rows.encode([column], [ColumnOrder(descending=True, nulls_first=False)])
     assert descending.to_pylist() == [b"\1\x9e\xff\0\xff\xff", b"\2\xff\xff"]
-    numbers = rows.encode([pa.array([1, None])], [Part()]).to_pylist()
+    numbers = rows.encode([pa.array([1, None])], [ColumnOrder()]).to_pylist()
     assert numbers == [b"\1\x80" + bytes(6) + b"\1", bytes(9)]
-    array = rows.encode([pa.array([[True], None, []])], [Part()]).to_pylist()
+    array = rows.encode([pa.array([[True], None, []])], [ColumnOrder()]).to_pylist()
     assert array == [b"\1\1\1\x80" + bytes(6) + b"\1\0", b"\0\0", b"\1\0"]
 
 
 def test_a_map_is_refused() -> None:
     with pytest.raises(TypeMismatchError, match="map<string, int32>"):
-        rows.encode([pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))], [Part()])
+        rows.encode([pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))], [ColumnOrder()])
 
 
 @settings(max_examples=100, deadline=None)

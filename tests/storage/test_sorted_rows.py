@@ -71,7 +71,7 @@ class Subject(StoredSubject):
         # All but the middle of each slot, and then that.
         slots = np.arange(SLOTS)
         sizes, _ = self.held.sizes(slots)
-        _, middle = self.held.between(slots, sizes // 4, sizes - sizes // 4)
+        _, middle = self.held.collect_between(slots, sizes // 4, sizes - sizes // 4)
         _, ids = self.held.first(slots, 1 << 40)
         for some in (np.setdiff1d(ids, middle), middle):
             self.held.take(some)
@@ -125,7 +125,7 @@ class Subject(StoredSubject):
             asked = np.arange(len(wanted))
             assert self.held.key_starts(asked * 0 + slot, asked).tolist() == wanted
         starts, stops = numbers([1, 0, 2, 5, 3]), numbers([3, 1, 2, 100, 0])
-        _, some = self.held.between(slots, starts, stops)
+        _, some = self.held.collect_between(slots, starts, stops)
         parts = [ids[at == s][starts[s] : stops[s]] for s in slots]
         assert some.tolist() == np.concatenate(parts).tolist()
 
@@ -212,7 +212,7 @@ def test_a_million_rows(slots: int, kind: str) -> None:
     subject.free(gone)
     assert subject.is_airy
     into = Arena()
-    small, moved = subject.copied(into, Pool(into), np.zeros(slots, np.int64), 1)
+    small, moved = subject.copy_into(into, Pool(into), np.zeros(slots, np.int64), 1)
     kept = values[kind][0:10:2]
     assert small.rows.gather(moved[ids[0:10:2]]).column(0).to_pylist() == kept.tolist()
     small.trim()

@@ -361,7 +361,7 @@ def written(pair: _Pair, name: str, *more: Any) -> list[list[tuple[Any, int]]]:
             COMPILED[name](out, k, *arguments, *more)
             if not out.meta[lists.FULL]:
                 break
-            out = lists.grown(out)
+            out = lists.enlarge_list(out)
             out.meta[lists.USED] = out.ends[k - 1] if k else 0
     words, counts, offsets = lists.rows_of(out, np.arange(SLOTS))
     found = [(pair.value(w), c) for w, c in zip(words.tolist(), counts.tolist(), strict=True)]
@@ -445,6 +445,6 @@ def test_tables_of_lists(a: Any, b: Any, rng: random.Random) -> None:
         one, two = table(a, module), table(b, module)
         differ = module.lists_differ(one, two, n)
         assert differ.tolist() == [a[k] != b[k] for k in range(n)]
-        whole = module.concatenated(one, two)
+        whole = module.concatenate_lists(one, two)
         assert contents(whole, take, module) == [(a + b)[k] for k in take]
         assert contents(whole, list(range(len(a + b))), module) == a + b

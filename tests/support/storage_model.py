@@ -126,7 +126,7 @@ class StoredSubject(ABC):
             # Slots change their places, as keys do that are copied.
             into = Arena()
             turned = SLOTS - 1 - np.arange(SLOTS)
-            copied, moved = self.held.copied(into, Pool(into), turned, SLOTS)
+            copied, moved = self.held.copy_into(into, Pool(into), turned, SLOTS)
             assert sorted(moved[moved >= 0].tolist()) == list(range(len(copied)))
             self.arena.adopt(into)
             self.pool = Pool(self.arena)

@@ -31,7 +31,7 @@ from aggloom.codegen.windows import (
 )
 from aggloom.errors import AggloomError, UnknownColumnError
 from aggloom.runtime.local.harness import Change, Harness
-from aggloom.runtime.local.timeline_marks import TimeAxis, clipped, wide
+from aggloom.runtime.local.timeline_marks import TimeAxis, clip_text, wide
 from aggloom.runtime.local.timeline_story import Row, Span, Story
 
 SCHEMA = "name STRING, amount INT, ts TIMESTAMP, gap BIGINT"
@@ -431,9 +431,9 @@ def test_ticks_are_round_and_apart(span: int, zone: str) -> None:
 
 
 def test_texts_are_cut_to_their_room() -> None:
-    assert clipped("short", 100) == "short"
-    assert wide(clipped("x" * 50, 100)) <= 100 and clipped("x" * 50, 100).endswith("…")
-    assert wide(clipped("長い名前の利用者", 60)) <= 60
+    assert clip_text("short", 100) == "short"
+    assert wide(clip_text("x" * 50, 100)) <= 100 and clip_text("x" * 50, 100).endswith("…")
+    assert wide(clip_text("長い名前の利用者", 60)) <= 60
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from writers.windows import main, written
+from writers.windows import main, render_page
 
 import aggloom
 from aggloom.codegen.planner import WindowAggregate, plan_query, walk
@@ -29,7 +29,7 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_page_and_its_pictures_are_what_the_examples_give() -> None:
-    page, pictures = written(PAGE)
+    page, pictures = render_page(PAGE)
     assert page == PAGE, COMMAND
     for name, svg in pictures.items():
         path = PATH.parent / name
@@ -118,7 +118,7 @@ def test_pictures_are_written_beside_the_page(tmp_path: Path) -> None:
 )
 def test_a_page_that_cannot_be_written(page: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        written(page)
+        render_page(page)
 
 
 def test_one_page_is_named() -> None:

@@ -95,7 +95,7 @@ class AsOfOperator(KeyedRows[AsOfState]):
         until = right.rows.before(slots, words, tiers, equals=not self.spec.strict)
         found = np.full(len(ids), -1, np.int64)
         there = np.flatnonzero(until > 0)
-        found[there] = right.rows.between(slots[there], until[there] - 1, until[there])[1]
+        found[there] = right.rows.collect_between(slots[there], until[there] - 1, until[there])[1]
         return found
 
     def _expire(self, now: int, keep: Array | None = None) -> None:

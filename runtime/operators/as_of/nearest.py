@@ -155,12 +155,12 @@ class NearestOperator(AsOfOperator):
         follow = right.rows.before(slots, words, tiers, equals=True)
         stops, _ = left.rows.sizes(slots)
         some = np.flatnonzero(follow < right.rows.sizes(slots)[0])
-        _, after = right.rows.between(slots[some], follow[some], follow[some] + 1)
+        _, after = right.rows.collect_between(slots[some], follow[some], follow[some] + 1)
         next_words = right.rows.arrays.word[after]
         stops[some] = left.rows.before(slots[some], next_words, tiers[some], equals=strict)
         # Rows of one time reach the same.
         stretches = np.unique(np.stack([slots, starts, stops]), axis=1)
-        return left.rows.between(*stretches)[1]
+        return left.rows.collect_between(*stretches)[1]
 
     def _apply_changes(self, side: AsOfSide, taken: InputChanges) -> SideChanges:
         """Bring changes of a side into the state."""

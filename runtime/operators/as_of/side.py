@@ -56,7 +56,7 @@ class AsOfSide:
     def all_of(self, slots: Array) -> Array:
         """The ids of all rows of slots, in order."""
         sizes, _ = self.rows.sizes(slots)
-        return self.rows.between(slots, sizes * 0, sizes)[1]
+        return self.rows.collect_between(slots, sizes * 0, sizes)[1]
 
     def slots_of(self, ids: Array) -> Array:
         """The slot of each row."""

@@ -158,12 +158,12 @@ class AsOfState(RowState):
         """Copy what is left into arrays of its size."""
         arena = Arena()
         pool = Pool(arena)
-        table, moved = self.table.copied(arena, pool)
-        rows, lefts = self.left.rows.copied(arena, pool, moved, table.capacity)
-        _, rights = self.right.rows.copied(arena, pool, moved, table.capacity)
+        table, moved = self.table.copy_into(arena, pool)
+        rows, lefts = self.left.rows.copy_into(arena, pool, moved, table.capacity)
+        _, rights = self.right.rows.copy_into(arena, pool, moved, table.capacity)
         for side in self.sides:
             if side.debts is not None:
-                side.debts.copied(arena, pool, moved, table.capacity)
+                side.debts.copy_into(arena, pool, moved, table.capacity)
         if self.settings.waits:
             there = np.flatnonzero(moved >= 0)
             due = arena.array("due", table.capacity, "i8")

@@ -150,12 +150,12 @@ class DeduplicateState(RowState):
         """Copy what is left into arrays of its size."""
         arena = Arena()
         pool = Pool(arena)
-        table, moved = self.table.copied(arena, pool)
+        table, moved = self.table.copy_into(arena, pool)
         there = np.flatnonzero(moved >= 0)
         for name in self._by_slot:
             arena.array(name, table.capacity, "i8")[moved[there]] = self.time(name)[there]
         if self.holds:
-            _, places = self.rows.copied(arena, pool)
+            _, places = self.rows.copy_into(arena, pool)
             row = arena.array("row", 0, "i8")
             kept = np.flatnonzero(row > 0)
             row[kept] = places[row[kept] - 1] + 1

@@ -127,8 +127,8 @@ class JoinState(RowState):
         """Copy what is left into arrays of its size."""
         arena = Arena()
         pool = Pool(arena)
-        table, moved = self.table.copied(arena, pool)
+        table, moved = self.table.copy_into(arena, pool)
         for bag in self._bags():
-            bag.copied(arena, pool, moved, table.capacity)
+            bag.copy_into(arena, pool, moved, table.capacity)
         self.arena.adopt(arena)
         self._open(self.arena)

@@ -142,8 +142,8 @@ class LookupState(RowState):
         """Copy what is left into arrays of its size."""
         arena = Arena()
         pool = Pool(arena)
-        table, moved = self.table.copied(arena, pool)
-        self.bag.copied(arena, pool, moved, table.capacity)
+        table, moved = self.table.copy_into(arena, pool)
+        self.bag.copy_into(arena, pool, moved, table.capacity)
         old = np.flatnonzero(moved >= 0)
         for name in ("depth", "debts"):
             new = arena.array(name, table.capacity, "i8")

@@ -78,7 +78,7 @@ class Computing:
         last = np.r_[opens[1:] - 1, len(stretch) - 1]
         first, until = lines.starts[opens], lines.stops[last]
         lengths = np.maximum(until - first, 0)
-        _, ids = rows.within(standing.slots[opens], first, first + lengths)
+        _, ids = rows.collect_within(standing.slots[opens], first, first + lengths)
         shift = np.r_[0, np.cumsum(lengths)[:-1]] - first
         batch = self._inputs(rows, ids)
         here = shift[stretch]

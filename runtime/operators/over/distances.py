@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.state.sort_key import SortColumn, SortKey
+from aggloom.runtime.state.sort_key import SortColumn, SortKeyEncoder
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import Pool
 
@@ -24,7 +24,7 @@ def key_at(
     moved, beyond = _move_values(values, far)
     batch = pa.RecordBatch.from_arrays([moved], schema=pa.schema([("k", values.type)]))
     alone = SortColumn(0, column.descending, column.nulls_first)
-    return *SortKey(list(batch.schema), [alone]).words(batch, pool), beyond
+    return *SortKeyEncoder(list(batch.schema), [alone]).words(batch, pool), beyond
 
 
 def _move_values(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:

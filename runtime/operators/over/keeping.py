@@ -61,7 +61,7 @@ class Keeping:
         first = given - self.rows
         if self.distance is None or not len(slots):
             return first
-        _, ids = state.sorted.between(slots, given - 1, given)
+        _, ids = state.sorted.collect_between(slots, given - 1, given)
         standing = Standing(state.sorted, state.pool, slots, ids, given - 1)
         if Decimal(self.distance) == 0:
             return np.minimum(first, standing.first)

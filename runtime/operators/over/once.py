@@ -136,7 +136,7 @@ class OverOnceOperator(SortedByKey[OverState]):
             raise corrupt_snapshot("more rows were given out than there are")
         waiting = slots[given < sizes] if self._waits else slots[:0]
         if len(waiting):
-            ids = state.sorted.between(waiting, given[waiting], given[waiting] + 1)[1]
+            ids = state.sorted.collect_between(waiting, given[waiting], given[waiting] + 1)[1]
             first = self._times(state.sorted.rows.gather(ids))
             if not (first == state.number("due")[waiting]).all():
                 raise corrupt_snapshot("a row is due at another time than its key says")
@@ -222,7 +222,7 @@ class OverOnceOperator(SortedByKey[OverState]):
             return no_rows(self.schema)
         given = state.number("given")[slots]
         sizes = state.sorted.sizes(slots)[0]
-        stretch, ids = state.sorted.between(slots, given, sizes)
+        stretch, ids = state.sorted.collect_between(slots, given, sizes)
         rows = state.sorted.rows.gather(ids)
         due = self._times(rows)
         fired = due <= int(state.clock[0])
@@ -310,7 +310,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         """Forget the rows of slots up to a position."""
         state = self.state
         until = np.clip(until, 0, state.number("given")[slots])
-        _, ids = state.sorted.between(slots, np.zeros(len(slots), np.int64), until)
+        _, ids = state.sorted.collect_between(slots, np.zeros(len(slots), np.int64), until)
         state.number("given")[slots] -= until
         state.sorted.take(ids)
         state.free(ids)

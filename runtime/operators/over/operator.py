@@ -242,7 +242,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         """(place, row, position, new values) of the rows of stretches."""
         state = self.state
         slots = keys.slots[stretches.places]
-        stretch, ids = state.sorted.within(slots, stretches.starts, stretches.stops)
+        stretch, ids = state.sorted.collect_within(slots, stretches.starts, stretches.stops)
         opens = np.r_[0, np.cumsum(stretches.stops - stretches.starts)]
         position = np.arange(len(ids)) - opens[stretch] + stretches.starts[stretch]
         sizes = keys.sizes_of(stretches.places[stretch])

@@ -150,4 +150,4 @@ def _by_waves(
         item, step = int(end), int(cut)
     where = np.empty(len(owners), np.int64)
     where[by_wave] = np.arange(len(owners))
-    return handler.joined(outs), where
+    return handler.concatenate_all(outs), where

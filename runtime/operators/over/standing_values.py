@@ -67,7 +67,7 @@ def _ids_at(rows: object, slots: Array, positions: Array) -> Array:
     at = np.flatnonzero(opens)
     lengths = np.diff(np.r_[at, len(slots)])
     starts = positions[at]
-    _, ids = rows.between(slots[at], starts, starts + lengths)  # type: ignore[attr-defined]
+    _, ids = rows.collect_between(slots[at], starts, starts + lengths)  # type: ignore[attr-defined]
     return np.asarray(ids)
 
 
@@ -76,7 +76,7 @@ def _with_values(call: ColumnCall, standing: Standing) -> Array:
     rows = standing.rows
     slots, place = np.unique(standing.slots, return_inverse=True)
     sizes, _ = rows.sizes(slots)
-    _, ids = rows.between(slots, np.zeros(len(slots), np.int64), sizes)
+    _, ids = rows.collect_between(slots, np.zeros(len(slots), np.int64), sizes)
     column = rows.rows.gather_columns(ids, np.array(call.columns[:1]))[0]
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     opens = np.r_[0, np.cumsum(sizes)]

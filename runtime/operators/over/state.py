@@ -151,15 +151,15 @@ class OverState(SortedState):
         """Copy what is left into arrays of its size."""
         arena = Arena()
         pool = Pool(arena)
-        table, moved = self.table.copied(arena, pool)
-        rows, places = self.sorted.copied(arena, pool, moved, table.capacity)
+        table, moved = self.table.copy_into(arena, pool)
+        rows, places = self.sorted.copy_into(arena, pool, moved, table.capacity)
         if self.kept:
-            _, numbers = self.results.copied(arena, pool)
+            _, numbers = self.results.copy_into(arena, pool)
             told = arena.array("told", rows.rows.capacity, "i8")
             old = np.flatnonzero((places >= 0) & (self.value_numbers[: len(places)] > 0))
             told[places[old]] = numbers[self.value_numbers[old] - 1] + 1
         if self.debts is not None:
-            self.debts.copied(arena, pool, moved, table.capacity)
+            self.debts.copy_into(arena, pool, moved, table.capacity)
         there = np.flatnonzero(moved >= 0)
         for name in self._numbers:
             arena.array(name, table.capacity, "i8")[moved[there]] = self.number(name)[there]

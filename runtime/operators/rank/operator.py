@@ -208,7 +208,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
             stops = ends_of(rows, self._function, touched, stops)
-        _, cut = rows.between(touched, stops, np.full(len(touched), _FAR))
+        _, cut = rows.collect_between(touched, stops, np.full(len(touched), _FAR))
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut
 

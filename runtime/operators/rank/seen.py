@@ -41,7 +41,7 @@ def find_visible(
     first = np.full(len(slots), start - 1, np.int64)
     plain = start == 1 or function == ROW_NUMBER
     starts = first if plain else ends_of(rows, function, slots, first)
-    places, ids = rows.between(slots, starts, stops)
+    places, ids = rows.collect_between(slots, starts, stops)
     if function == ROW_NUMBER:
         opens = np.flatnonzero(np.r_[True, places[1:] != places[:-1]]) if len(places) else places
         lengths = np.diff(np.r_[opens, len(places)])
@@ -57,7 +57,7 @@ def _after_ties(rows: SortedRows, slots: Array, ends: Array, sizes: Array) -> Ar
     out = np.minimum(ends, sizes)
     cut = np.flatnonzero((ends > 0) & (ends < sizes))
     if len(cut):
-        _, ids = rows.between(slots[cut], ends[cut] - 1, ends[cut])
+        _, ids = rows.collect_between(slots[cut], ends[cut] - 1, ends[cut])
         keys = rows.places(ids).dense_rank + 1
         _, every = rows.sizes(slots[cut])
         starts = rows.key_starts(slots[cut], keys)

@@ -108,10 +108,10 @@ class RankState(SortedState):
         """Copy what is left into arrays of its size."""
         arena, was = Arena(), self.end
         pool = Pool(arena)
-        table, moved = self.table.copied(arena, pool)
-        self.sorted.copied(arena, pool, moved, table.capacity)
+        table, moved = self.table.copy_into(arena, pool)
+        self.sorted.copy_into(arena, pool, moved, table.capacity)
         if self.debts is not None:
-            self.debts.copied(arena, pool, moved, table.capacity)
+            self.debts.copy_into(arena, pool, moved, table.capacity)
         there = np.flatnonzero(moved >= 0)
         arena.array("end", table.capacity, "i8")[moved[there]] = was[there]
         self.arena.adopt(arena)

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.windows.base import STAGGER
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.matching import matching
+from aggloom.runtime.values.matching import match_key
 
 
 def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
@@ -56,7 +56,7 @@ def of_sessions(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
     """The sessions of a key in a SessionWindowOperator."""
     live = operator.live
     slots = live.sessions.live()
-    slots = slots[matching(live.key_columns(slots), key, len(slots))]
+    slots = slots[match_key(live.key_columns(slots), key, len(slots))]
     zone, arrays, emitted = operator.windowing.assigner.zone, live.sessions.arrays, operator.emitted
     for slot in slots[np.argsort(arrays.start[slots])].tolist():
         bounds = to_local(np.array([arrays.start[slot], arrays.end[slot]], np.int64), zone)
@@ -82,7 +82,7 @@ def of_windows(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
 def _slots_and_windows(state: KeyedState, key: pa.RecordBatch) -> tuple[Array, Array]:
     """The slots of a key in a state by key and window, in order of the windows; the windows."""
     slots = state.index.used_slots()
-    slots = slots[matching(state.key_columns(slots)[:-1], key, len(slots))]
+    slots = slots[match_key(state.key_columns(slots)[:-1], key, len(slots))]
     windows = state.windows[slots]
     order = np.argsort(windows, kind="stable")
     return slots[order], windows[order]

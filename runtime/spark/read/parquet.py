@@ -129,7 +129,7 @@ class _Reader:
                 f"{self._path}: both {there[0]!r} and {there[1]!r} are there; keep one"
             )
         if not there and self._words.column is not None and self._words.absent is None:
-            raise self._words.missing(self._path, self._found.names)
+            raise self._words.missing_column(self._path, self._found.names)
         return there[0] if there else None
 
     def _change_type(self) -> pa.DataType:
@@ -146,7 +146,7 @@ class _Reader:
             return words
         if words is None:
             words = pa.nulls(piece.num_rows, pa.string())
-        return self._words.read(words, self._path)
+        return self._words.read_kinds(words, self._path)
 
     def pieces(
         self, wanted: Sequence[str] | None

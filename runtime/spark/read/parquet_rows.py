@@ -28,7 +28,7 @@ def parquet_rows(
     words: ChangeWords,
 ) -> DataFrame:
     """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
-    changes, flattened = words.names(columns.names), words.refused(columns.names)
+    changes, flattened = words.names(columns.names), words.list_markers(columns.names)
     look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
     passes = sound_in_java(spark, look)
     # The words of a column that is named may be numbers, and one that is absent is as good as NULL.

@@ -52,7 +52,7 @@ class Place:
 
     def change_type(self, word: Column, name: str, words: ChangeWords) -> Column:
         """A change type as it is, or as `words` say; an error for one that is not known."""
-        known = words.known
+        known = words.known_words
         if words.column is not None:
             found = F.coalesce(word.cast("string"), F.lit(""))
             kinds = F.create_map(*(F.lit(part) for pair in words.kinds.items() for part in pair))

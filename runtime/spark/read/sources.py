@@ -174,7 +174,7 @@ def read_changes(
         if not lenient:
             _check_parquet(spark, path, looked, columns)
         df = order_rows(parquet_rows(spark, new_reader(), path, columns, lenient, words))
-        names = (*words.names(columns.names), *words.refused(columns.names))
+        names = (*words.names(columns.names), *words.list_markers(columns.names))
         here = on_this_disk(spark, path)
         return (
             remember(
@@ -337,7 +337,7 @@ def _csv(
         if field.name.lower() in lower:
             typed = value_of(place, F.col(quote(field.name)), field, inferred)
             rows = rows.withColumn(field.name, typed)
-    for name in words.refused(columns.names):
+    for name in words.list_markers(columns.names):
         if name in lower:
             raise InputFormatError(f"{path}: column {name!r} {MARKER_HINT}")
     for field in columns:
@@ -345,7 +345,7 @@ def _csv(
             rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
     changes = [name for name in words.names(columns.names) if name.lower() in lower]
     if words.column is not None and words.absent is None and not changes:
-        raise words.missing(f"the header of {path}", header)
+        raise words.missing_column(f"the header of {path}", header)
     told = {name: (F.lit(True), F.col(quote(name))) for name in changes}
     return with_change(rows, columns, told, words)
 
