@@ -9,15 +9,19 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from functools import cache
 from typing import Any
+from unittest import mock
 
+import black
 import duckdb
 import pyarrow as pa
 import pytest
 from duck import quoted
 
+from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.spec.schemas import to_schema
 from aggloom.errors import AggloomError
 from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.local.pipeline import handlers
 
 Row = tuple[Any, ...]
 _EXACT = Context(prec=400)
@@ -96,26 +100,53 @@ def check(report: Report, modes: Sequence[Mapping[str, Any]] = MODES) -> None:
     """Hold a report's query to its expected rows: in one bundle, record by record, and in a bundle a change."""
     if report.refused is not None:
         with pytest.raises(AggloomError) as caught:
-            final_rows(report)
+            _final_rows(report, {})
         assert report.refused.lower() in str(caught.value).lower(), str(caught.value)
         return
     expected = duckdb_rows(report) if report.expected is None else list(map(tuple, report.expected))
     wanted = _bag(expected)
+    plans: dict[bool, Plan] = {}
     for options in modes:
-        got = _bag(final_rows(report, **options))
+        got = _bag(_final_rows(report, plans, **options))
         assert got == wanted, f"{options}: got {got}, wanted {wanted}"
 
 
-def final_rows(report: Report, mode: str = "mini_batch", **options: Any) -> list[Row]:
-    """The table that the query's changelog folds to."""
-    given: dict[str, Any] = {**report.options, **options}
-    if mode == "per_record":
-        given["mini_batch_enabled"] = False
-    size = given.pop("bundle_size", 0)
-    harness = Harness.from_sql(report.sql, report.tables, backend="python", **given)
+def _final_rows(
+    report: Report,
+    plans: dict[bool, Plan],
+    mode: str = "mini_batch",
+    bundle_size: int = 0,
+    buckets: int = 1,
+) -> list[Row]:
+    """The table that the query's changelog folds to. plans: those that modes before have made; sizes need no other."""
+    per_record = mode == "per_record"
+    # Black takes long, and nobody reads these modules.
+    with mock.patch.object(black, "format_str", lambda text, mode: text):
+        if per_record not in plans:
+            more = {"mini_batch_enabled": False} if per_record else {}
+            harness = Harness.from_sql(
+                report.sql,
+                report.tables,
+                backend="python",
+                buckets=buckets,
+                **{**report.options, **more},
+            )
+            plans[per_record] = harness.plan
+        else:
+            harness = Harness.of_plan(
+                plans[per_record],
+                handlers("python"),
+                report.options.get("watermarks"),
+                buckets=buckets,
+            )
+        return _fed(harness, report, bundle_size)
+
+
+def _fed(harness: Harness, report: Report, bundle_size: int) -> list[Row]:
+    """The rows of a harness that a report's changes were put into."""
     for table, kind, *row in map(_with_kind, report.changes):
         harness.process([(kind, *row)], table=table)
-        if size:
+        if bundle_size:
             harness.flush()
     harness.flush()
     if report.end is not None:
