@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.formats.packed_files import format_suffix
 
 CSV_OPTIONS = {
     *("sep", "delimiter", "quote", "escape", "header", "nullValue", "encoding", "comment"),
@@ -16,6 +18,7 @@ CSV_OPTIONS = {
 """Options of CSV files, by Spark's names where it has them."""
 _NEEDLESS = {"multiline", "maxcolumns"}
 """Options of Spark's reader, in lower case, for what is so without them: breaks in quotes, and any width."""
+_TABS = (".tab", ".tsv")
 READ_OPTIONS = {name.lower() for name in CSV_OPTIONS} | _NEEDLESS
 
 
@@ -26,6 +29,7 @@ class Dialect:
     quote, comment: one character, or "" for none. escape: what stands before a quote in a quoted value, the quote
     itself unless told; None: the quote, and no option said so. null: a text that is NULL beside the empty one.
     leading, trailing: whether blanks around a value are cut off. lenient: whether a column that a header lacks is NULL.
+    is_named: whether an option says the separator, so that names of files do not.
     """
 
     separator: str = ","
@@ -38,6 +42,7 @@ class Dialect:
     leading: bool = False
     trailing: bool = False
     lenient: bool = False
+    is_named: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Dialect:
@@ -62,9 +67,15 @@ class Dialect:
             _switch(given, "ignoreleadingwhitespace"),
             _switch(given, "ignoretrailingwhitespace"),
             _missing(given.get("missing", "error")),
+            bool(given.keys() & {"sep", "delimiter"}),
         )
         made._check()
         return made
+
+    def of_file(self, name: str) -> Dialect:
+        """Return the dialect of a file: where no option says the separator, .tsv and .tab files have tabs."""
+        has_tabs = not self.is_named and format_suffix(PurePath(name)) in _TABS
+        return replace(self, separator="\t") if has_tabs else self
 
     def _check(self) -> None:
         if not self.separator or set(self.separator) & {"\r", "\n"}:

@@ -172,7 +172,7 @@ def csv_records(content: bytes, dialect: Dialect, place: str) -> Records:
     mark = "\ufeff"
     is_same = dialect.encoding == "utf-8" and not decoded.startswith(mark)
     text = content if is_same else decoded.removeprefix(mark).encode()
-    return Records(text, dialect, place)
+    return Records(text, dialect.of_file(place), place)
 
 
 @dataclass(frozen=True)

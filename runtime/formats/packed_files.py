@@ -48,7 +48,7 @@ def _unpacked(packed: IO[bytes], codec: str, file: str) -> Iterator[IO[bytes]]:
         raise InputFormatError(f"{file} cannot be unpacked as {codec}: {error}") from None
 
 
-def format_suffix(file: Path) -> str:
+def format_suffix(file: PurePath) -> str:
     """Return the ending that tells a file's format: that before the one of how it is packed."""
     bare = file.with_suffix("") if file.suffix.lower() in PACKED else file
     return bare.suffix.lower()

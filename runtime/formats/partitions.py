@@ -30,10 +30,15 @@ ABOVE = (
 )
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|[+-]?Infinity")
 _DIGITS = 38
+_ESCAPES = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_BEYOND_ASCII = re.compile(r"%[89a-fA-F][0-9a-fA-F]")
 
 
 def partition_texts(directory: PurePath) -> dict[str, str | None]:
-    """Return the columns and texts in the names of the directories of a relative path, outermost first."""
+    """Return the columns and texts in the names of the directories of a relative path, outermost first.
+
+    Raises InputFormatError for a name whose escapes are no text.
+    """
     found: dict[str, str | None] = {}
     for part in directory.parts:
         name, equals, text = part.partition("=")
@@ -43,8 +48,23 @@ def partition_texts(directory: PurePath) -> dict[str, str | None]:
 
 
 def _unescape(text: str) -> str:
-    """Return a text without Hive's escapes, each of which is one character."""
-    return re.sub(r"%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
+    """Return a text without the escapes of bytes in UTF-8; Hive and Spark escape only characters of one byte."""
+    try:
+        return _ESCAPES.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), text)
+    except UnicodeDecodeError:
+        raise InputFormatError(
+            f"the directory {text!r} has escapes (%XX) that are no UTF-8; rename it."
+        ) from None
+
+
+def check_as_spark_reads(path: PurePath) -> None:
+    """Raise InputFormatError for a directory that gives a column of letters that Spark would take apart."""
+    for part in path.parts:
+        if "=" in part and _BEYOND_ASCII.search(part):
+            raise InputFormatError(
+                f"{path}: Spark takes each escape in {part!r} for a letter, and would read other texts than were "
+                f"written; rename the directory to {_unescape(part)!r}."
+            )
 
 
 def read_partitions(

@@ -12,9 +12,10 @@ from pathlib import Path
 from doors import check
 from doors.check import MIXED
 from doors.messages import VARIANTS
+from doors.shapes import SHAPES
 
-EACH = 8 + MIXED * len(VARIANTS)
-"""Examples of a round: one by each door, two by those that need no Spark; and files of each format of messages."""
+EACH = 8 + MIXED * len(VARIANTS) + len(SHAPES)
+"""Examples of a round: by each door one, or two without Spark; files of each format of messages, and of each shape."""
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ from doors.reading import (
     whole,
     whole_by_spark,
 )
+from doors.shapes import check_shapes
 from doors.tables import CHECKED, by_arrow, by_duckdb, parquet_example, table
 from doors.texts import text_example
 
@@ -45,6 +46,7 @@ def check(spark: Any, seed: int, examples: int, directory: Path) -> Counter[str]
     _parquet(spark, made, examples, directory / "parquet-spark", done, by_row=True)
     _frames(spark, random.Random(f"{seed} frame"), examples * CHEAP, done)
     check_mixed(spark, random.Random(f"{seed} mixed"), examples * MIXED, directory, done)
+    check_shapes(spark, str(seed), examples, directory, done)
     return done
 
 

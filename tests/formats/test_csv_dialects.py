@@ -16,6 +16,7 @@ from aggloom.cli import main
 from aggloom.errors import AggloomError, InputFormatError, SpecError
 from aggloom.job import Job
 from aggloom.planned import feed_job
+from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.tables import read_table_option
 
@@ -220,3 +221,14 @@ def test_a_script_tells_the_form_of_csv(tmp_path: Path, capsys: Any) -> None:
     main(["sql", str(script), "--format", "json"], standalone_mode=False)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert rows == [{"k": "Zo\xeb", "v": None}, {"k": "a'b", "v": 1}]
+
+
+def test_each_file_has_the_separator_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("k\tv\na,b\t1\n")
+    (tmp_path / "b.csv").write_text("k,v\nc\td,2\n")
+    with Harness.from_sql(QUERY, {"t": DDL}, backend="python") as harness:
+        harness.read(tmp_path, "csv")
+        harness.flush()
+        assert dict(harness.table()) == {"a,b": 1, "c\td": 2}
+        with pytest.raises(AggloomError, match=r"a\.tsv"):
+            harness.read(tmp_path, "csv", sep=",")

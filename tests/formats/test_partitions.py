@@ -100,3 +100,27 @@ def test_directories_are_columns_on_spark(spark: Any, tmp_path: Path, format: st
 def test_types_of_directories(values: list[str], type: str) -> None:
     texts = {Path(value): partition_texts(Path(f"k={value}")) for value in values}
     assert [type_name(field.type) for field in infer_partition_columns(texts)] == [type]
+
+
+def test_directories_that_escape_bytes_of_utf_8_are_texts(tmp_path: Path) -> None:
+    for name, text in {
+        "gr%C3%B6%C3%9Fe": "größe",
+        "größe": "größe",
+        "a%3Ab": "a:b",
+        "%E6%97%A5": "日",
+    }.items():
+        assert partition_texts(Path(f"name={name}")) == {"name": text}
+    with pytest.raises(InputFormatError, match="no UTF-8"):
+        partition_texts(Path("name=gr%F6%DFe"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_directories_that_spark_takes_apart_are_refused(
+    spark: Any, tmp_path: Path, format: str
+) -> None:
+    path = tmp_path / "name=gr%C3%B6%C3%9Fe"
+    path.mkdir()
+    (path / "a").write_text('{"v": 1}')
+    with pytest.raises(InputFormatError, match="rename the directory to 'name=größe'"):
+        read_changes(spark, str(tmp_path), format, "v INT, name STRING", streaming=False)

@@ -13,7 +13,11 @@ from pyspark.sql.types import StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError
-from aggloom.runtime.formats.partitions import read_partitions, split_columns
+from aggloom.runtime.formats.partitions import (
+    check_as_spark_reads,
+    read_partitions,
+    split_columns,
+)
 from aggloom.runtime.formats.places import (
     NAMES,
     check_passed,
@@ -113,23 +117,35 @@ def split_by_directories(
 
     Raises InputFormatError where directories would say what kinds changes are, or have other columns than each other.
     """
-    names: list[str] = []
-    place = local(path)
-    if place is None or not on_this_disk(spark, path):
+    names = names_of_directories(spark, path, options)
+    if names is None:
         with translate_failures(f"read_changes: {path}"):
             names = spark.read.options(**options).text(path).columns[1:]
-    else:
-        chosen = which(options)
-        try:
-            files = files_at(place, **chosen)
-        except SpecError:
-            files = []
-        for texts in read_partitions(place, files, chosen["deep"]).values():
-            names = list(texts)
-            break
     if not names:
         return columns, StructType([])
     _, given = split_columns(names, to_schema(columns), f"read_changes: {path}")
     parts = {field.name for field in given.values()}
     own = StructType([field for field in columns if field.name not in parts])
     return own, StructType([field for field in columns if field.name in parts])
+
+
+def names_of_directories(
+    spark: SparkSession, path: str, options: dict[str, Any]
+) -> list[str] | None:
+    """Return the columns that directories of this machine give, as of the files of now; None of another machine's.
+
+    Raises InputFormatError where files have other columns than each other, and for names that Spark reads otherwise.
+    """
+    place = local(path)
+    if place is None or not on_this_disk(spark, path):
+        return None
+    chosen = which(options)
+    try:
+        files = files_at(place, **chosen)
+    except SpecError:
+        return []
+    found = read_partitions(place, files, chosen["deep"])
+    names = list(next(iter(found.values()), {}))
+    for file in found if names else ():
+        check_as_spark_reads(file.parent)
+    return names

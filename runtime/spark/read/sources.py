@@ -42,7 +42,12 @@ from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.read.messages import decode_messages, remember_keys, session_zone
 from aggloom.runtime.spark.read.parquet_rows import parquet_rows, with_change
-from aggloom.runtime.spark.read.paths import locate_files, parquet_columns, split_by_directories
+from aggloom.runtime.spark.read.paths import (
+    locate_files,
+    names_of_directories,
+    parquet_columns,
+    split_by_directories,
+)
 from aggloom.runtime.spark.read.records import (
     PARTS,
     Place,
@@ -171,27 +176,16 @@ def read_changes(
         return remember_keys(made, key) if words.lacks_before else made
 
     if format == "parquet":
+        names_of_directories(spark, path, looked)
         if not lenient:
             _check_parquet(spark, path, looked, columns)
         df = order_rows(parquet_rows(spark, new_reader(), path, columns, lenient, words))
         names = (*words.names(columns.names), *words.list_markers(columns.names))
         here = on_this_disk(spark, path)
-        return (
-            remember(
-                df,
-                new_reader(),
-                path,
-                options,
-                names,
-                lenient,
-                here,
-                by_name,
-                words,
-                nanoseconds == "cut",
-            )
-            if whole_files
-            else df
-        )
+        if not whole_files:
+            return df
+        told_parquet = (lenient, here, by_name, words, nanoseconds == "cut")
+        return remember(df, new_reader(), path, options, names, *told_parquet)
     own, parts = split_by_directories(spark, path, looked, columns)
     if format == "csv":
         if whole_files:
