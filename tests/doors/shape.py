@@ -15,7 +15,7 @@ from aggloom.codegen.spec.absent_columns import without_absent
 from aggloom.codegen.spec.dtypes import parse_schema
 from aggloom.errors import AggloomError
 from aggloom.runtime.local.reading import read_files
-from aggloom.runtime.spark import explained, read_changes
+from aggloom.runtime.spark import explain_failure, read_changes
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 from doors.texts import NAMES
 
@@ -171,7 +171,7 @@ def spark_changes(spark: Any, shape: Shape, path: Path) -> tuple[list[Change] | 
         )
         found = df.toArrow().to_pylist()
     except Exception as failure:
-        said = explained(failure)
+        said = explain_failure(failure)
         assert type(said) is not AggloomError and isinstance(said, AggloomError), repr(failure)
         assert path.name in str(said), (path, str(said))
         return None, 0, str(said)
