@@ -94,7 +94,8 @@ for _command in (
     "samples",
     multiple=True,
     required=True,
-    help="Rows of a table: a Parquet, CSV or JSON lines file, or NAME=FILE for each of several tables.",
+    help="Rows of a table: a Parquet, CSV or JSON lines file, or NAME=FILE for each of several tables; of CSV with"
+    " options, as in t=f.csv,sep=;.",
 )
 @click.option("--table", "tables", multiple=True, help='A table\'s types, "name=DDL".')
 @click.option("--rows", type=click.IntRange(1), help="The rows of the whole input.")

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen import CreatedTable, to_schema
+from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
-from aggloom.errors import SpecError, nearest
+from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.registry_words import registry_of
 from aggloom.runtime.formats.file_options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
@@ -89,17 +90,6 @@ def _format(words: Words, *names: str) -> str:
     return _FORMATS[found]
 
 
-_CSV = {
-    "field-delimiter": "sep",
-    "quote-character": "quote",
-    "escape-character": "escape",
-    "null-literal": "nullValue",
-    "header": "header",
-    "encoding": "encoding",
-}
-"""Options of CSV: Flink's names, and ours for what Flink has no option for."""
-
-
 def _translate_options(words: Words, format: str) -> dict[str, Any]:
     """Translate Flink's options of a format that concern reading into those of the reader."""
     names = {format, "json"} if format == "jsonl" else {format}
@@ -118,14 +108,11 @@ def _translate_options(words: Words, format: str) -> dict[str, Any]:
                 if pattern is not None:
                     found[option] = pattern
     if format == "csv":
-        for option, own in _CSV.items():
-            value = words.take(f"csv.{option}")
-            if value is not None:
-                found[own] = value
-        if words.choice("csv.allow-comments", _TRUTH, False):
-            found["comment"] = "#"
-        if words.choice("csv.disable-quote-character", _TRUTH, False):
-            found["quote"] = ""
+        words.known += CSV_WORDS
+        try:
+            found |= take_csv_options(words.given)
+        except OptionError as error:
+            raise words.wrong(str(error)) from None
     return found
 
 

@@ -5,6 +5,7 @@ Nothing is read while a query is planned; `runtime/lookup/` asks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -23,6 +24,7 @@ OnError = Literal["fail", "null", "skip"]
 CacheKind = Literal["none", "partial", "full"]
 ON_ERROR: tuple[OnError, ...] = ("fail", "null", "skip")
 CACHES: tuple[CacheKind, ...] = ("none", "partial", "full")
+_CSV_NAME = re.compile(r"\.(csv|tsv|tab)(\.(gz|bz2|zst))?$", re.IGNORECASE)
 EVERY_BATCH = -1
 """The refresh of a table that is read again with every batch."""
 
@@ -42,10 +44,15 @@ class GivenRows:
 
 @dataclass(frozen=True)
 class Files:
-    """Parquet or CSV files: a path, a folder or a pattern."""
+    """Parquet or CSV files: a path, a folder or a pattern.
+
+    options: of CSV, as streams have them. zone: where times of CSV are that name none, which the engine says.
+    """
 
     path: str
     format: Literal["parquet", "csv"]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    zone: str = "UTC"
     is_whole: ClassVar[bool] = True
 
     @property
@@ -178,6 +185,7 @@ def lookup_table(
     rows: Any = None,
     files: str | None = None,
     format: Literal["parquet", "csv"] | None = None,
+    format_options: Mapping[str, Any] | None = None,
     connect: Callable[[], Any] | None = None,
     table: str | Sequence[str] | None = None,
     chunk: int = 500,
@@ -201,8 +209,9 @@ def lookup_table(
     """A table for `JOIN name FOR SYSTEM_TIME AS OF PROCTIME()`, and for `al.lookup`.
 
     schema: its columns, as DDL; PRIMARY KEY (..) NOT ENFORCED or `key` says that no two rows have the same there.
-    One source: rows (tuples, an Arrow table, or a function that gives either), files (Parquet or CSV), connect (makes a
-    DB-API connection) with table, or function (of the values of `key`; async or not). See docs/lookup.md for the rest.
+    One source: rows (tuples, an Arrow table, or a function that gives either), files (Parquet or CSV, the latter with
+    format_options such as {"sep": ";"}), connect (makes a DB-API connection) with table, or function (of the values of
+    `key`; async or not). See docs/lookup.md for the rest.
     """
     declared: tuple[str, ...] = ()
     if isinstance(schema, str):
@@ -214,6 +223,8 @@ def lookup_table(
             hint = nearest(name, columns.names)
             raise SpecError(f"lookup_table: the key names column {name!r}. {hint}")
     source = _source(rows, files, format, connect, table, chunk, quote, function)
+    if format_options:
+        source = _with_options(source, format_options)
     if isinstance(source, Function) and not known:
         raise SpecError(
             "lookup_table: a function is called with the values of the key; name its columns: key=['id']."
@@ -247,6 +258,19 @@ def lookup_table(
         on_error,
     )
     return LookupTable(columns, source, known, kept, asking)
+
+
+def _with_options(source: Source, options: Mapping[str, Any]) -> Files:
+    """Return files with options of their format; raises SpecError for a source that has none."""
+    if not isinstance(options, Mapping):
+        raise SpecError(
+            f"lookup_table: format_options is {options!r}; name each option: format_options={{'sep': ';'}}."
+        )
+    if not isinstance(source, Files) or source.format != "csv":
+        raise SpecError(
+            f"lookup_table: format_options are of CSV files; {source.shown} have none. Leave them out."
+        )
+    return replace(source, options=dict(options))
 
 
 def _kind_of_cache(cache: CacheKind | None, source: Source) -> CacheKind:
@@ -295,7 +319,7 @@ def _source(
     if rows is not None:
         return GivenRows(rows)
     if files is not None:
-        guessed = format_ or ("csv" if str(files).endswith(".csv") else "parquet")
+        guessed = format_ or ("csv" if _CSV_NAME.search(str(files)) else "parquet")
         if guessed not in ("parquet", "csv"):
             hint = nearest(str(guessed), ("parquet", "csv"))
             raise SpecError(f"lookup_table: no format {guessed!r}. {hint}")

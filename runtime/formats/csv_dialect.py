@@ -13,7 +13,7 @@ from aggloom.runtime.formats.packed_files import format_suffix
 
 CSV_OPTIONS = {
     *("sep", "delimiter", "quote", "escape", "header", "nullValue", "encoding", "comment"),
-    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "missing"),
+    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "missing", "zero_dates"),
 }
 """Options of CSV files, by Spark's names where it has them."""
 _NEEDLESS = {"multiline", "maxcolumns"}
@@ -29,7 +29,8 @@ class Dialect:
     quote, comment: one character, or "" for none. escape: what stands before a quote in a quoted value, the quote
     itself unless told; None: the quote, and no option said so. null: a text that is NULL beside the empty one.
     leading, trailing: whether blanks around a value are cut off. lenient: whether a column that a header lacks is NULL.
-    is_named: whether an option says the separator, so that names of files do not.
+    is_named: whether an option says the separator, so that names of files do not. zero_dates: whether MySQL's dates with
+    month or day 0 are an "error", or "null".
     """
 
     separator: str = ","
@@ -43,6 +44,7 @@ class Dialect:
     trailing: bool = False
     lenient: bool = False
     is_named: bool = False
+    zero_dates: str = "error"
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Dialect:
@@ -66,8 +68,9 @@ class Dialect:
             given.get("comment", ""),
             _switch(given, "ignoreleadingwhitespace"),
             _switch(given, "ignoretrailingwhitespace"),
-            _missing(given.get("missing", "error")),
+            _refusal(given, "missing") == "null",
             bool(given.keys() & {"sep", "delimiter"}),
+            _refusal(given, "zero_dates"),
         )
         made._check()
         return made
@@ -96,10 +99,12 @@ def _switch(given: Mapping[str, str], name: str, default: str = "false") -> bool
     return text == "true"
 
 
-def _missing(text: str) -> bool:
+def _refusal(given: Mapping[str, str], name: str) -> str:
+    """Return what becomes of odd rows, "error" or "null"."""
+    text = given.get(name, "error")
     if text not in ("error", "null"):
-        raise SpecError(f"csv: missing is {text!r}; it is error or null.")
-    return text == "null"
+        raise SpecError(f"csv: {name} is {text!r}; it is error or null.")
+    return text
 
 
 def _codec(name: str) -> str:

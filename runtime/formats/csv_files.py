@@ -21,7 +21,7 @@ from aggloom.runtime.formats.csv_header import check_header
 from aggloom.runtime.formats.csv_records import Records
 from aggloom.runtime.formats.inferred_values import declared_advice, first_misfit
 from aggloom.runtime.formats.plain_texts import typed
-from aggloom.runtime.formats.values import WRONG, reader
+from aggloom.runtime.formats.values import WRONG, UnsaidError, reader
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 from aggloom.runtime.values.markers import MARKER_HINT
@@ -126,18 +126,22 @@ class CsvReader:
         made = typed(texts, kind, self.zone)
         if made is not None:
             return made
-        read = reader(kind, Settings(pa.schema([]), zone=self.zone), texts=True)
+        settings = Settings(pa.schema([]), zone=self.zone, zero_dates=self.dialect.zero_dates)
+        read = reader(kind, settings, texts=True)
         values = []
         for row, text in enumerate(texts.to_pylist()):
             try:
                 values.append(None if text is None else read(text))
-            except WRONG:
-                raise self._misfit(text, field, records.where(start, row)) from None
+            except WRONG as error:
+                hint = f" ({error})" if isinstance(error, UnsaidError) else ""
+                raise self._misfit(text, field, records.where(start, row), hint) from None
         return pa.array(values, kind)
 
-    def _misfit(self, text: str, field: pa.Field, place: tuple[str, str]) -> InputFormatError:
+    def _misfit(
+        self, text: str, field: pa.Field, place: tuple[str, str], hint: str = ""
+    ) -> InputFormatError:
         """The error of a text that is no value of a column's type; place: where its record is, and the record."""
-        why = f"column {field.name!r} cannot hold {text!r} as {type_name(field.type)}"
+        why = f"column {field.name!r} cannot hold {text!r} as {type_name(field.type)}{hint}"
         if self.inferred:
             advice = declared_advice(field.name, field.type).removesuffix(".")
             why = f"{why}, which the first rows suggest. {advice}"

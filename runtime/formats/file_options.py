@@ -77,7 +77,8 @@ class FileOptions:
             check_choice(name, getattr(self, name), CHOICES[name], where)
         for option in fields(self):
             is_given = getattr(self, option.name) != option.default
-            if format in FILES and is_given and option.metadata.get(_OF_MESSAGES):
+            is_read = format == "csv" and option.name == "zero_dates" and self.whole_files
+            if format in FILES and is_given and option.metadata.get(_OF_MESSAGES) and not is_read:
                 raise SpecError(
                     f"{where}: {option.name} is for formats of messages, not for {format}"
                 )

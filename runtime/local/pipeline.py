@@ -16,7 +16,7 @@ from aggloom.errors import OptionError, SpecError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import InputBatch, join_blocks, split_blocks
 from aggloom.runtime.operators.fragment import Fragment, fragment_of
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
-from aggloom.runtime.operators.stateless import run_steps
+from aggloom.runtime.operators.stateless import run_steps, step_of
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -185,7 +185,8 @@ class _Builder:
     def _step(self, node: Node, shown: bool) -> Callable[[Rows], Rows]:
         if isinstance(node, Calc):
             return lambda rows: self.pipeline.calculate(node, rows, shown)
-        return lambda rows: run_steps((node,), rows)
+        step = step_of(node)
+        return lambda rows: run_steps((step,), rows)
 
     def _scan(self, node: Scan) -> Stage:
         empty = no_rows(node.schema)

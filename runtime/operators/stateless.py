@@ -28,7 +28,7 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.columns import columns_data, columns_from
-from aggloom.runtime.operators.lookup.step import attach_lists, join_answers
+from aggloom.runtime.operators.lookup.step import attach_lists, join_answers, prepare_lookup
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
 from aggloom.runtime.values.key_hash import bucket_column
@@ -37,9 +37,15 @@ Step = Node | LoweredCalc
 
 
 def step_of(node: Node, zone: str = "UTC") -> Step:
-    """A node as a step; raises UnsupportedExpressionError for a Calc whose expressions only Spark evaluates."""
+    """Return a node as a step.
+
+    zone: where times are that name none. Raises UnsupportedExpressionError for a Calc whose expressions only Spark
+    evaluates, SpecError for options that a lookup table's files do not have.
+    """
     if isinstance(node, Calc) and node.picked is None:
         return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
+    if isinstance(node, Lookup | LookupJoin):
+        node = prepare_lookup(node, zone)
     return bare(node)
 
 

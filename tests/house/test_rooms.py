@@ -86,7 +86,7 @@ ROOMS: dict[str, set[str]] = {
     "runtime/avro": KERNEL | SHARED | {"fastavro"} | _in("runtime", "avro"),
     "runtime/formats": PLANS | _in("runtime", *VALUES, "avro", "formats"),
     "runtime/local": PLANS | _in("runtime", *HANDLERS, "formats", "operators", "local"),
-    "runtime/lookup": PLANS | _in("runtime", "lookup"),
+    "runtime/lookup": PLANS | _in("runtime", "values", "formats", "lookup"),
     "runtime/operators/lookup": PLANS | _in("runtime", *VALUES, "state", "lookup", "operators"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
     "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "lakes", "sinks"),

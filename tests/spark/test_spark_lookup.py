@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
@@ -159,3 +160,30 @@ def test_failures_in_workers_are_told_in_a_line(spark: Any, tmp_path: Path) -> N
     stream = al.read_changes(spark, str(tmp_path / "s"), "jsonl", S)
     with pytest.raises(SpecError, match="'r' streams"):
         al.lookup(stream, stream, "k")
+
+
+def test_times_of_csv_without_a_zone_are_those_of_a_stream(spark: Any, tmp_path: Path) -> None:
+    """The session's zone, and the options of the file, hold in workers for both."""
+    (tmp_path / "dim").mkdir()
+    (tmp_path / "dim" / "f.csv").write_text("v;ts\n1;2026-01-01 01:02:03\n2;NA\n")
+    options = {"sep": ";", "nullValue": "NA"}
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        rows = al.read_changes(
+            spark, str(tmp_path / "dim"), "csv", "v INT, ts TIMESTAMP", **options
+        )
+        table = al.lookup_table(
+            "v INT, ts TIMESTAMP", files=str(tmp_path / "dim"), format="csv", format_options=options
+        )
+        asked = "SELECT t.v, t.ts, r.ts AS found FROM t JOIN r FOR SYSTEM_TIME AS OF PROCTIME() ON t.v = r.v"
+        await_end(
+            al.write_changes(
+                al.sql(asked, t=rows, lookups={"r": table}), "table", tmp_path / "checkpoint"
+            )
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    found = rows_of(tmp_path / "checkpoint")
+    moment = dt.datetime(2026, 1, 1, 6, 2, 3, tzinfo=dt.UTC)
+    assert found == Counter([(1, moment, moment), (2, None, None)])

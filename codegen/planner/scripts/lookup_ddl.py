@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggloom.codegen.planner.scripts.created import CreatedTable
+from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
 from aggloom.codegen.sql.errors import located
@@ -49,6 +50,9 @@ def lookup_of(sql: str, table: CreatedTable) -> LookupTable:
 
 def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
     known = (*_CONNECTORS[table.connector], *_CACHING)
+    csv = {}
+    if table.connector == "filesystem":
+        csv, known = take_csv_options(options), (*known, *CSV_WORDS)
     for key in options:
         if key not in known and not key.startswith("sink."):
             raise OptionError(f"there is no option {key!r}. {nearest(key, known)}")
@@ -62,6 +66,7 @@ def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
         _need(options, "path")
         settings.pop("cache", None)
         settings |= {"files": options["path"], "format": options.get("format")}
+        settings["format_options"] = csv
         return lookup_table(table.columns, key=list(table.key), **settings)
     _need(options, "url", "table-name")
     url = DatabaseUrl(options["url"], options.get("username"), options.get("password"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from aggloom.codegen import lower_calc
 from aggloom.codegen.planner import Asked, Lookup, LookupJoin
 from aggloom.errors import LookupAnswerError
+from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
 from aggloom.runtime.lookup.tables import Answer, opened
 from aggloom.runtime.operators.steps import Rows
@@ -41,6 +43,14 @@ class AnswerPairs(NamedTuple):
     places: Array  # int64[pairs]
     answers: pa.RecordBatch
     left_out: Array  # bool[rows]
+
+
+def prepare_lookup(node: Lookup | LookupJoin, zone: str) -> Lookup | LookupJoin:
+    """Return the node with a table whose options are checked; zone: where its times are that name none.
+
+    Raises SpecError for options that the table's files do not have.
+    """
+    return replace(node, asked=replace(node.asked, table=prepare_table(node.asked.table, zone)))
 
 
 def join_answers(node: LookupJoin, rows: Rows) -> Rows:

@@ -190,7 +190,8 @@ def read_changes(
     if format == "csv":
         if whole_files:
             said = {n: v for n, v in options.items() if n.lower() not in FILE_OPTIONS}
-            own_reader = _csv_reader(spark, own, said, lenient, words, inferred)
+            odd = {"missing": missing, "zero_dates": zero_dates or "error"}
+            own_reader = _csv_reader(spark, own, said, odd, words, inferred)
             check_first_header(spark, path, looked, own_reader)
             rows = order_rows(csv_rows(new_reader(), path, own_reader, columns, parts))
             if len(parts):
@@ -246,19 +247,21 @@ def _csv_reader(
     spark: SparkSession,
     columns: StructType,
     options: Mapping[str, Any],
-    lenient: bool,
+    odd: Mapping[str, str],
     words: ChangeWords,
     inferred: bool,
 ) -> CsvReader:
-    """The reader of CSV files that every engine has; raises SpecError for an option of Spark's own."""
+    """The reader of CSV files that every engine has; raises SpecError for an option of Spark's own.
+
+    odd: what becomes of columns that are missing, and of dates that are none.
+    """
     for name in options:
         if name.lower() not in READ_OPTIONS:
             raise SpecError(
                 f"read_changes: {name} is an option of Spark's own reader of CSV; whole_files=False takes that one, "
                 f"which needs the same header in all files. {nearest(name, sorted(CSV_OPTIONS))}"
             )
-    missing = "null" if lenient else "error"
-    dialect = Dialect.of({**options, "missing": missing})
+    dialect = Dialect.of({**options, **odd})
     return CsvReader(to_schema(columns), dialect, session_zone(spark), words, inferred)
 
 
