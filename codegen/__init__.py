@@ -57,6 +57,7 @@ from aggloom.codegen.spec.lookup_table import (
     LookupTable,
     lookup_table,
 )
+from aggloom.codegen.spec.zones import spell_zone
 from aggloom.codegen.sql.asof_join_sql import asof_join_sql
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
@@ -143,6 +144,7 @@ __all__ = [
     "register",
     "same_call",
     "shown_query",
+    "spell_zone",
     "step_of_digits",
     "tables_read",
     "templates",

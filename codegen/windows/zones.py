@@ -6,7 +6,6 @@ A local time that a change of the clocks skips is the instant of the change; one
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -14,42 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from aggloom.codegen.spec.zones import spell_zone
 from aggloom.errors import OptionError
 
 Times = NDArray[np.int64]
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
 
 
-_FARTHEST = 18 * 60
-"""Number of minutes that a zone is away from UTC at most, in Java."""
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
-
-
 def check_zone(name: str) -> str:
-    """The name of a time zone as Arrow spells it; raises OptionError if there is none of that name.
-
-    A distance from UTC may be written as in Java: GMT+08:00, UTC+8, -03:30. Z is UTC.
-    """
-    zone = _spelled(name)
+    """Return the name of a time zone as Arrow spells it, as `spell_zone` does; raises OptionError if it knows none."""
+    zone = spell_zone(name)
     try:
         _local(np.zeros(1, np.int64), zone)
     except (pa.ArrowException, ValueError, TypeError) as e:
-        raise OptionError(
-            f"there is no time zone {name!r}; write one such as 'Asia/Shanghai', '+08:00' or 'UTC'."
-        ) from e
+        raise OptionError(f"Arrow has no time zone {name!r}; write one of whole minutes.") from e
     return zone
-
-
-def _spelled(name: str) -> str:
-    """The zone `+08:00` for what Java, and so Flink and Spark, call GMT+8, UTC+08:00 or +8."""
-    found = _OFFSET.fullmatch(name)
-    if found is None:
-        return "UTC" if name == "Z" else name
-    sign, hours, minutes = found.groups()
-    distance = int(hours) * 60 + int(minutes or 0)
-    if distance > _FARTHEST:
-        return name
-    return f"{sign}{distance // 60:02}:{distance % 60:02}"
 
 
 def to_local(instants: Times, zone: str) -> Times:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -17,7 +16,6 @@ from aggloom.runtime.formats import times
 from aggloom.runtime.formats.base import Settings
 from aggloom.runtime.formats.values import Reader, fitting, floating, reader, unscaled
 
-_UTC = ZoneInfo("UTC")
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _MOMENTS = {
     "io.debezium.time.Timestamp": "ms",
@@ -95,7 +93,7 @@ def named_reader(name: Any, scale: Any, dtype: pa.DataType) -> Reader | None:
         return _as_moment(lambda value: times.scaled(_whole(value), unit), dtype, zoned=False)
     if name in _TEXT_MOMENTS:
         zoned = name == _TEXT_MOMENTS[0]
-        return _as_moment(lambda value: times.moment(value, _UTC), dtype, zoned)
+        return _as_moment(lambda value: times.moment(value, times.UTC), dtype, zoned)
     if name in _CLOCKS:
         unit = _CLOCKS[name]
         return _as_clock(lambda value: times.scaled(_whole(value), unit), dtype)

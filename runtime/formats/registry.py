@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from aggloom.codegen import WHOLE_IMAGES, to_schema
+from aggloom.codegen import WHOLE_IMAGES, spell_zone, to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.avro_confluent import AvroConfluent
@@ -76,11 +75,9 @@ def format_of(
         _check_partial(name, listed, given)
     if "zone" in given:
         try:
-            ZoneInfo(given["zone"])
-        except (ValueError, ZoneInfoNotFoundError):
-            raise SpecError(
-                f"{name}: no time zone {given['zone']!r}; name one such as UTC or Europe/Berlin"
-            ) from None
+            given["zone"] = spell_zone(given["zone"])
+        except SpecError as error:
+            raise SpecError(f"{name}: {error}") from None
     if "registry" in kind.options:
         if "registry" not in given:
             raise SpecError(

@@ -6,6 +6,9 @@ import datetime as dt
 import re
 from zoneinfo import ZoneInfo
 
+from aggloom.codegen import spell_zone
+
+UTC: dt.tzinfo = ZoneInfo("UTC")
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _MOMENT = re.compile(
@@ -79,7 +82,22 @@ def in_range(micros: int) -> int:
     return micros
 
 
-def moment(text: str, zone: ZoneInfo | None) -> int:
+def find_zone(name: str) -> dt.tzinfo:
+    """Return the zone of a name that Java takes, such as GMT+08:00; raises OptionError if there is none.
+
+    Example:
+        >>> find_zone("UTC+8"), find_zone("Z") is UTC
+        (datetime.timezone(datetime.timedelta(seconds=28800)), True)
+    """
+    spelled = spell_zone(name)
+    if spelled[0] not in "+-":
+        return ZoneInfo(spelled)
+    hours, minutes, seconds = (*map(int, spelled[1:].split(":")), 0)[:3]
+    distance = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return dt.timezone(-distance if spelled[0] == "-" else distance)
+
+
+def moment(text: str, zone: dt.tzinfo | None) -> int:
     """Microseconds since 1970 of a text; one that names no zone is in `zone`, and with None there may be none."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
@@ -89,7 +107,7 @@ def moment(text: str, zone: ZoneInfo | None) -> int:
         if zone is None:
             raise ValueError(text)
         return in_range(wall - _offset(found["zone"]))
-    if zone is None or zone.key == "UTC":
+    if zone is None or zone is UTC:
         return wall
     local = (_EPOCH + dt.timedelta(microseconds=wall)).replace(tzinfo=zone)
     offset = local.utcoffset() or dt.timedelta()

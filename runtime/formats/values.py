@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Container, Sequence
 from decimal import Context, Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -236,7 +235,7 @@ class _Moments:
     """The reader of times since 1970; column: the unit of its numbers, if nobody has said it."""
 
     def __init__(self, dtype: pa.DataType, settings: Settings) -> None:
-        self._zone = ZoneInfo(settings.zone) if dtype.tz is not None else None
+        self._zone = times.find_zone(settings.zone) if dtype.tz is not None else None
         self._said, self._zeros = settings.time_unit, settings.zero_dates
         self.column = times.ColumnUnit()
 

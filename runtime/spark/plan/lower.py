@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType
 
-from aggloom.codegen import AggSpec, quickened
+from aggloom.codegen import AggSpec, quickened, spell_zone
 from aggloom.codegen.planner import (
     ONE_ROW,
     Calc,
@@ -127,7 +127,7 @@ class SparkLowering:
         self.orderly: set[str] = set()
         self._places, self._reads, self._number = 0, 0, counting.number()
         conf = _any(tables).df.sparkSession.conf
-        self._zone = str(conf.get("spark.sql.session.timeZone"))
+        self._zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
         self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
 
@@ -229,7 +229,7 @@ class SparkLowering:
     def _step(self, node: Node) -> Step | None:
         """A node as a step on packed rows; None if it is none, or if only Spark evaluates its expressions."""
         if is_step(node):
-            return step_of(node)
+            return step_of(node, self._zone)
         if not isinstance(node, Calc) or not self._is_ansi:
             return None
         try:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from aggloom.codegen import spell_zone
 from aggloom.errors import SpecError
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
@@ -85,8 +86,8 @@ def read_messages(
 
 
 def session_zone(session: Any) -> str:
-    """The time zone in which a session reads times that name none."""
-    return str(session.conf.get("spark.sql.session.timeZone"))
+    """Return the time zone in which a session reads times that name none, as Arrow and Python spell it."""
+    return spell_zone(str(session.conf.get("spark.sql.session.timeZone")))
 
 
 def decode_messages(
