@@ -13,47 +13,47 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
 SUPPORT = "78b26fd4896db4ff"
-DIGEST = "fdf04ef8f954fd90"
+DIGEST = "c70eb7436329a705"
 
 
 class Inputs(NamedTuple):
     """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
 
-    in_amount_valid: Any  # amount
-    in_amount_wide: Any  # amount
-    in_amount_word: Any  # amount
-    in_note_valid: Any  # note
-    in_note_word: Any  # note
-    in_at_valid: Any  # at
-    in_at_word: Any  # at
+    in_amount_valid: Any  # bool[rows]: amount
+    in_amount_wide: Any  # Limbs[rows]: amount
+    in_amount_word: Any  # int64[rows]: amount
+    in_note_valid: Any  # bool[rows]: note
+    in_note_word: Any  # int64[rows]: note
+    in_at_valid: Any  # bool[rows]: at
+    in_at_word: Any  # int64[rows]: at
 
 
 class State(NamedTuple):
     """The accumulators, one array each, by slot."""
 
     pool: Any
-    records: Any
-    count_amount: Any
-    sum_amount: Any
-    ordered_amount: Any
-    sequence_note: Any
-    sequence_at: Any
+    records: Any  # int64[slots]
+    count_amount: Any  # int64[slots]
+    sum_amount: Any  # int64[slots, 2]
+    ordered_amount: Any  # ordered[slots]
+    sequence_note: Any  # sequence[slots]
+    sequence_at: Any  # sequence[slots]
 
 
 class Outputs(NamedTuple):
     """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
 
-    overflow: Any
-    out_balance: Any  # SUM(amount) AS balance
-    out_balance_valid: Any
-    out_mean: Any  # AVG(amount) AS mean
-    out_mean_valid: Any
-    out_least: Any  # MIN(amount) AS least
-    out_least_valid: Any
-    out_first_note: Any  # FIRST_VALUE(note) AS first_note
-    out_first_note_valid: Any
-    out_last_at: Any  # LAST_VALUE(at) AS last_at
-    out_last_at_valid: Any
+    overflow: Any  # int64[calls]
+    out_balance: Any  # int64[rows, 2]: SUM(amount) AS balance
+    out_balance_valid: Any  # bool[rows]
+    out_mean: Any  # int64[rows, 2]: AVG(amount) AS mean
+    out_mean_valid: Any  # bool[rows]
+    out_least: Any  # int64[rows]: MIN(amount) AS least
+    out_least_valid: Any  # bool[rows]
+    out_first_note: Any  # int64[rows]: FIRST_VALUE(note) AS first_note
+    out_first_note_valid: Any  # bool[rows]
+    out_last_at: Any  # int64[rows]: LAST_VALUE(at) AS last_at
+    out_last_at_valid: Any  # bool[rows]
 
 
 @rt.part

@@ -13,37 +13,37 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "78b26fd4896db4ff"
-DIGEST = "2407deb50c89ca19"
+DIGEST = "b91fc5b13cbb92dd"
 
 
 class Inputs(NamedTuple):
     """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
 
-    in_dep_delay_valid: Any  # dep_delay
-    in_dep_delay_number: Any  # dep_delay
-    in_dep_delay_word: Any  # dep_delay
+    in_dep_delay_valid: Any  # bool[rows]: dep_delay
+    in_dep_delay_number: Any  # int64[rows]: dep_delay
+    in_dep_delay_word: Any  # int64[rows]: dep_delay
 
 
 class State(NamedTuple):
     """The accumulators, one array each, by slot."""
 
     pool: Any
-    records: Any
-    count_dep_delay: Any
-    sum_dep_delay: Any
-    ordered_dep_delay: Any
+    records: Any  # int64[slots]
+    count_dep_delay: Any  # int64[slots]
+    sum_dep_delay: Any  # int64[slots]
+    ordered_dep_delay: Any  # ordered[slots]
 
 
 class Outputs(NamedTuple):
     """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
 
-    overflow: Any
-    out_flights: Any  # COUNT(*) AS flights
-    out_flights_valid: Any
-    out_delay: Any  # AVG(dep_delay) AS delay
-    out_delay_valid: Any
-    out_worst: Any  # MAX(dep_delay) AS worst
-    out_worst_valid: Any
+    overflow: Any  # int64[calls]
+    out_flights: Any  # int64[rows]: COUNT(*) AS flights
+    out_flights_valid: Any  # bool[rows]
+    out_delay: Any  # float64[rows]: AVG(dep_delay) AS delay
+    out_delay_valid: Any  # bool[rows]
+    out_worst: Any  # int64[rows]: MAX(dep_delay) AS worst
+    out_worst_valid: Any  # bool[rows]
 
 
 @rt.part

@@ -13,49 +13,49 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "78b26fd4896db4ff"
-DIGEST = "dcc576731afcbafc"
+DIGEST = "da08512bb5ed54d6"
 
 
 class Inputs(NamedTuple):
     """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
 
-    in_dep_delay_valid: Any  # dep_delay
-    in_dep_delay_number: Any  # dep_delay
-    in_arr_delay_valid: Any  # arr_delay
-    in_arr_delay_number: Any  # arr_delay
-    in_arr_delay_word: Any  # arr_delay
-    in_dest_valid: Any  # dest
-    in_dest_word: Any  # dest
+    in_dep_delay_valid: Any  # bool[rows]: dep_delay
+    in_dep_delay_number: Any  # int64[rows]: dep_delay
+    in_arr_delay_valid: Any  # bool[rows]: arr_delay
+    in_arr_delay_number: Any  # int64[rows]: arr_delay
+    in_arr_delay_word: Any  # int64[rows]: arr_delay
+    in_dest_valid: Any  # bool[rows]: dest
+    in_dest_word: Any  # int64[rows]: dest
 
 
 class State(NamedTuple):
     """The accumulators, one array each, by slot."""
 
     pool: Any
-    records: Any
-    count_dep_delay: Any
-    sum_dep_delay: Any
-    count_arr_delay: Any
-    sum_arr_delay: Any
-    count_dest_distinct: Any
-    distinct_dest: Any
-    ordered_arr_delay: Any
+    records: Any  # int64[slots]
+    count_dep_delay: Any  # int64[slots]
+    sum_dep_delay: Any  # int64[slots]
+    count_arr_delay: Any  # int64[slots]
+    sum_arr_delay: Any  # int64[slots]
+    count_dest_distinct: Any  # int64[slots]
+    distinct_dest: Any  # multiset[slots]
+    ordered_arr_delay: Any  # ordered[slots]
 
 
 class Outputs(NamedTuple):
     """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
 
-    overflow: Any
-    out_flights: Any  # COUNT(*) AS flights
-    out_flights_valid: Any
-    out_total: Any  # SUM(dep_delay) AS total
-    out_total_valid: Any
-    out_mean: Any  # AVG(arr_delay) AS mean
-    out_mean_valid: Any
-    out_worst: Any  # MAX(arr_delay) AS worst
-    out_worst_valid: Any
-    out_airports: Any  # COUNT(DISTINCT dest) AS airports
-    out_airports_valid: Any
+    overflow: Any  # int64[calls]
+    out_flights: Any  # int64[rows]: COUNT(*) AS flights
+    out_flights_valid: Any  # bool[rows]
+    out_total: Any  # int64[rows]: SUM(dep_delay) AS total
+    out_total_valid: Any  # bool[rows]
+    out_mean: Any  # float64[rows]: AVG(arr_delay) AS mean
+    out_mean_valid: Any  # bool[rows]
+    out_worst: Any  # int64[rows]: MAX(arr_delay) AS worst
+    out_worst_valid: Any  # bool[rows]
+    out_airports: Any  # int64[rows]: COUNT(DISTINCT dest) AS airports
+    out_airports_valid: Any  # bool[rows]
 
 
 @rt.part

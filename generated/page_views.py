@@ -13,48 +13,48 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
 SUPPORT = "78b26fd4896db4ff"
-DIGEST = "5317a83c4394d7bf"
+DIGEST = "0e785121043a060c"
 
 
 class Inputs(NamedTuple):
     """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
 
-    in_user_valid: Any  # user
-    in_user_word: Any  # user
-    in_not_bot_flag: Any  # NOT bot
-    in_seconds_valid: Any  # seconds
-    in_seconds_real: Any  # seconds
-    in_seconds_word: Any  # seconds
+    in_user_valid: Any  # bool[rows]: user
+    in_user_word: Any  # int64[rows]: user
+    in_not_bot_flag: Any  # bool[rows]: NOT bot
+    in_seconds_valid: Any  # bool[rows]: seconds
+    in_seconds_real: Any  # float64[rows]: seconds
+    in_seconds_word: Any  # int64[rows]: seconds
 
 
 class State(NamedTuple):
     """The accumulators, one array each, by slot."""
 
     pool: Any
-    records: Any
-    count_user_distinct: Any
-    count_user_distinct_if_not_bot: Any
-    count_seconds: Any
-    sum_seconds: Any
-    least_seconds: Any
-    distinct_user: Any
-    spill: Any
+    records: Any  # int64[slots]
+    count_user_distinct: Any  # int64[slots]
+    count_user_distinct_if_not_bot: Any  # int64[slots]
+    count_seconds: Any  # int64[slots]
+    sum_seconds: Any  # float64[slots, 7]
+    least_seconds: Any  # int64[slots]
+    distinct_user: Any  # multiset[slots]
+    spill: Any  # spill[slots]
 
 
 class Outputs(NamedTuple):
     """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
 
-    overflow: Any
-    out_views: Any  # COUNT(*) AS views
-    out_views_valid: Any
-    out_users: Any  # COUNT(DISTINCT user) AS users
-    out_users_valid: Any
-    out_people: Any  # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
-    out_people_valid: Any
-    out_mean: Any  # AVG(seconds) AS mean
-    out_mean_valid: Any
-    out_shortest: Any  # MIN(seconds) AS shortest
-    out_shortest_valid: Any
+    overflow: Any  # int64[calls]
+    out_views: Any  # int64[rows]: COUNT(*) AS views
+    out_views_valid: Any  # bool[rows]
+    out_users: Any  # int64[rows]: COUNT(DISTINCT user) AS users
+    out_users_valid: Any  # bool[rows]
+    out_people: Any  # int64[rows]: COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
+    out_people_valid: Any  # bool[rows]
+    out_mean: Any  # float64[rows]: AVG(seconds) AS mean
+    out_mean_valid: Any  # bool[rows]
+    out_shortest: Any  # int64[rows]: MIN(seconds) AS shortest
+    out_shortest_valid: Any  # bool[rows]
 
 
 @rt.part

@@ -13,35 +13,35 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "78b26fd4896db4ff"
-DIGEST = "a4f1157af1ec41ae"
+DIGEST = "6f2132a6041ddea7"
 
 
 class Inputs(NamedTuple):
     """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
 
-    in_cnt_valid: Any  # cnt
-    in_cnt_number: Any  # cnt
-    in_cnt_word: Any  # cnt
+    in_cnt_valid: Any  # bool[rows]: cnt
+    in_cnt_number: Any  # int64[rows]: cnt
+    in_cnt_word: Any  # int64[rows]: cnt
 
 
 class State(NamedTuple):
     """The accumulators, one array each, by slot."""
 
     pool: Any
-    records: Any
-    count_cnt: Any
-    sum_cnt: Any
-    ordered_cnt: Any
+    records: Any  # int64[slots]
+    count_cnt: Any  # int64[slots]
+    sum_cnt: Any  # int64[slots]
+    ordered_cnt: Any  # ordered[slots]
 
 
 class Outputs(NamedTuple):
     """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
 
-    overflow: Any
-    out_sum_cnt: Any  # SUM(cnt) AS sum_cnt
-    out_sum_cnt_valid: Any
-    out_max_cnt: Any  # MAX(cnt) AS max_cnt
-    out_max_cnt_valid: Any
+    overflow: Any  # int64[calls]
+    out_sum_cnt: Any  # int64[rows]: SUM(cnt) AS sum_cnt
+    out_sum_cnt_valid: Any  # bool[rows]
+    out_max_cnt: Any  # int64[rows]: MAX(cnt) AS max_cnt
+    out_max_cnt_valid: Any  # bool[rows]
 
 
 @rt.part

@@ -13,7 +13,7 @@ from aggloom.runtime.plain import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
 SUPPORT = "dbe2f176472e0a68"
-DIGEST = "7a45b4b0fccdafd2"
+DIGEST = "47c1a0a159c8ee79"
 
 
 class Inputs(NamedTuple):
@@ -25,7 +25,7 @@ class Inputs(NamedTuple):
 
 
 class State(NamedTuple):
-    """The accumulators, one array each, by slot."""
+    """The accumulators, one list each, by slot."""
 
     pool: Any
     records: Any

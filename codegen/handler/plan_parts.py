@@ -14,6 +14,9 @@ from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.views import SPILL
 from aggloom.codegen.views.kind import ViewKind
 
+_DTYPES = {"i1": "int8", "i8": "int64", "f8": "float64", "O": "object"}
+_OF_ROWS = {"valid": "bool", "flag": "bool", "real": "float64", "wide": "Limbs"}
+"""Types of the forms of a column; all others are int64."""
 NOT_LIVE = "state.records[s] <= 0"
 """The condition that a key has no rows: it is not shown, and a user's value need not know of it."""
 
@@ -33,6 +36,11 @@ class Input:
             return str(self.column)
         return ", ".join(name + " DESC" * part[0] for name, part in self.column)
 
+    @property
+    def shape(self) -> str:
+        """Type and shape of the array."""
+        return f"{_OF_ROWS.get(self.form, 'int64')}[rows]"
+
 
 @dataclass(frozen=True)
 class StateField:
@@ -48,6 +56,12 @@ class StateField:
     pooled: bool = False
     spill: int = -1
     initial: str = ""
+
+    @property
+    def shape(self) -> str:
+        """Type and shape of the array."""
+        more = f", {self.columns}" if self.columns else ""
+        return f"{_DTYPES[self.dtype]}[slots{more}]"
 
     @property
     def load(self) -> str:
@@ -237,6 +251,15 @@ class Output:
     returns: str
     options: tuple[tuple[str, Any], ...]
     element: tuple[Any, ...] | None
+
+    @property
+    def shape(self) -> str:
+        """Type and shape of the array of values."""
+        if self.form == "list":
+            return "ListOut[rows]"
+        width = {"limbs": 2, "words": len(self.texts), "floats": len(self.texts)}.get(self.form)
+        dtype = "float64" if self.form.startswith("float") else "int64"
+        return f"{dtype}[rows]" if width is None else f"{dtype}[rows, {width}]"
 
     @property
     def nothing(self) -> str:
