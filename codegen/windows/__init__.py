@@ -15,6 +15,7 @@ from aggloom.codegen.windows.assigners import (
     numbered,
 )
 from aggloom.codegen.windows.data import windowing_data, windowing_of
+from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import (
     CountEvictor,
     DeltaEvictor,
@@ -24,6 +25,7 @@ from aggloom.codegen.windows.evictors import (
     TimeEvictor,
 )
 from aggloom.codegen.windows.function import WindowFunction, result_schema
+from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
 from aggloom.codegen.windows.trigger import Trigger, TriggerContext, TriggerResult
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
@@ -46,6 +48,7 @@ __all__ = [
     "CountWindow",
     "Cumulate",
     "DeltaEvictor",
+    "DeltaTrigger",
     "Elements",
     "EventTimeTrigger",
     "Evictor",
@@ -54,6 +57,7 @@ __all__ = [
     "Hop",
     "NeverTrigger",
     "ProcessingTimeTrigger",
+    "ProcessingTimeoutTrigger",
     "PurgingTrigger",
     "Session",
     "TimeEvictor",

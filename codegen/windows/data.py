@@ -14,7 +14,9 @@ from aggloom.codegen.windows.assigners import (
     Session,
     Tumble,
 )
+from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
 from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
@@ -42,6 +44,8 @@ _BUILT_IN: dict[str, type[Any]] = {
         ContinuousTrigger,
         PurgingTrigger,
         NeverTrigger,
+        DeltaTrigger,
+        ProcessingTimeoutTrigger,
         CountEvictor,
         TimeEvictor,
         DeltaEvictor,

@@ -109,6 +109,11 @@ class Trigger(ABC):
         """The window is gone: delete the timers that were registered for it. Its state is deleted anyway."""
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a built-in trigger reads of a row; one of your own is given all of them."""
+        return ()
+
+    @property
     def text(self) -> str:
         """The trigger as in EXPLAIN."""
         return type(self).__name__

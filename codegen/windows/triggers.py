@@ -288,6 +288,10 @@ class PurgingTrigger(Trigger):
         self.inner.clear(window, ctx)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return self.inner.columns
+
+    @property
     def text(self) -> str:
         return f"purging {self.inner.text}"
 

@@ -13,8 +13,10 @@ from aggloom.codegen.windows.assigners import (
     GlobalWindow,
     Session,
 )
+from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import CountEvictor, Evictor
 from aggloom.codegen.windows.function import WindowFunction
+from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
 from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
@@ -90,6 +92,8 @@ class Windowing:
                     "ContinuousTrigger: windows in processing time know no watermark, and it would never fire; "
                     "give ContinuousTrigger(..., event_time=False), or the window a column on=...."
                 )
+        if self.assigner.merges:
+            self._check_merging()
         if getattr(trigger, "late", None) is not None and not self.allowed_lateness:
             raise SpecError("late firing needs allowed_lateness; say how long windows wait.")
         if self.late_rows and not self.assigner.event_time:
@@ -102,6 +106,16 @@ class Windowing:
                     raise SpecError(
                         f"{name}: a global window never ends, so that no row is late; take it out."
                     )
+
+    def _check_merging(self) -> None:
+        """Refuse a built-in trigger that cannot say what two windows make together, also inside of another."""
+        part: Any = self.trigger
+        while part is not None:
+            if isinstance(part, DeltaTrigger | ProcessingTimeoutTrigger):
+                raise SpecError(
+                    f"{type(part).__name__} cannot be used with sessions, which merge; give another trigger."
+                )
+            part = getattr(part, "inner", None)
 
     @classmethod
     def of(

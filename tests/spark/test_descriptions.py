@@ -77,6 +77,7 @@ def test_windows_as_data_and_back(kind: str) -> None:
         Windowing(al.Tumble("1 h", on="ts"), al.CountTrigger(3), al.TimeEvictor("5 s", after=True)),
         Windowing(al.GlobalWindow(), al.CountTrigger(1), al.DeltaEvictor(2.5, "v")),
         Windowing(al.Tumble("1 h"), al.ProcessingTimeTrigger(early="1 s"), updates=False),
+        Windowing(al.GlobalWindow(), al.ProcessingTimeoutTrigger(al.DeltaTrigger(2.5, "v"), "5 s")),
         Windowing(al.Tumble("1 h", on="ts"), al.EventTimeTrigger(late="2 s"), None, "1 h"),
     ],
     ids=lambda windowing: windowing.text,
@@ -97,6 +98,10 @@ def test_every_built_in_part_as_data_and_back(windowing: Windowing) -> None:
                 al.DeltaEvictor(1.0, "v", delta=lambda a, b: a),
             ),
             "DeltaEvictor",
+        ),
+        (
+            Windowing(al.GlobalWindow(), al.DeltaTrigger(1, "v", delta=lambda a, b: a)),
+            "DeltaTrigger",
         ),
     ],
 )

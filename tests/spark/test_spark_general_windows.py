@@ -157,6 +157,17 @@ CASES = own() | {
         {("a", None, None, 24), ("b", None, None, 46)},
         8,
     ),
+    "global, by differences": Case(
+        {"window": al.GlobalWindow(), "trigger": al.DeltaTrigger(3, "v")},
+        {("a", None, None, 24), ("b", None, None, 37)},
+    ),
+    "global, with a timeout": Case(
+        {
+            "window": al.GlobalWindow(),
+            "trigger": al.ProcessingTimeoutTrigger(al.CountTrigger(2), "1 h"),
+        },
+        {("a", None, None, 24), ("b", None, None, 46)},
+    ),
     "early, delayed": Case(
         {"window": HALF, "trigger": al.EventTimeTrigger(early="1 ms")},
         FIRST_HALF | {("a", 30, 60, 2), ("b", 30, 60, 7), ("a", 60, 90, 9), ("b", 60, 90, 9)},

@@ -21,9 +21,11 @@ from aggloom.codegen.windows import (
     CountTrigger,
     CountWindow,
     Cumulate,
+    DeltaTrigger,
     EventTimeTrigger,
     GlobalWindow,
     Hop,
+    ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
     Session,
@@ -125,6 +127,24 @@ WINDOWINGS = {
     "continuous by the clock": Windowing(TUMBLE, ContinuousTrigger(3, event_time=False)),
     "clock windows, continuous": Windowing(Tumble(10), ContinuousTrigger(3, event_time=False)),
     "count": Windowing(CountWindow(3)),
+    "delta": Windowing(TUMBLE, DeltaTrigger(2, "v"), None, 4),
+    "delta, purging": Windowing(HOP, PurgingTrigger(DeltaTrigger(0, "v"))),
+    "timeout": Windowing(TUMBLE, ProcessingTimeoutTrigger(CountTrigger(3), 4), None, 3),
+    "timeout that rows reset": Windowing(
+        GlobalWindow(), ProcessingTimeoutTrigger(CountTrigger(4), 6, resets=True)
+    ),
+    "timeout that clears nothing": Windowing(
+        GlobalWindow(), ProcessingTimeoutTrigger(CountTrigger(4), 6, clears=False)
+    ),
+    "timeout of a delta, purging": Windowing(
+        HOP, PurgingTrigger(ProcessingTimeoutTrigger(DeltaTrigger(2, "v"), 5)), updates=False
+    ),
+    "timeout in event time": Windowing(
+        TUMBLE, ProcessingTimeoutTrigger(EventTimeTrigger(), 5, resets=True), None, 6
+    ),
+    "timeout by the clock": Windowing(
+        Tumble(10), ProcessingTimeoutTrigger(ProcessingTimeTrigger(), 3)
+    ),
     "global": Windowing(GlobalWindow(on="ts"), ContinuousTrigger(4)),
 }
 

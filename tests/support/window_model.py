@@ -16,9 +16,11 @@ from aggloom.codegen.windows import (
     ContinuousTrigger,
     CountTrigger,
     Cumulate,
+    DeltaTrigger,
     EventTimeTrigger,
     GlobalWindow,
     Hop,
+    ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
     Session,
@@ -53,7 +55,9 @@ class Pane:
         self.values: list[int | None] = []
         self.timers: dict[str, set[int]] = {"event": set(), "processing": set()}
         self.next: int | None = None
+        self.patience: int | None = None
         self.seen = 0
+        self.compared: int | None = None
         self.given: list[Change] = []
 
     @property
@@ -68,7 +72,9 @@ class WindowModel:
         self.windowing, self.update_before = windowing, update_before
         trigger = windowing.trigger
         self.purging = isinstance(trigger, PurgingTrigger)
-        self.trigger: Any = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+        whole: Any = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+        self.timeout = whole if isinstance(whole, ProcessingTimeoutTrigger) else None
+        self.trigger: Any = whole if self.timeout is None else self.timeout.inner
         self.event = windowing.assigner.event_time
         self.panes: list[Pane] = []
         self.clock = Clock()
@@ -101,7 +107,7 @@ class WindowModel:
                 continue
             accepted = True
             self._apply(pane, row)
-            if self._on_row(pane, time):
+            if self._on_row_in_time(pane, row, time):
                 self._fire(pane)
         if windows and not accepted:
             self.late.append(row)
@@ -169,8 +175,42 @@ class WindowModel:
 
     # Triggers.
 
-    def _on_row(self, pane: Pane, time: int) -> bool:
+    def _on_row_in_time(self, pane: Pane, row: Input, time: int) -> bool:
+        fires = self._on_row(pane, row, time)
+        if self.timeout is None:
+            return fires
+        if fires:
+            self._forget(pane)
+            return True
+        if pane.patience is not None and self.timeout.resets:
+            pane.timers["processing"].discard(pane.patience)
+            pane.patience = None
+        if pane.patience is None:
+            pane.patience = self.clock.processing + self.timeout.timeout
+            pane.timers["processing"].add(pane.patience)
+        return False
+
+    def _forget(self, pane: Pane) -> None:
+        """All that the triggers of a window remember, and their timers; when the window ends stays."""
+        times = {"event": {pane.last}, "processing": {pane.last, pane.patience, pane.next}}
+        if isinstance(self.trigger, ContinuousTrigger):
+            times["event"].add(pane.next or 0)
+        kept = self._cleanup(pane), "event" if self.event else "processing"
+        for domain, gone in times.items():
+            pane.timers[domain] -= {t for t in gone if t is not None and (t, domain) != kept}
+        pane.patience = pane.next = pane.compared = None
+        pane.seen = 0
+
+    def _on_row(self, pane: Pane, row: Input, time: int) -> bool:
         t = self.trigger
+        if isinstance(t, DeltaTrigger):
+            if row.value is None or not row.adds:
+                return False
+            before = pane.compared
+            if before is None or abs(row.value - before) > t.threshold:
+                pane.compared = row.value
+                return before is not None
+            return False
         if isinstance(t, CountTrigger):
             pane.seen += 1
             if pane.seen < t.count:
@@ -271,7 +311,12 @@ class WindowModel:
                 return
             time, pane, domain = due
             pane.timers[domain].remove(time)
-            if self._on_timer(pane, domain, time):
+            fires = self._on_timer(pane, domain, time)
+            if self.timeout is not None:
+                fires = True
+                if self.timeout.clears:
+                    self._forget(pane)
+            if fires:
                 self._fire(pane)
             ends = domain == ("event" if self.event else "processing")
             if ends and pane.end < ENDLESS and time == self._cleanup(pane):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from aggloom.codegen.operators import Bounds, Calc, Node, Scan
 from aggloom.codegen.planner.builders.spec_plan import calculated, core_of
@@ -18,7 +19,7 @@ from aggloom.codegen.scalar.expressions import infer_type, quoted
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import INSTANT, type_name
-from aggloom.codegen.windows import Trigger, Windowing, result_schema
+from aggloom.codegen.windows import DeltaTrigger, Trigger, Windowing, result_schema
 from aggloom.errors import DuplicateNameError, TypeMismatchError
 
 Select = tuple[tuple[str, str], ...]
@@ -64,8 +65,11 @@ def plan_of_windows(
 def _checked(spec: AggSpec, windowing: Windowing) -> pa.DataType:
     """The type of the time by which windows go, all columns that they look at being there."""
     assigner, evictor = windowing.assigner, windowing.evictor
-    for name in (*assigner.columns, *(() if evictor is None else evictor.columns)):
+    assert windowing.trigger is not None
+    looked = (*assigner.columns, *windowing.trigger.columns)
+    for name in (*looked, *(() if evictor is None else evictor.columns)):
         spec_check.require_column(name, spec.input_schema, _WHERE)
+    _check_delta(windowing.trigger.innermost, spec.input_schema)
     gap = getattr(assigner, "gap_column", None)
     if gap is not None and not pa.types.is_integer(spec.input_schema.field(gap).type):
         given = type_name(spec.input_schema.field(gap).type)
@@ -76,6 +80,20 @@ def _checked(spec: AggSpec, windowing: Windowing) -> pa.DataType:
     if on is None:
         return INSTANT
     return time_type(Scan("t", spec.input_schema), on, _WHERE)
+
+
+def _check_delta(trigger: Trigger, schema: pa.Schema) -> None:
+    """Raise TypeMismatchError for a DeltaTrigger over values whose difference is no number, or that have no state."""
+    if not isinstance(trigger, DeltaTrigger):
+        return
+    kind = schema.field(trigger.column).type
+    tests = (pt.is_integer, pt.is_floating, pt.is_decimal)
+    own = (pt.is_string, pt.is_boolean) if trigger.delta is not None else ()
+    if not any(test(kind) for test in (*tests, *own)):
+        raise TypeMismatchError(
+            f"{_WHERE}: DeltaTrigger compares column {trigger.column!r}, which is {type_name(kind)}; it takes numbers, "
+            "and with delta= texts and BOOLEANs as well."
+        )
 
 
 def _on(windowing: Windowing) -> str | None:
@@ -98,14 +116,15 @@ def _extras(spec: AggSpec, windowing: Windowing) -> tuple[str, ...]:
     found = tuple(name for name in windowing.assigner.columns if name != on)
     if windowing.evictor is not None:
         found += windowing.evictor.columns
+    assert windowing.trigger is not None
+    found += windowing.trigger.columns
     if windowing.function is not None or not _is_built_in(windowing.trigger):
         found += tuple(spec.input_schema.names)
     return tuple(dict.fromkeys(found))
 
 
-def _is_built_in(trigger: Trigger | None) -> bool:
-    """Tell whether a trigger looks at times and counts only: a user's own may look at the row."""
-    assert trigger is not None
+def _is_built_in(trigger: Trigger) -> bool:
+    """Tell whether a trigger says which columns it looks at: a user's own may look at all."""
     return type(trigger.innermost).__module__.startswith(_OURS)
 
 
