@@ -9,7 +9,7 @@ from typing import Any
 from aggloom.errors import SpecError
 from aggloom.inferred import is_here, sniff_format
 from aggloom.runtime.formats.packed_files import format_suffix
-from aggloom.runtime.formats.places import sibling
+from aggloom.runtime.formats.places import suggest_sibling
 from aggloom.runtime.formats.registry import FORMATS
 
 _SUFFIXES = {
@@ -37,7 +37,9 @@ def guess_format(path: str, where: str) -> str:
     if len(found) != 1:
         is_missing = not place.exists() and not matched and ":" not in path and not has_magic(path)
         if is_missing:
-            raise SpecError(f"{where}: there is no file or directory {path!r}.{sibling(place)}")
+            raise SpecError(
+                f"{where}: there is no file or directory {path!r}.{suggest_sibling(place)}"
+            )
         why = (
             f"there is no file in {path!r} that tells it"
             if not found

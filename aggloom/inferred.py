@@ -19,7 +19,7 @@ from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.later_rows import check_csv, check_json
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.inferred_values import (
     DAY,
     NUMBER,
@@ -180,7 +180,7 @@ def _rows(
     files: Iterable[Path], format: str, dialect: Mapping[str, str], path: str, whole: bool
 ) -> Iterator[Row]:
     if format == "csv":
-        if not Dialect.of(dialect).header:
+        if not CsvDialect.of(dialect).header:
             raise SpecError(
                 f"{path}: a CSV file without a header does not name its columns; give schema=DDL."
             )

@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 from aggloom.codegen import tables_read, to_schema
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.inferred import infer_columns
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.packed_files import format_suffix
 from aggloom.runtime.local.csv_rows import read_csv_rows
 from aggloom.runtime.values.change_words import ChangeWords
@@ -97,7 +97,7 @@ def read_sample(
 
 def _read_csv(path: Path, schema: pa.Schema | None, options: dict[str, Any]) -> pa.Table:
     """Read a CSV file; its change column, if it has one, comes in the words of CHANGE_TYPES."""
-    Dialect.of(options)
+    CsvDialect.of(options)
     if schema is None:
         found = infer_columns(str(path), "csv", dialect=tuple(sorted(options.items())))
         assert found is not None

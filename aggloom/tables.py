@@ -29,7 +29,7 @@ from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
 from aggloom.runtime.formats.file_options import option_types
-from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
+from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, suggest_sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.values.change_words import ChangeWords
@@ -161,7 +161,7 @@ class TableSource:
         if is_elsewhere or has_magic(self.path) or "{" in self.path or Path(self.path).exists():
             return
         missing = f"there is no file or directory {self.path!r}"
-        raise SpecError(f"table {self.name}: {missing}.{sibling(Path(self.path))}")
+        raise SpecError(f"table {self.name}: {missing}.{suggest_sibling(Path(self.path))}")
 
     def _infer_columns(self) -> InferredColumns:
         known = {name.lower() for name in CSV_OPTIONS}

@@ -153,13 +153,13 @@ class Client:
         if body is not None:
             headers["Content-Type"] = _TYPE
         if self._opener is None:
-            self._opener = self._opened()
+            self._opener = self._make_opener()
         try:
             request = Request(url + path, body, headers)
             with self._opener.open(request, timeout=self.registry.timeout) as answer:
-                return self._parsed(url, answer.read(_LONGEST))
+                return self._parse_answer(url, answer.read(_LONGEST))
         except HTTPError as error:
-            self._refused(url, error, unknown, body is not None)
+            self._raise_refusal(url, error, unknown, body is not None)
         except (OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, URLError) else error
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -171,7 +171,7 @@ class Client:
             # Such as a host's name that is none.
             self._fail(url, f"cannot be asked ({_line(error)})")
 
-    def _refused(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
+    def _raise_refusal(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
         """Raise the exception that an answer with an error means."""
         try:
             told = json.loads(error.read(_LONGEST))
@@ -194,7 +194,7 @@ class Client:
             self._fail(url, f"sends on to another place ({error.code}); give that as url")
         self._fail(url, f"answers {error.code} ({said}); is the URL right, path and all?")
 
-    def _parsed(self, url: str, text: bytes) -> Mapping[str, Any]:
+    def _parse_answer(self, url: str, text: bytes) -> Mapping[str, Any]:
         try:
             told = json.loads(text)
         except ValueError:
@@ -211,7 +211,7 @@ class Client:
             return {"Authorization": f"Bearer {self.registry.token}"}
         return {}
 
-    def _opened(self) -> OpenerDirector:
+    def _make_opener(self) -> OpenerDirector:
         """Return the opener of URLs: with the certificates that are trusted, and the client's own."""
         check_files(self.registry)
         own = self.registry.certificate_file

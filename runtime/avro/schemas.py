@@ -37,7 +37,7 @@ class NotASchema(Exception):
 
 
 @dataclass(frozen=True)
-class Node:
+class SchemaNode:
     """A type: its kind by Avro's word, the name of what it means, and what it is made of.
 
     kind: a union of a type and null is that type; "union" is one of several. scale: of a decimal. items: of an array
@@ -47,19 +47,19 @@ class Node:
     kind: str
     name: str | None = None
     scale: int = 0
-    items: Node | None = None
-    fields: Mapping[str, Node] = field(default_factory=dict)
+    items: SchemaNode | None = None
+    fields: Mapping[str, SchemaNode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Written:
+class WriterSchema:
     """A schema: what values mean by it, and what the library reads them by."""
 
-    node: Node
+    node: SchemaNode
     parsed: Any
 
 
-def written(text: str, before: Iterable[str] = ()) -> Written:
+def parse_schema(text: str, before: Iterable[str] = ()) -> WriterSchema:
     """A schema as text; before: those that it refers to. Raises NotASchema for what is none that can be read."""
     from fastavro import parse_schema
 
@@ -68,7 +68,7 @@ def written(text: str, before: Iterable[str] = ()) -> Written:
         for each in before:
             names.collect(json.loads(each), "")
         bare, node = names.walk(json.loads(text), "")
-        return Written(node, parse_schema(bare))
+        return WriterSchema(node, parse_schema(bare))
     except NotASchema:
         raise
     except RecursionError:
@@ -83,7 +83,7 @@ class _Names:
 
     def __init__(self) -> None:
         self._others: dict[str, tuple[Any, str]] = {}
-        self._met: dict[str, tuple[str, Node]] = {}
+        self._met: dict[str, tuple[str, SchemaNode]] = {}
         self._open: set[str] = set()
 
     def collect(self, schema: Any, space: str) -> None:
@@ -104,40 +104,44 @@ class _Names:
             else:
                 self.collect(kind, space)
 
-    def walk(self, schema: Any, space: str) -> tuple[Any, Node]:
+    def walk(self, schema: Any, space: str) -> tuple[Any, SchemaNode]:
         """A schema in bare types, and what it means."""
         if isinstance(schema, list):
             return self._union(schema, space)
         if isinstance(schema, str):
-            return (schema, Node(schema)) if schema in PRIMITIVE else self._known(schema, space)
+            return (
+                (schema, SchemaNode(schema))
+                if schema in PRIMITIVE
+                else self._find_type(schema, space)
+            )
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.walk(kind, space)
         if kind in ("record", "error"):
             return self._record(schema, space)
-        name, scale = _meaning(schema)
+        name, scale = _find_meaning(schema)
         if kind == "array":
             bare, node = self.walk(schema["items"], space)
-            return {"type": "array", "items": bare}, Node("array", name, items=node)
+            return {"type": "array", "items": bare}, SchemaNode("array", name, items=node)
         if kind == "map":
             bare, node = self.walk(schema["values"], space)
-            return {"type": "map", "values": bare}, Node("map", name, items=node)
+            return {"type": "map", "values": bare}, SchemaNode("map", name, items=node)
         if kind in ("enum", "fixed"):
             own = {key: schema[key] for key in ("symbols", "size") if key in schema}
-            like = Node("string" if kind == "enum" else "bytes", name, scale)
+            like = SchemaNode("string" if kind == "enum" else "bytes", name, scale)
             full = _full(schema["name"], schema.get("namespace", space))
             return self._define(full, {"type": kind, **own}, like), like
         if kind in PRIMITIVE:
-            return kind, Node(kind, name, scale)
-        return self._known(kind, space)
+            return kind, SchemaNode(kind, name, scale)
+        return self._find_type(kind, space)
 
-    def _union(self, branches: list[Any], space: str) -> tuple[Any, Node]:
+    def _union(self, branches: list[Any], space: str) -> tuple[Any, SchemaNode]:
         pairs = [self.walk(each, space) for each in branches]
         valued = [node for _, node in pairs if node.kind != "null"]
-        several = Node("union") if valued else Node("null")
+        several = SchemaNode("union") if valued else SchemaNode("null")
         return [bare for bare, _ in pairs], valued[0] if len(valued) == 1 else several
 
-    def _record(self, schema: Mapping[str, Any], space: str) -> tuple[Any, Node]:
+    def _record(self, schema: Mapping[str, Any], space: str) -> tuple[Any, SchemaNode]:
         full = _full(schema["name"], schema.get("namespace", space))
         if full in self._open:
             raise NotASchema(f"a schema whose {full} is in itself")
@@ -146,16 +150,18 @@ class _Names:
         found = {each["name"]: self.walk(each["type"], inner) for each in schema["fields"]}
         self._open.discard(full)
         fields = [{"name": name, "type": bare} for name, (bare, _) in found.items()]
-        node = Node("record", _meaning(schema)[0], fields={n: one for n, (_, one) in found.items()})
+        node = SchemaNode(
+            "record", _find_meaning(schema)[0], fields={n: one for n, (_, one) in found.items()}
+        )
         return self._define(full, {"type": "record", "fields": fields}, node), node
 
-    def _define(self, full: str, bare: dict[str, Any], node: Node) -> dict[str, Any]:
+    def _define(self, full: str, bare: dict[str, Any], node: SchemaNode) -> dict[str, Any]:
         """A type under a name of its own: the writer's need not be one that the library takes."""
         own = f"N{len(self._met)}"
         self._met[full] = own, node
         return {"name": own, **bare}
 
-    def _known(self, name: str, space: str) -> tuple[Any, Node]:
+    def _find_type(self, name: str, space: str) -> tuple[Any, SchemaNode]:
         """A type by its name, which is in the same namespace, or in none."""
         for full in dict.fromkeys((_full(name, space), name)):
             if full in self._open:
@@ -171,7 +177,7 @@ def _full(name: str, space: str | None) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
+def _find_meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
     """Return the meaning of a type's values, by Kafka Connect's name for it, and the scale of a decimal."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
     if name is None and schema["type"] in _CARRIED.get(str(logical), ("long",)):

@@ -123,7 +123,7 @@ def _urls(given: Any) -> tuple[tuple[str, ...], str | None]:
         raise SpecError(f"{_WHERE}: give its url, as in 'https://registry:8081'")
     urls, users = [], set()
     for each in listed:
-        parts = _split(each.strip())
+        parts = _split_url(each.strip())
         user, at, place = parts.netloc.rpartition("@")
         if at:
             users.add(unquote(user))
@@ -136,7 +136,7 @@ def _urls(given: Any) -> tuple[tuple[str, ...], str | None]:
     return tuple(urls), users.pop() if users else None
 
 
-def _split(url: str) -> SplitResult:
+def _split_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         # Reading the port checks it.

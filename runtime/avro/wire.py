@@ -7,7 +7,7 @@ from typing import Any
 
 from aggloom.errors import SpecError
 from aggloom.runtime.avro.client import UnknownSchemaError, client_of
-from aggloom.runtime.avro.schemas import NotASchema, Written, written
+from aggloom.runtime.avro.schemas import NotASchema, WriterSchema, parse_schema
 from aggloom.runtime.avro.settings import SchemaRegistry
 
 FRAME = 5
@@ -26,17 +26,17 @@ class AvroReader:
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._client = client_of(registry)
-        self._known: dict[int, Written] = {}
+        self._known: dict[int, WriterSchema] = {}
         self._read = library().schemaless_reader
 
-    def read(self, data: bytes) -> tuple[int, Written, Any]:
+    def read(self, data: bytes) -> tuple[int, WriterSchema, Any]:
         """The schema's id, the schema, and the value; raises NotInAvro and SchemaRegistryError."""
         if len(data) < FRAME:
             raise NotInAvro(f"{len(data)} bytes, which is less than the frame of Confluent's Avro")
         if data[0]:
             raise NotInAvro(f"the first byte is {data[0]}, not 0 as in Confluent's Avro")
         number = int.from_bytes(data[1:FRAME], "big")
-        schema = self._known.get(number) or self._fetched(number)
+        schema = self._known.get(number) or self._fetch_schema(number)
         body = BytesIO(data)
         body.seek(FRAME)
         try:
@@ -53,9 +53,9 @@ class AvroReader:
             raise NotInAvro(f"{more} bytes more than schema {number} has")
         return number, schema, value
 
-    def _fetched(self, number: int) -> Written:
+    def _fetch_schema(self, number: int) -> WriterSchema:
         try:
-            made = written(*self._client.schema(number))
+            made = parse_schema(*self._client.schema(number))
         except UnknownSchemaError:
             hint = _EIGHT if number == 0 else ""
             registry = self._client.registry

@@ -48,7 +48,7 @@ def namespace(topic: str) -> str:
     return ".".join(f"_{part}" if not part or part[0].isdigit() else part for part in parts)
 
 
-def framed(registry: SchemaRegistry, subject: str, schema: Schema) -> Callable[[Any], bytes]:
+def frame_values(registry: SchemaRegistry, subject: str, schema: Schema) -> Callable[[Any], bytes]:
     """Return a writer of values of a schema, which is registered first; raises SinkError and SchemaRegistryError."""
     fastavro = library()
     try:
@@ -72,7 +72,7 @@ def framed(registry: SchemaRegistry, subject: str, schema: Schema) -> Callable[[
 
 def row_maker(columns: pa.Schema) -> Callable[[Sequence[Any]], Mapping[str, Any]]:
     """Return a function that makes of a row's values, as Arrow gives them, the record that the library writes."""
-    made = [(field.name, _made(field.type)) for field in columns]
+    made = [(field.name, _make_converter(field.type)) for field in columns]
 
     def row(values: Sequence[Any]) -> Mapping[str, Any]:
         return {
@@ -116,13 +116,13 @@ def _type(dtype: pa.DataType, name: str) -> Any:
     raise SpecError(f"there is no Avro for a column of type {dtype}; cast it in the query")
 
 
-def _made(dtype: pa.DataType) -> Made | None:
+def _make_converter(dtype: pa.DataType) -> Made | None:
     """Return the function that changes values of a type for the library; None where it takes them as they are."""
     if pt.is_map(dtype):
-        item = _made(dtype.item_type)
+        item = _make_converter(dtype.item_type)
         return lambda value: {n: v if item is None or v is None else item(v) for n, v in value}
     if pt.is_list(dtype) or pt.is_large_list(dtype):
-        part = _made(dtype.value_type)
+        part = _make_converter(dtype.value_type)
         return None if part is None else lambda value: [v if v is None else part(v) for v in value]
     if pt.is_struct(dtype):
         row = row_maker(pa.schema(list(dtype)))

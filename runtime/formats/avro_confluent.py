@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from aggloom.runtime.formats.avro_messages import AvroMessages
-from aggloom.runtime.formats.base import AVRO, FLAT, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import AVRO, FLAT, Change, Format, FormatSettings, Message
 from aggloom.runtime.formats.flat_rows import FlatRows
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 
 
 class AvroConfluent(Format):
@@ -21,10 +21,10 @@ class AvroConfluent(Format):
     takes_keys: ClassVar[bool] = False
     in_lines: ClassVar[bool] = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
         self._avro = AvroMessages(settings)
-        self._flat = FlatRows(Rows(self._avro.settings), settings.change_words)
+        self._flat = FlatRows(ImageReader(self._avro.settings), settings.change_words)
 
     def changes(self, message: Message) -> list[Change]:
         """The message's row."""

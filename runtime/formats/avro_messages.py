@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aggloom.runtime.avro.schemas import Node
+from aggloom.runtime.avro.schemas import SchemaNode
 from aggloom.runtime.avro.wire import AvroReader, NotInAvro
 from aggloom.runtime.formats.avro_values import avro_readers
-from aggloom.runtime.formats.base import Settings, Unreadable
+from aggloom.runtime.formats.base import FormatSettings, Unreadable
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.values import Reader
 
@@ -18,21 +18,21 @@ _SCHEMAS = 1_000
 class AvroMessages:
     """The messages of a table in Avro."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         assert settings.registry is not None
         # Decimals in texts are texts: those in bytes are bytes.
         self.settings = replace(settings, decimals="text")
         self._reader = AvroReader(settings.registry)
         self._readers: dict[tuple[int, str], list[Reader]] = {}
 
-    def record(self, data: bytes, what: str = "") -> tuple[int, Node, Object]:
+    def record(self, data: bytes, what: str = "") -> tuple[int, SchemaNode, Object]:
         """The schema's id, what it means, and the record; raises Unreadable."""
         number, node, value = self.value(data, what)
         if node.kind != "record" or not isinstance(value, dict):
             raise Unreadable(f"{what}is no record (schema {number})")
         return number, node, Object(value)
 
-    def value(self, data: bytes, what: str = "") -> tuple[int, Node, Any]:
+    def value(self, data: bytes, what: str = "") -> tuple[int, SchemaNode, Any]:
         """The schema's id, what it means, and the value, which may be of any type; raises Unreadable."""
         try:
             number, schema, value = self._reader.read(data)
@@ -40,7 +40,7 @@ class AvroMessages:
             raise Unreadable(f"{what}{error}") from None
         return number, schema.node, value
 
-    def readers(self, number: int, node: Node, image: str = "") -> list[Reader]:
+    def readers(self, number: int, node: SchemaNode, image: str = "") -> list[Reader]:
         """The readers of the columns; image: the field that holds them, if the record does not do so itself."""
         found = self._readers.get((number, image))
         if found is None:

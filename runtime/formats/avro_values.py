@@ -10,36 +10,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.runtime.avro.schemas import Node
-from aggloom.runtime.formats.base import Settings
-from aggloom.runtime.formats.connect import listed, named_reader, refused
-from aggloom.runtime.formats.values import Reader, fitting, reader
+from aggloom.runtime.avro.schemas import SchemaNode
+from aggloom.runtime.formats.base import FormatSettings
+from aggloom.runtime.formats.connect import check_list, named_reader, refuse_value
+from aggloom.runtime.formats.values import Reader, fit_decimal, reader
 
 _MAP_ENTRY = ("key", "value")
 
 
-def avro_readers(columns: pa.Schema, row: Node | None, settings: Settings) -> list[Reader]:
+def avro_readers(
+    columns: pa.Schema, row: SchemaNode | None, settings: FormatSettings
+) -> list[Reader]:
     """The readers of a row's columns by the record that it was written as; what that does not have is not read."""
     fields = row.fields if row is not None else {}
     lower = {name.lower(): node for name, node in fields.items()}
     found = (fields.get(one.name) or lower.get(one.name.lower()) for one in columns)
     return [
-        refused if node is None else avro_reader(node, one.type, settings)
+        refuse_value if node is None else avro_reader(node, one.type, settings)
         for one, node in zip(columns, found, strict=True)
     ]
 
 
-def avro_reader(node: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+def avro_reader(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
     """Return a reader of a type of Avro into a column's; it refuses with ValueError values that have no place there."""
     named = named_reader(node.name, node.scale, dtype)
     if named is not None:
         return named
     if node.kind == "union":
-        return refused
+        return refuse_value
     if node.kind == "bytes":
-        return _as_it_is if pt.is_binary(dtype) else refused
+        return _as_it_is if pt.is_binary(dtype) else refuse_value
     if node.kind in ("float", "double") and not pt.is_boolean(dtype):
-        return _floating(node.kind, dtype)
+        return _make_float_reader(node.kind, dtype)
     if node.kind == "array" and node.items is not None:
         if pt.is_map(dtype) and tuple(node.items.fields) == _MAP_ENTRY:
             return _entries(node.items, dtype, settings)
@@ -49,29 +51,29 @@ def avro_reader(node: Node, dtype: pa.DataType, settings: Settings) -> Reader:
     if node.kind == "record" and pt.is_struct(dtype):
         return _struct(node, dtype, settings)
     # A text of base64 is one, where the writer had bytes to say so.
-    return refused if pt.is_binary(dtype) else reader(dtype, settings)
+    return refuse_value if pt.is_binary(dtype) else reader(dtype, settings)
 
 
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _floating(kind: str, dtype: pa.DataType) -> Reader:
+def _make_float_reader(kind: str, dtype: pa.DataType) -> Reader:
     """Return a reader of floats; those of 32 bits are decimals and texts by the digits that tell them apart."""
 
-    def shown(value: float) -> str:
+    def format_float(value: float) -> str:
         return str(np.float32(value)) if kind == "float" else repr(value)
 
     if pt.is_decimal(dtype):
-        return lambda value: fitting(Decimal(shown(value)), dtype)
+        return lambda value: fit_decimal(Decimal(format_float(value)), dtype)
     if pt.is_string(dtype):
-        return shown
+        return format_float
     if pt.is_float32(dtype) and kind == "double":
-        return _narrowed
-    return _as_it_is if pt.is_floating(dtype) else refused
+        return _narrow_float
+    return _as_it_is if pt.is_floating(dtype) else refuse_value
 
 
-def _narrowed(value: float) -> float:
+def _narrow_float(value: float) -> float:
     with np.errstate(over="ignore"):
         found = float(np.float32(value))
     if found != value and value == value:
@@ -79,39 +81,39 @@ def _narrowed(value: float) -> float:
     return found
 
 
-def _list(items: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+def _list(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
     if not pt.is_list(dtype):
-        return reader(dtype, settings) if pt.is_string(dtype) else refused
+        return reader(dtype, settings) if pt.is_string(dtype) else refuse_value
     item = avro_reader(items, dtype.value_type, settings)
-    return lambda value: [None if one is None else item(one) for one in listed(value)]
+    return lambda value: [None if one is None else item(one) for one in check_list(value)]
 
 
-def _map(items: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+def _map(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
     key = reader(dtype.key_type, settings, texts=True)
     item = avro_reader(items, dtype.item_type, settings)
     return lambda value: [(key(n), None if one is None else item(one)) for n, one in value.items()]
 
 
-def _entries(entry: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+def _entries(entry: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
     """Kafka Connect's maps whose keys are no texts: arrays of a key and a value."""
     name, one = (entry.fields[part] for part in _MAP_ENTRY)
     key, item = avro_reader(name, dtype.key_type, settings), avro_reader(
         one, dtype.item_type, settings
     )
 
-    def read(value: Any) -> list[tuple[Any, Any]]:
-        pairs = [(key(each["key"]), each["value"]) for each in listed(value)]
+    def read_value(value: Any) -> list[tuple[Any, Any]]:
+        pairs = [(key(each["key"]), each["value"]) for each in check_list(value)]
         return [(own, None if one is None else item(one)) for own, one in pairs]
 
-    return read
+    return read_value
 
 
-def _struct(node: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+def _struct(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
     names: Sequence[str] = [each.name for each in dtype]
     readers = dict(zip(names, avro_readers(pa.schema(list(dtype)), node, settings), strict=True))
 
-    def read(value: Any) -> dict[str, Any]:
+    def read_value(value: Any) -> dict[str, Any]:
         found = {name: value.get(name) for name in names}
         return {n: None if one is None else readers[n](one) for n, one in found.items()}
 
-    return read
+    return read_value

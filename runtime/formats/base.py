@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aggloom.codegen import WHOLE_IMAGES
 from aggloom.runtime.avro.settings import SchemaRegistry
-from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.values import change_words
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
@@ -77,7 +77,7 @@ def values_of(messages: Sequence[Message]) -> list[bytes | None]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class FormatSettings:
     """Settings by which messages are read: the table's columns, and the options.
 
     keys: columns by which changes are told where messages lack the row before (upserts). time_unit: of integers that
@@ -167,7 +167,7 @@ class Format(ABC):
     separator: ClassVar[str | None] = None
     sends_notices: ClassVar[bool] = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         self.settings = settings
         names = settings.columns.names
         self.key_places = [names.index(name) for name in settings.keys]
@@ -176,7 +176,7 @@ class Format(ABC):
     def changes(self, message: Message) -> Sequence[Change]:
         """The changes in a message, as (word, values of the columns); raises Unreadable."""
 
-    def block(self, messages: Sequence[Message]) -> Block | None:
+    def block(self, messages: Sequence[Message]) -> MessageBlock | None:
         """Return the block that `changes` would make of many messages at once; None where they are not plain enough."""
         return None
 
@@ -216,7 +216,7 @@ class Format(ABC):
                     f"column {name!r} of the key is NULL ({word}); keys= has to name columns that every message tells"
                 )
 
-    def emptied(self, what: str) -> list[Change]:
+    def empty_table(self, what: str) -> list[Change]:
         """Return the changes of a message that a table was emptied, which takes away rows that it does not name."""
         if self.settings.truncate == "ignore":
             return []

@@ -33,7 +33,7 @@ def kind_words() -> pa.Array:
     return pa.array(CHANGE_TYPES, pa.string())
 
 
-class Block(NamedTuple):
+class MessageBlock(NamedTuple):
     """The content of some messages, in their order.
 
     owners: the message of each change. words: the changes' kinds. columns: their rows. left: the messages of which
@@ -63,7 +63,7 @@ def all_whole(texts: Sequence[bytes | None]) -> bool:
     )
 
 
-def token(name: str) -> bytes | None:
+def make_token(name: str) -> bytes | None:
     """A name in front of its value; None for one that may look like something else."""
     plain = not set(name) & set('\\",:') and name.isprintable()
     return f'"{name}":'.encode() if plain else None
@@ -78,7 +78,7 @@ def has_names(text: bytes, own: bytes | None, times: int) -> bool:
     return own is not None and text.count(own) - text.count(b"\\" + own) == times
 
 
-def joined(texts: Sequence[bytes]) -> bytes | None:
+def join_texts(texts: Sequence[bytes]) -> bytes | None:
     """Whole texts as one; None if one of them may be no UTF-8, or deeper than Arrow can go."""
     if any(len(each) > _LONG and each.count(b"[") + each.count(_OPEN) > _DEEP for each in texts):
         return None

@@ -17,7 +17,7 @@ from aggloom.runtime.formats.base import (
 )
 from aggloom.runtime.formats.captured import CapturedJson
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 
 _EMPTYING = ("TRUNCATE", "ERASE")
 _OF_SCHEMAS = ("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "GTID", "INIT")
@@ -42,7 +42,7 @@ class CanalJson(CapturedJson):
         if self.is_other(found.get("database"), found.get("table")):
             return []
         if kind in _EMPTYING:
-            return self.emptied(f"`type` {kind}")
+            return self.empty_table(f"`type` {kind}")
         if found.get("isDdl") is True or kind in _OF_SCHEMAS or kind == _WATERMARK:
             return []
         if kind not in ("INSERT", "UPDATE", "DELETE"):
@@ -74,10 +74,10 @@ class CanalJson(CapturedJson):
         return self.update(before(self.rows, row, was, "`data` "), after)
 
 
-def before(rows: Rows, row: Any, was: Any, what: str) -> list[Any]:
+def before(rows: ImageReader, row: Any, was: Any, what: str) -> list[Any]:
     """The row before an update, of which `old` has the columns that have changed."""
     if not isinstance(row, Object):
         raise Unreadable(f"{what}is no object")
     if not isinstance(was, Object):
         raise Unreadable("`old` is no object")
-    return rows.row(Object({**rows.named(row, what), **rows.spelling.of(was, "`old` ")}), what)
+    return rows.row(Object({**rows.by_name(row, what), **rows.spelling.of(was, "`old` ")}), what)

@@ -9,13 +9,13 @@ from aggloom.runtime.formats.base import (
     WHOLE_ROW,
     Change,
     Format,
+    FormatSettings,
     Message,
-    Settings,
     Unreadable,
     Values,
 )
 from aggloom.runtime.formats.json_text import Object, objects, text_of
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 
 
 class CapturedJson(Format):
@@ -27,9 +27,9 @@ class CapturedJson(Format):
     texts: ClassVar[bool] = False
     sends_notices: ClassVar[bool] = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
-        self.rows = Rows(settings, self.texts)
+        self.rows = ImageReader(settings, self.texts)
 
     def changes(self, message: Message) -> list[Change]:
         """The changes of the message's rows."""
@@ -51,7 +51,7 @@ class CapturedJson(Format):
             raise Unreadable("`data` is no object")
         if not isinstance(old, Object):
             raise Unreadable("`old` is no object")
-        own, was = self.rows.named(data, "`data` "), self.rows.spelling.of(old, "`old` ")
+        own, was = self.rows.by_name(data, "`data` "), self.rows.spelling.of(old, "`old` ")
         keys = self.settings.keys
         after = self.rows.partial(own, "`data` ", keys, was)
         key = {n: was.get(n, own.get(n)) for n in keys}

@@ -13,8 +13,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.runtime.formats import times
-from aggloom.runtime.formats.base import Settings
-from aggloom.runtime.formats.values import Reader, fitting, floating, reader, unscaled
+from aggloom.runtime.formats.base import FormatSettings
+from aggloom.runtime.formats.values import (
+    Reader,
+    decode_unscaled,
+    fit_decimal,
+    make_float_reader,
+    reader,
+)
 
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _MOMENTS = {
@@ -45,7 +51,10 @@ def connect_schema(found: Mapping[str, Any], names: Sequence[str]) -> Mapping[st
 
 
 def connect_readers(
-    columns: pa.Schema, image: Mapping[str, Any] | None, settings: Settings, plain: Sequence[Reader]
+    columns: pa.Schema,
+    image: Mapping[str, Any] | None,
+    settings: FormatSettings,
+    plain: Sequence[Reader],
 ) -> list[Reader]:
     """The readers of a row whose schema came with it; a field that it does not have is read as any other."""
     fields = {
@@ -60,14 +69,14 @@ def connect_readers(
     ]
 
 
-def _reader(field: Any, dtype: pa.DataType, settings: Settings, plain: Reader) -> Reader:
+def _reader(field: Any, dtype: pa.DataType, settings: FormatSettings, plain: Reader) -> Reader:
     if not isinstance(field, dict):
         return plain
     if field.get("type") == "array" and pt.is_list(dtype):
         item = _reader(
             field.get("items"), dtype.value_type, settings, reader(dtype.value_type, settings)
         )
-        return lambda value: [None if one is None else item(one) for one in listed(value)]
+        return lambda value: [None if one is None else item(one) for one in check_list(value)]
     scale = (field.get("parameters") or {}).get("scale")
     return named_reader(field.get("name"), scale, dtype) or plain
 
@@ -80,23 +89,25 @@ def named_reader(name: Any, scale: Any, dtype: pa.DataType) -> Reader | None:
     if name == _DECIMAL:
         scale = int(scale)
         return _as_decimal(
-            lambda v: unscaled(v, scale) if isinstance(v, str | bytes) else Decimal(v), dtype
+            lambda v: decode_unscaled(v, scale) if isinstance(v, str | bytes) else Decimal(v), dtype
         )
     if name == _VARIABLE:
-        return _as_decimal(lambda v: unscaled(v["value"], int(v["scale"])), dtype)
+        return _as_decimal(lambda v: decode_unscaled(v["value"], int(v["scale"])), dtype)
     if name in _DAYS:
         return _as_day(_whole, dtype)
     if name == _ISO_DATE:
         return _as_day(lambda value: times.day(value.removesuffix("Z")), dtype)
     if name in _MOMENTS:
         unit = _MOMENTS[name]
-        return _as_moment(lambda value: times.scaled(_whole(value), unit), dtype, zoned=False)
+        return _as_moment(
+            lambda value: times.to_microseconds(_whole(value), unit), dtype, zoned=False
+        )
     if name in _TEXT_MOMENTS:
         zoned = name == _TEXT_MOMENTS[0]
         return _as_moment(lambda value: times.moment(value, times.UTC), dtype, zoned)
     if name in _CLOCKS:
         unit = _CLOCKS[name]
-        return _as_clock(lambda value: times.scaled(_whole(value), unit), dtype)
+        return _as_clock(lambda value: times.to_microseconds(_whole(value), unit), dtype)
     if name in _TEXT_CLOCKS:
         return _as_clock(times.clock, dtype)
     return None
@@ -104,58 +115,58 @@ def named_reader(name: Any, scale: Any, dtype: pa.DataType) -> Reader | None:
 
 def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
     if pt.is_decimal(dtype):
-        return lambda value: fitting(number(value), dtype)
+        return lambda value: fit_decimal(number(value), dtype)
     if pt.is_string(dtype):
         return lambda value: format(number(value), "f")
     if pt.is_floating(dtype):
-        read = floating(dtype.bit_width)
+        read = make_float_reader(dtype.bit_width)
         return lambda value: read(number(value))
     if pt.is_integer(dtype):
         whole = pa.decimal128(38, 0)
         bits = dtype.bit_width - 1
-        return lambda value: _within(int(fitting(number(value), whole)), 1 << bits)
-    return refused
+        return lambda value: _within(int(fit_decimal(number(value), whole)), 1 << bits)
+    return refuse_value
 
 
 def _as_day(days: Reader, dtype: pa.DataType) -> Reader:
-    def checked(value: Any) -> int:
+    def check(value: Any) -> int:
         found = int(days(value))
         times.in_range(found * times.DAY)
         return found
 
     if pt.is_date(dtype):
-        return checked
+        return check
     if pt.is_timestamp(dtype):
-        return lambda value: checked(value) * times.DAY
+        return lambda value: check(value) * times.DAY
     if pt.is_string(dtype):
-        return lambda value: times.shown_day(checked(value))
-    return _whole if pt.is_integer(dtype) else refused
+        return lambda value: times.shown_day(check(value))
+    return _whole if pt.is_integer(dtype) else refuse_value
 
 
 def _as_moment(micros: Reader, dtype: pa.DataType, zoned: bool) -> Reader:
-    def checked(value: Any) -> int:
+    def check(value: Any) -> int:
         return times.in_range(int(micros(value)))
 
     if pt.is_timestamp(dtype):
         # A clock on a wall is no instant, but for those who read it in Greenwich, as Debezium does; not the other way.
-        return refused if zoned and dtype.tz is None else checked
+        return refuse_value if zoned and dtype.tz is None else check
     if pt.is_date(dtype):
-        return lambda value: _midnight(checked(value))
+        return lambda value: _midnight(check(value))
     if pt.is_string(dtype):
         end = "Z" if zoned else ""
-        return lambda value: times.shown_moment(checked(value)) + end
-    return _whole if pt.is_integer(dtype) else refused
+        return lambda value: times.shown_moment(check(value)) + end
+    return _whole if pt.is_integer(dtype) else refuse_value
 
 
 def _as_clock(micros: Reader, dtype: pa.DataType) -> Reader:
-    def checked(value: Any) -> int:
+    def check(value: Any) -> int:
         return _within(int(micros(value)), times.DAY, lowest=0)
 
     if pt.is_time(dtype):
-        return checked
+        return check
     if pt.is_string(dtype):
-        return lambda value: times.shown_clock(checked(value))
-    return _whole if pt.is_integer(dtype) else refused
+        return lambda value: times.shown_clock(check(value))
+    return _whole if pt.is_integer(dtype) else refuse_value
 
 
 def _midnight(micros: int) -> int:
@@ -176,13 +187,13 @@ def _within(value: int, limit: int, lowest: int | None = None) -> int:
     return value
 
 
-def listed(value: Any) -> list[Any]:
+def check_list(value: Any) -> list[Any]:
     """A value that is an array."""
     if not isinstance(value, list):
         raise ValueError(value)
     return value
 
 
-def refused(value: Any) -> Any:
+def refuse_value(value: Any) -> Any:
     """The reader of what the column's type does not have."""
     raise ValueError(value)

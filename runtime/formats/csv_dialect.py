@@ -23,7 +23,7 @@ READ_OPTIONS = {name.lower() for name in CSV_OPTIONS} | _NEEDLESS
 
 
 @dataclass(frozen=True)
-class Dialect:
+class CsvDialect:
     """The form of CSV files.
 
     quote, comment: one character, or "" for none. escape: what stands before a quote in a quoted value, the quote
@@ -47,7 +47,7 @@ class Dialect:
     zero_dates: str = "error"
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Dialect:
+    def of(cls, options: Mapping[str, Any]) -> CsvDialect:
         """Read the options, in any case; raises SpecError for one that is none, or has no such value."""
         known = {name.lower(): name for name in CSV_OPTIONS}
         given: dict[str, str] = {}
@@ -75,7 +75,7 @@ class Dialect:
         made._check()
         return made
 
-    def of_file(self, name: str) -> Dialect:
+    def of_file(self, name: str) -> CsvDialect:
         """Return the dialect of a file: where no option says the separator, .tsv and .tab files have tabs."""
         has_tabs = not self.is_named and format_suffix(PurePath(name)) in _TABS
         return replace(self, separator="\t") if has_tabs else self

@@ -15,12 +15,12 @@ import pyarrow.types as pt
 
 from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.base import Settings
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.base import FormatSettings
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.csv_header import check_header
 from aggloom.runtime.formats.csv_records import Records
 from aggloom.runtime.formats.inferred_values import declared_advice, first_misfit
-from aggloom.runtime.formats.plain_texts import typed
+from aggloom.runtime.formats.plain_texts import parse_texts
 from aggloom.runtime.formats.values import WRONG, UnsaidError, reader
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
@@ -55,7 +55,7 @@ class CsvReader:
     """
 
     schema: pa.Schema
-    dialect: Dialect
+    dialect: CsvDialect
     zone: str = "UTC"
     words: ChangeWords = field(default_factory=ChangeWords)
     inferred: bool = False
@@ -74,7 +74,7 @@ class CsvReader:
             (
                 pa.nulls(rows, field.type)
                 if at is None
-                else self._typed(next(texts), field, records, start)
+                else self._parse_values(next(texts), field, records, start)
             )
             for field, at in zip(self.schema, places, strict=True)
         ]
@@ -112,7 +112,9 @@ class CsvReader:
             return list(range(count)), None
         return list(range(1, count + 1)), (name, 0)
 
-    def _typed(self, texts: pa.Array, field: pa.Field, records: Records, start: int) -> pa.Array:
+    def _parse_values(
+        self, texts: pa.Array, field: pa.Field, records: Records, start: int
+    ) -> pa.Array:
         """Texts as values of a column's type; those that are not plain one by one."""
         kind = field.type
         if pt.is_string(kind):
@@ -123,10 +125,10 @@ class CsvReader:
         odd = first_misfit(texts, kind) if self.inferred else None
         if odd is not None:
             raise self._misfit(texts[odd].as_py(), field, records.where(start, odd))
-        made = typed(texts, kind, self.zone)
+        made = parse_texts(texts, kind, self.zone)
         if made is not None:
             return made
-        settings = Settings(pa.schema([]), zone=self.zone, zero_dates=self.dialect.zero_dates)
+        settings = FormatSettings(pa.schema([]), zone=self.zone, zero_dates=self.dialect.zero_dates)
         read = reader(kind, settings, texts=True)
         values = []
         for row, text in enumerate(texts.to_pylist()):
@@ -163,7 +165,7 @@ class CsvReader:
         raise InputFormatError(f"{where}: {why}: {record}")
 
 
-def csv_records(content: bytes, dialect: Dialect, place: str) -> Records:
+def csv_records(content: bytes, dialect: CsvDialect, place: str) -> Records:
     """Return the records of a file's bytes; raises InputFormatError where they are not of the dialect's encoding."""
     try:
         decoded = content.decode(dialect.encoding)

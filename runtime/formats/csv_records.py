@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pc_csv
 
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 
 _SHOWN = 300
 """Characters of a record in a message."""
@@ -41,7 +41,7 @@ class Records:
     """
 
     text: bytes
-    dialect: Dialect
+    dialect: CsvDialect
     place: str
 
     def header(self) -> tuple[list[str], int]:
@@ -64,7 +64,7 @@ class Records:
                 pass  # The other way says what is wrong with which line.
         rows = [values for values, _, _ in self._of_width(start, width)]
         taken = wanted or [0]
-        return [self._nulled([values[at].decode() for values in rows]) for at in taken]
+        return [self._replace_nulls([values[at].decode() for values in rows]) for at in taken]
 
     def hint(self) -> str:
         """Return what the first line suggests where a file is not as the dialect says, or nothing."""
@@ -72,7 +72,7 @@ class Records:
         if first.startswith("#") and not self.dialect.comment:
             return "; where lines that begin with # are comments, say comment=#"
         other = self.other_separator()
-        return _separated(other) if other else ""
+        return _make_separator_pattern(other) if other else ""
 
     def other_separator(self) -> str | None:
         """Return what else may separate the names in the first line, if the separator is not in it."""
@@ -86,17 +86,17 @@ class Records:
         """Return the place of the record `row`, counted from 0, of those from `start` on, and its text."""
         for number, (_, begin, end) in enumerate(self._each(self.dialect, start)):
             if number == row:
-                return self._at(begin), self._shown(begin, end)
+                return self._at(begin), self._format_record(begin, end)
         return self.place, ""
 
     def refusal(self, begin: int, end: int, why: str) -> InputFormatError:
         """Return the error of the text between two places."""
-        return InputFormatError(f"{self._at(begin)}: {why}: {self._shown(begin, end)}")
+        return InputFormatError(f"{self._at(begin)}: {why}: {self._format_record(begin, end)}")
 
     def _at(self, begin: int) -> str:
         return f"{self.place}, line {len(_ENDS.findall(self.text, 0, begin)) + 1}"
 
-    def _shown(self, begin: int, end: int) -> str:
+    def _format_record(self, begin: int, end: int) -> str:
         return self.text[begin:end].decode(errors="replace").rstrip("\r\n")[:_SHOWN]
 
     def _of_width(self, start: int, width: int) -> Iterator[tuple[list[bytes], int, int]]:
@@ -108,7 +108,7 @@ class Records:
                 raise self.refusal(begin, end, why)
             yield values, begin, end
 
-    def _each(self, dialect: Dialect, at: int) -> Iterator[tuple[list[bytes], int, int]]:
+    def _each(self, dialect: CsvDialect, at: int) -> Iterator[tuple[list[bytes], int, int]]:
         """The records from a place on: their values, where they begin, and where the next does."""
         patterns = _patterns(dialect)
         text, length = self.text, len(self.text)
@@ -121,12 +121,12 @@ class Records:
             while more:
                 found = patterns.value.match(text, at)
                 if found is None:
-                    raise self._misquoted(begin, at, patterns)
+                    raise self._quote_error(begin, at, patterns)
                 values.append(patterns.clean(found))
                 at, more = found.end(), bool(found["sep"])
             yield values, begin, at
 
-    def _misquoted(self, begin: int, at: int, patterns: _Patterns) -> InputFormatError:
+    def _quote_error(self, begin: int, at: int, patterns: _Patterns) -> InputFormatError:
         end = _ENDS.search(self.text, at)
         until = end.start() if end else len(self.text)
         value = patterns.quoted.match(self.text, at)
@@ -139,7 +139,7 @@ class Records:
             hint = f"; {escape} stands before a quote here; escape={quote} reads quotes that are written twice"
         behind = self.text[value.end() : value.end() + 1].decode(errors="replace")
         if behind in _SEPARATORS:
-            hint = _separated(behind)
+            hint = _make_separator_pattern(behind)
         return self.refusal(begin, until, f"text after a quoted value{hint}{self.hint()}")
 
     def _check_escapes(self, start: int, width: int) -> None:
@@ -214,12 +214,12 @@ class Records:
         )
         return [table[names[at]].combine_chunks() for at in wanted or taken]
 
-    def _nulled(self, texts: Sequence[str]) -> pa.Array:
+    def _replace_nulls(self, texts: Sequence[str]) -> pa.Array:
         nulls = ("", self.dialect.null)
         return pa.array([None if text in nulls else text for text in texts], pa.string())
 
 
-def _separated(by: str) -> str:
+def _make_separator_pattern(by: str) -> str:
     shown = "\\t" if by == "\t" else by
     return f"; where {by!r} separates values, say sep={shown}"
 
@@ -252,7 +252,7 @@ class _Patterns:
 
 
 @lru_cache(maxsize=64)
-def _patterns(dialect: Dialect) -> _Patterns:
+def _patterns(dialect: CsvDialect) -> _Patterns:
     separator = re.escape(dialect.separator.encode())
     quote, comment = dialect.quote.encode(), dialect.comment.encode()
     escape = quote if dialect.escape is None else dialect.escape.encode()

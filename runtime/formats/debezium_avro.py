@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.avro_messages import AvroMessages
-from aggloom.runtime.formats.base import AVRO, Change, Format, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import AVRO, Change, Format, FormatSettings, Message, Unreadable
 from aggloom.runtime.formats.envelopes import Envelopes, Key
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 
 _IMAGES = ("before", "after")
 
@@ -29,10 +29,10 @@ class DebeziumAvro(Format):
     in_lines: ClassVar[bool] = False
     sends_notices: ClassVar[bool] = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
         self._avro = AvroMessages(settings)
-        self._envelopes = Envelopes(self, Rows(self._avro.settings), self._key_of)
+        self._envelopes = Envelopes(self, ImageReader(self._avro.settings), self._key_of)
 
     def changes(self, message: Message) -> list[Change]:
         """The changes of the message's row."""

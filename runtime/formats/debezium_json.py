@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import CAPTURED, Change, Message, Settings, Unreadable
-from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.formats.base import CAPTURED, Change, FormatSettings, Message, Unreadable
+from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
 from aggloom.runtime.formats.documents import document_key, with_documents
@@ -30,13 +30,13 @@ class DebeziumJson(CapturedJson):
 
     options: ClassVar[tuple[str, ...]] = (*CAPTURED, "snapshot")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
         self._envelopes = Envelopes(self, self.rows, partial(_key_of, keys=settings.keys))
         self._by_schema: dict[str, Readers] = {}
         self._plain = PlainEnvelopes(self, self.rows, self._envelopes, self._readers)
 
-    def block(self, messages: Sequence[Message]) -> Block | None:
+    def block(self, messages: Sequence[Message]) -> MessageBlock | None:
         """The changes of plain envelopes."""
         return self._plain.read(messages)
 
@@ -56,7 +56,7 @@ class DebeziumJson(CapturedJson):
             source = body.get("source")
             table = source if isinstance(source, Object) else Object()
             is_other = self.is_other(table.get("db"), table.get("table"))
-            return self.emptied("`ddl`") if _EMPTYING.match(statement) and not is_other else []
+            return self.empty_table("`ddl`") if _EMPTYING.match(statement) and not is_other else []
         readers = self._readers(schema) if isinstance(schema, Object) else {}
         body = with_documents(body)
         return self._envelopes.changes(body, message, readers)

@@ -19,7 +19,7 @@ from aggloom.codegen import with_absent
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable, values_of
-from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.inferred_values import is_checked
 from aggloom.runtime.formats.lines import NOTHING
 from aggloom.runtime.formats.registry import format_of
@@ -137,7 +137,7 @@ class Decoder:
 
     def _blocks(
         self, listed: Sequence[Message]
-    ) -> Iterator[tuple[Sequence[Message], Block | None]]:
+    ) -> Iterator[tuple[Sequence[Message], MessageBlock | None]]:
         """Some messages at a time, and what is known of them at once; an odd one leaves those around it."""
         if self._format.settings.inferred and self._may_change(listed):
             yield listed, None
@@ -165,8 +165,8 @@ class Decoder:
         return any(text is not None and _LONG.search(text) for text in texts)
 
     def _part(
-        self, messages: Sequence[Message], block: Block | None, refused: list[_Refused]
-    ) -> Block:
+        self, messages: Sequence[Message], block: MessageBlock | None, refused: list[_Refused]
+    ) -> MessageBlock:
         """Return the block of messages: those of which a block does not know are read one by one."""
         if block is not None and len(self.columns) > len(self.schema):
             # A block has whole rows alone.
@@ -186,7 +186,9 @@ class Decoder:
                 rows.append(row if len(row) == len(self.columns) else [*row, None])
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.columns)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, self.columns, strict=False)]
-        alone = Block(np.array(owners, np.int64), pa.array(words, pa.string()), arrays, _NONE)
+        alone = MessageBlock(
+            np.array(owners, np.int64), pa.array(words, pa.string()), arrays, _NONE
+        )
         return alone if block is None else _together(block, alone)
 
     def _changes(
@@ -199,13 +201,13 @@ class Decoder:
                 self._format.check_keys(found)
         except Unreadable as error:
             if self.unreadable == "error":
-                raise InputFormatError(told(message, str(error))) from None
+                raise InputFormatError(describe_failure(message, str(error))) from None
             refused.append(_Refused(place, message, str(error)))
             return ()
         return found
 
 
-def _together(block: Block, alone: Block) -> Block:
+def _together(block: MessageBlock, alone: MessageBlock) -> MessageBlock:
     """The changes of both, by their messages."""
     owners = np.concatenate([block.owners, alone.owners])
     order = pa.array(np.argsort(owners, kind="stable"))
@@ -213,7 +215,7 @@ def _together(block: Block, alone: Block) -> Block:
     columns = [
         pa.concat_arrays(own).take(order) for own in zip(block.columns, alone.columns, strict=True)
     ]
-    return Block(owners[order.to_numpy()], words, columns, _NONE)
+    return MessageBlock(owners[order.to_numpy()], words, columns, _NONE)
 
 
 def decoder(
@@ -235,7 +237,7 @@ def decoder(
     return Decoder(format, made.settings.columns, made.settings.keys, kept, unreadable, source)
 
 
-def told(message: Message, why: str) -> str:
+def describe_failure(message: Message, why: str) -> str:
     """Describe what is wrong with a message, in one line: its place, the reason, and the text as far as it fits."""
     text = (message.value or message.key or b"").decode(errors="replace")
     shown = " ".join(text[:_SHOWN].split("\n"))

@@ -19,7 +19,7 @@ from aggloom.runtime.formats.base import (
     Values,
 )
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 from aggloom.runtime.formats.values import Reader
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -43,7 +43,9 @@ Key = tuple[Object, list[Reader] | None]
 class Envelopes:
     """Reads the envelopes of a format's messages; key_of: a message's key, and what reads its values, if it has one."""
 
-    def __init__(self, format: Format, rows: Rows, key_of: Callable[[Message], Key | None]) -> None:
+    def __init__(
+        self, format: Format, rows: ImageReader, key_of: Callable[[Message], Key | None]
+    ) -> None:
         self.format, self.rows, self._key_of = format, rows, key_of
         self.settings, self.key_places = format.settings, format.key_places
         # A schema that lacks a column says that the table has none; a row without one may just leave it out.
@@ -58,14 +60,14 @@ class Envelopes:
         if isinstance(source, dict) and self.format.is_other(source.get("db"), source.get("table")):
             return []
         if op == "t":
-            return self.format.emptied("`op` t")
+            return self.format.empty_table("`op` t")
         if op not in ("c", "r", "u", "d"):
             raise Unreadable("`op` is not one of c, r, u, d, t, m")
         if op == "r" and self.settings.snapshot == "error":
             _refuse_again(source)
         before, after = body.get("before"), body.get("after")
         if op == "d":
-            return [self.format.delete(self._deleted(before, message, readers.get("before")))]
+            return [self.format.delete(self._read_deleted(before, message, readers.get("before")))]
         if after is None:
             raise Unreadable("`after` is missing")
         if op != "u":
@@ -81,23 +83,23 @@ class Envelopes:
         """The row after of an update that may leave columns out, or tell that a value did not change."""
         if not isinstance(after, Object):
             raise Unreadable("`after` is no object")
-        own, old = _told(self.rows.named(after, "`after` ")), dict[str, Any]()
+        own, old = _select_known(self.rows.by_name(after, "`after` ")), dict[str, Any]()
         if isinstance(before, Object):
-            old = _told(self.rows.named(before, "`before` "))
+            old = _select_known(self.rows.by_name(before, "`before` "))
         keys = self.settings.keys
         if not set(keys) <= own.keys() | old.keys():
             key = self._key_of(message)
-            named = {} if key is None else self.rows.named(key[0], "the key ")
+            named = {} if key is None else self.rows.by_name(key[0], "the key ")
             old = {**{name: named[name] for name in keys if name in named}, **old}
         return self.rows.partial(own, "`after` ", keys, old, readers.get("after"))
 
     def _after(self, image: Any, readers: Readers, before: Any = None, fix: str = "") -> Values:
         """The row after; a value that did not change, and so is not told, is that of the row before."""
         if isinstance(image, Object):
-            named = self.rows.named(image, "`after` ")
+            named = self.rows.by_name(image, "`after` ")
             untold = [name for name in self.rows.names if _is_untold(named.get(name))]
             if untold:
-                old = self.rows.named(before, "`before` ") if isinstance(before, Object) else {}
+                old = self.rows.by_name(before, "`before` ") if isinstance(before, Object) else {}
                 # A row before without its image has NULL for all but the key; what is untold is never NULL.
                 lacks = [n for n in untold if old.get(n) is None or _is_untold(old[n])]
                 if lacks:
@@ -111,12 +113,12 @@ class Envelopes:
             return self._whole(image, readers.get("before"))
         if not isinstance(image, Object):
             return None
-        named = self.rows.named(image, "`before` ")
+        named = self.rows.by_name(image, "`before` ")
         if not set(self.settings.keys) <= named.keys():
             return None
-        return self._keyed(image, readers.get("before"))
+        return self._read_key(image, readers.get("before"))
 
-    def _deleted(self, image: Any, message: Message, readers: list[Reader] | None) -> Values:
+    def _read_deleted(self, image: Any, message: Message, readers: list[Reader] | None) -> Values:
         if not self.key_places:
             row = self._whole(image, readers)
             self.refuse_key_only(row, message)
@@ -124,25 +126,27 @@ class Envelopes:
         if image is None:
             key = self._key_of(message)
             if key is not None:
-                return self._keyed(*key, "the key ")
+                return self._read_key(*key, "the key ")
             raise Unreadable(f"`before` is missing; {_KEYED}")
-        return self._keyed(image, readers)
+        return self._read_key(image, readers)
 
     def _whole(self, image: Any, readers: list[Reader] | None) -> Values:
         if image is None:
             raise Unreadable(f"`before` is missing; {_WHOLE}")
         if isinstance(image, Object):
-            named = self.rows.named(image, "`before` ")
+            named = self.rows.by_name(image, "`before` ")
             untold = [name for name in self.rows.names if _is_untold(named.get(name))]
             if untold:
                 raise Unreadable(f"`before` does not tell '{untold[0]}': {_FULL}")
         return self.rows.row(image, "`before` ", fix=_WHOLE, readers=readers)
 
-    def _keyed(self, image: Any, readers: list[Reader] | None, what: str = "`before` ") -> Values:
+    def _read_key(
+        self, image: Any, readers: list[Reader] | None, what: str = "`before` "
+    ) -> Values:
         """A row of which its key counts."""
         if not isinstance(image, Object):
             raise Unreadable(f"{what}is no object")
-        named = self.rows.named(image, what)
+        named = self.rows.by_name(image, what)
         only = Object({name: named[name] for name in self.settings.keys if name in named})
         return self.rows.row(only, what, fix=_KEYED, needed=self.settings.keys, readers=readers)
 
@@ -175,7 +179,7 @@ def _refuse_again(source: Any) -> None:
         raise Unreadable(f"`op` r: {_AGAIN}")
 
 
-def _told(image: Mapping[str, Any]) -> dict[str, Any]:
+def _select_known(image: Mapping[str, Any]) -> dict[str, Any]:
     """The values that the database did tell."""
     return {name: value for name, value in image.items() if not _is_untold(value)}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from aggloom.runtime.formats.base import INSERT, Change, Unreadable
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows, Spelling
+from aggloom.runtime.formats.rows import ImageReader, Spelling
 from aggloom.runtime.formats.values import Reader
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
@@ -35,14 +35,14 @@ class RowChanges:
         if len(there) > 1:
             raise Unreadable(f"both {there[0]!r} and {there[1]!r} are there; keep one")
         if self._words.column is None:
-            return self._spelled(row[there[0]], there[0]) if there else None
+            return self._parse_kind(row[there[0]], there[0]) if there else None
         word = row[there[0]] if there else None
         kind = self._words.kind(word)
         if kind is None:
             raise Unreadable(self._words.complaint(word))
         return kind
 
-    def _spelled(self, word: Any, name: str) -> str:
+    def _parse_kind(self, word: Any, name: str) -> str:
         """A change type as it is spelled; raises Unreadable if it is NULL, empty, or spelled in no known way."""
         kind = self._words.kind(word) if isinstance(word, str) else None
         if kind is not None:
@@ -56,7 +56,7 @@ class RowChanges:
 class FlatRows:
     """The rows of a table's flat objects; a column of the table is no kind of change, whatever it is called."""
 
-    def __init__(self, rows: Rows, words: ChangeWords) -> None:
+    def __init__(self, rows: ImageReader, words: ChangeWords) -> None:
         self.rows = rows
         self._changes = RowChanges(rows.names, words)
         self.names = self._changes.names

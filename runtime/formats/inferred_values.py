@@ -94,7 +94,7 @@ def as_inferred(kind: pa.DataType, read: Callable[[Any], Any]) -> Callable[[Any]
         return read
     pattern = re.compile(spelling_of(kind) or "")
 
-    def checked(value: Any) -> Any:
+    def check(value: Any) -> Any:
         if pt.is_boolean(kind):
             is_other = type(value) is not bool
         elif pt.is_floating(kind):
@@ -107,4 +107,4 @@ def as_inferred(kind: pa.DataType, read: Callable[[Any], Any]) -> Callable[[Any]
             raise ValueError(value)
         return read(value)
 
-    return checked
+    return check

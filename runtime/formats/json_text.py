@@ -48,7 +48,7 @@ def objects(text: str, split: bool) -> list[Object]:
     while at < len(stripped):
         if found and (not split or stripped[at] != "{"):
             raise Unreadable(_MORE)
-        one, at = _decoded(stripped, at)
+        one, at = _decode_value(stripped, at)
         if not isinstance(one, Object):
             raise Unreadable(f"malformed line: no JSON object{describe_layout(text)}")
         found.append(one)
@@ -76,13 +76,13 @@ def describe_layout(text: str) -> str:
 def scalar_or_object(text: str) -> Any:
     """The one JSON value of a text."""
     stripped = text.strip(_SPACE)
-    one, at = _decoded(stripped, 0)
+    one, at = _decode_value(stripped, 0)
     if at != len(stripped):
         raise Unreadable("text after the value")
     return one
 
 
-def _decoded(text: str, at: int) -> tuple[Any, int]:
+def _decode_value(text: str, at: int) -> tuple[Any, int]:
     try:
         return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError, ArithmeticError) as error:
@@ -92,18 +92,18 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
         ) from None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A JSON value as text: of a text what is in it."""
-    return value if isinstance(value, str) else _written(value)
+    return value if isinstance(value, str) else _write_json(value)
 
 
-def _written(value: Any) -> str:
+def _write_json(value: Any) -> str:
     """A JSON value as JSON, numbers as they came; bytes, which other formats have, in base64."""
     if isinstance(value, dict):
-        parts = (f"{json.dumps(n, ensure_ascii=False)}:{_written(v)}" for n, v in value.items())
+        parts = (f"{json.dumps(n, ensure_ascii=False)}:{_write_json(v)}" for n, v in value.items())
         return "{" + ",".join(parts) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_write_json, value)) + "]"
     if isinstance(value, bytes):
         value = base64.b64encode(value).decode()
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from aggloom.runtime.formats.base import FLAT, SHARED, Change, Format, Message, Settings, Unreadable
-from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.formats.base import (
+    FLAT,
+    SHARED,
+    Change,
+    Format,
+    FormatSettings,
+    Message,
+    Unreadable,
+)
+from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.connect import connect_readers, connect_schema
 from aggloom.runtime.formats.flat_rows import FlatRows
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.plain_rows import PlainRows
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 
 
 class JsonLines(Format):
@@ -25,9 +33,9 @@ class JsonLines(Format):
     options: ClassVar[tuple[str, ...]] = (*SHARED, *FLAT)
     takes_keys: ClassVar[bool] = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
-        self.rows = Rows(settings)
+        self.rows = ImageReader(settings)
         self._flat = FlatRows(self.rows, settings.change_words)
         columns = PlainColumns(settings, self.rows.readers)
         self._plain = PlainRows(columns, self.rows, self._flat.names, settings.change_words)
@@ -49,6 +57,6 @@ class JsonLines(Format):
         columns, plain = self.settings.columns, self.rows.readers
         return self._flat.change(row, connect_readers(columns, schema, self.settings, plain))
 
-    def block(self, messages: Sequence[Message]) -> Block | None:
+    def block(self, messages: Sequence[Message]) -> MessageBlock | None:
         """The rows of plain objects."""
         return self._plain.read(messages)

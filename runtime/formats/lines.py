@@ -13,7 +13,7 @@ NOTHING = (b"", b"null")
 _MARK = b"\xef\xbb\xbf"
 
 
-def cut(line: bytes, separator: bytes | None, place: str) -> Message | None:
+def cut_line(line: bytes, separator: bytes | None, place: str) -> Message | None:
     """A line as a message; None if there is nothing on it. A line without the separator is a value without a key."""
     if separator is None:
         return None if line.strip(b" \t\r\n") in NOTHING else Message(line, None, place)
@@ -42,13 +42,13 @@ def read_lines(
             with open_bytes(path) as file:
                 text = file.read()
             for number, value in enumerate(cut_values(text), 1):
-                message = cut(value, None, f"{path}, value {number}")
+                message = cut_line(value, None, f"{path}, value {number}")
                 if message is not None:
                     yield message
             continue
         with open_bytes(path) as file:
             for number, line in enumerate(file, 1):
                 bare = line.removeprefix(_MARK) if number == 1 else line
-                message = cut(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
+                message = cut_line(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
                 if message is not None:
                     yield message

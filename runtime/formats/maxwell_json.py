@@ -36,7 +36,7 @@ class MaxwellJson(CapturedJson):
         if self.is_other(found.get("database"), found.get("table")) or kind in _PASSED:
             return []
         if kind in _EMPTYING:
-            return self.emptied(f"`type` {kind}")
+            return self.empty_table(f"`type` {kind}")
         if kind not in ("insert", "bootstrap-insert", "update", "delete"):
             raise Unreadable("`type` is not one of insert, update, delete, bootstrap-insert")
         data = found.get("data")

@@ -36,7 +36,7 @@ class OggJson(CapturedJson):
             return []
         kind = found.get("op_type")
         if kind == "T":
-            return self.emptied("`op_type` T")
+            return self.empty_table("`op_type` T")
         if kind not in ("I", "U", "D"):
             raise Unreadable("`op_type` is not one of I, U, D, T")
         old, new = found.get("before"), found.get("after")
@@ -51,11 +51,11 @@ class OggJson(CapturedJson):
             raise Unreadable("`after` is no object")
         if isinstance(old, Object):
             # Compressed updates leave out what did not change.
-            known = dict(self.rows.named(old, "`before` "))
-            new = Object({**known, **self.rows.named(new, "`after` ")})
+            known = dict(self.rows.by_name(old, "`before` "))
+            new = Object({**known, **self.rows.by_name(new, "`after` ")})
         if self.settings.partial:
             row = self.rows.partial(
-                self.rows.named(new, "`after` "), "`after` ", self.settings.keys
+                self.rows.by_name(new, "`after` "), "`after` ", self.settings.keys
             )
             return self.partial_update(self._before(old, required=False), row)
         after = self.rows.row(new, "`after` ", fix=WHOLE_ROW)
@@ -71,7 +71,7 @@ class OggJson(CapturedJson):
             return self.rows.row(image, "`before` ", fix=_WHOLE)
         if not isinstance(image, Object):
             raise Unreadable("`before` is no object")
-        named = self.rows.named(image, "`before` ")
+        named = self.rows.by_name(image, "`before` ")
         if not required and not set(self.settings.keys) <= named.keys():
             return None
         only = Object({name: named[name] for name in self.settings.keys if name in named})

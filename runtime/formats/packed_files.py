@@ -24,7 +24,7 @@ def open_bytes(file: Path) -> Iterator[IO[bytes]]:
         with file.open("rb") as plain:
             yield plain
     else:
-        with file.open("rb") as packed, _unpacked(packed, codec, str(file)) as unpacked:
+        with file.open("rb") as packed, _open_unpacked(packed, codec, str(file)) as unpacked:
             yield unpacked
 
 
@@ -33,12 +33,12 @@ def unpack_bytes(content: bytes, file: str) -> bytes:
     codec = PACKED.get(PurePath(file).suffix.lower())
     if codec is None:
         return content
-    with _unpacked(BytesIO(content), codec, file) as unpacked:
+    with _open_unpacked(BytesIO(content), codec, file) as unpacked:
         return unpacked.read()
 
 
 @contextmanager
-def _unpacked(packed: IO[bytes], codec: str, file: str) -> Iterator[IO[bytes]]:
+def _open_unpacked(packed: IO[bytes], codec: str, file: str) -> Iterator[IO[bytes]]:
     try:
         with pa.input_stream(packed, compression=codec) as unpacked:
             yield BufferedReader(cast("IO[bytes]", unpacked))  # type: ignore[type-var]

@@ -20,7 +20,7 @@ import pyarrow.types as pt
 
 from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.plain_texts import typed
+from aggloom.runtime.formats.plain_texts import parse_texts
 from aggloom.runtime.values.markers import says_change
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
@@ -86,7 +86,8 @@ def read_partitions(
         first = found[files[0]]
         if list(texts) != list(first):
             raise InputFormatError(
-                f"{file}: its directories give the columns {_listed(texts)}, those of {files[0]} {_listed(first)}. "
+                f"{file}: its directories give the columns {_format_list(texts)}, "
+                f"those of {files[0]} {_format_list(first)}. "
                 "Give all files directories of the same columns in the same order, or say recursiveFileLookup=true to "
                 "read them without such columns."
             )
@@ -98,7 +99,7 @@ def _texts_below(bases: set[Path], file: Path) -> dict[str, str | None]:
     return {} if base is None else partition_texts(file.relative_to(base).parent)
 
 
-def _listed(texts: Mapping[str, str | None]) -> str:
+def _format_list(texts: Mapping[str, str | None]) -> str:
     return ", ".join(texts) or "none"
 
 
@@ -131,7 +132,7 @@ def _type_of(text: str | None) -> pa.DataType:
 
 
 def _as_value(text: str, kind: pa.DataType) -> pa.Array | None:
-    return typed(pa.array([text], pa.string()), kind, "UTC")
+    return parse_texts(pa.array([text], pa.string()), kind, "UTC")
 
 
 _NUMBERS = (pa.int32(), pa.int64())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from aggloom.errors import InputFormatError, MissingFileError, SpecError, nearest
-from aggloom.runtime.formats.sink_log import LOG, Committed, committed
+from aggloom.runtime.formats.sink_log import LOG, Committed, read_committed
 
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 """Spark's options that say which files of a directory are read: those of some names, those at any depth."""
@@ -33,7 +33,7 @@ class Which(TypedDict):
     deep: bool
 
 
-class Found(NamedTuple):
+class FoundFiles(NamedTuple):
     """The content of a directory: the files that Spark reads, and those that it passes over though they are not hidden.
 
     log: that of an output, if the directory is one and its log is heeded; files that it does not name are neither.
@@ -120,9 +120,13 @@ def files_at(
         files += there
         over += found.passed
     if not files:
-        hint = f", but in directories there: {over[0]}. {_FIX}" if over else _uncommitted(place)
+        hint = (
+            f", but in directories there: {over[0]}. {_FIX}"
+            if over
+            else _explain_uncommitted(place)
+        )
         if is_pattern and not has_magic(str(path)):
-            hint = f".{sibling(place)}"
+            hint = f".{suggest_sibling(place)}"
         raise SpecError(f"there is no file at {str(path)!r}{hint}")
     if by_name:
         return sorted(set(files), key=str)
@@ -131,7 +135,7 @@ def files_at(
 
 def _check_there(directory: Path, names: str, log: Committed, found: list[Path]) -> None:
     """Raise MissingFileError if the log of a directory names files that are not there."""
-    gone = log.gone(path.relative_to(directory) for path in found)
+    gone = log.find_missing(path.relative_to(directory) for path in found)
     gone = [path for path in gone if fnmatchcase(Path(path).name, names)]
     if gone:
         raise MissingFileError(
@@ -140,7 +144,7 @@ def _check_there(directory: Path, names: str, log: Committed, found: list[Path])
         )
 
 
-def sibling(place: Path) -> str:
+def suggest_sibling(place: Path) -> str:
     """The end of a message about a path that is not there: what has a name like it."""
     try:
         names = sorted(each.name for each in place.parent.iterdir())
@@ -149,23 +153,25 @@ def sibling(place: Path) -> str:
     return f" {nearest(place.name, names)}" if names else " Its directory is empty."
 
 
-def _uncommitted(place: Path) -> str:
+def _explain_uncommitted(place: Path) -> str:
     """The end of a message about a directory without files to read: there may be a log that names none."""
     if not (place / LOG).is_dir():
         return ""
     return f" that its {LOG} names, which has those that a batch has committed. To read all, delete {LOG}."
 
 
-def files_in(directory: Path, names: str = "*", deep: bool = False, logged: bool = True) -> Found:
+def files_in(
+    directory: Path, names: str = "*", deep: bool = False, logged: bool = True
+) -> FoundFiles:
     """The files of a directory; logged: heed the log of an output, if it is one."""
     found = [path for path in _below(directory) if fnmatchcase(path.name, names)]
-    log = committed(directory) if logged else None
+    log = read_committed(directory) if logged else None
     if log is not None:
         found = [path for path in found if log.has(path.relative_to(directory))]
     columns = {path for path in found if _has_column(path.relative_to(directory).parent.parts)}
     read = [p for p in found if deep or (p in columns if columns else p.parent == directory)]
     known = set(read)
-    return Found(read, [path for path in found if path not in known], log)
+    return FoundFiles(read, [path for path in found if path not in known], log)
 
 
 def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
@@ -179,7 +185,7 @@ def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
         _check_passed(directory, files_in(directory, names, deep))
 
 
-def _check_passed(directory: Path, found: Found) -> None:
+def _check_passed(directory: Path, found: FoundFiles) -> None:
     read, passed, _ = found
     if not passed:
         return

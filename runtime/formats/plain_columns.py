@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.base import FormatSettings
 from aggloom.runtime.formats.plain_texts import finite
 from aggloom.runtime.formats.values import WRONG, Reader
 
@@ -23,7 +23,7 @@ class PlainColumns:
     What is a whole number or a text in JSON may be read into many types: each value by its reader.
     """
 
-    def __init__(self, settings: Settings, plain: Sequence[Reader]) -> None:
+    def __init__(self, settings: FormatSettings, plain: Sequence[Reader]) -> None:
         self.fields, self._plain = list(settings.columns), list(plain)
         self.possible = bool(self.fields) and not any(pt.is_nested(f.type) for f in self.fields)
         self._kinds: dict[int, pa.DataType] = {}

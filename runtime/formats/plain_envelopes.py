@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from aggloom.runtime.formats.base import Format, Message, values_of
 from aggloom.runtime.formats.blocks import (
-    Block,
+    MessageBlock,
     Places,
     all_whole,
     is_whole,
-    joined,
+    join_texts,
+    make_token,
     read_block,
-    token,
 )
 from aggloom.runtime.formats.envelopes import Envelopes, Readers
 from aggloom.runtime.formats.json_text import DECODER, Object
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.plain_images import IMAGES, Images
 from aggloom.runtime.formats.plain_rows import some_objects
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 from aggloom.runtime.formats.values import units_of
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
@@ -40,17 +40,19 @@ class _Head(NamedTuple):
 class PlainEnvelopes:
     """Reads blocks of a format's messages; readers_of: what reads the columns of the images, by a schema."""
 
-    def __init__(self, format: Format, rows: Rows, envelopes: Envelopes, readers_of: Any) -> None:
+    def __init__(
+        self, format: Format, rows: ImageReader, envelopes: Envelopes, readers_of: Any
+    ) -> None:
         self.format, self.rows, self.envelopes = format, rows, envelopes
         self.settings, self.names = format.settings, rows.names
         self._columns = PlainColumns(format.settings, rows.readers)
         self._readers_of, self._head = readers_of, _Head(b"", {})
         self.filtered = not (self.settings.database is None and self.settings.table is None)
         lower = [name.lower() for name in self.names]
-        self.lower, self.tokens = set(lower), list(map(token, self.names))
+        self.lower, self.tokens = set(lower), list(map(make_token, self.names))
         self._possible = self._columns.possible and len(self.lower) == len(lower)
 
-    def read(self, messages: Sequence[Message]) -> Block | None:
+    def read(self, messages: Sequence[Message]) -> MessageBlock | None:
         """Return the block of messages; None where there is nothing that Arrow could read."""
         if not self._possible:
             return None
@@ -113,7 +115,7 @@ class PlainEnvelopes:
 
     def _table(self, texts: list[bytes]) -> pa.Table | None:
         """The envelopes in columns."""
-        text = joined(texts)
+        text = join_texts(texts)
         if text is None:
             return None
         table = self._read(text, len(texts))

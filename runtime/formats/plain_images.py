@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import Format, Message, Unreadable
-from aggloom.runtime.formats.blocks import Block, has_names, kind_words
+from aggloom.runtime.formats.blocks import MessageBlock, has_names, kind_words
 from aggloom.runtime.formats.envelopes import UNTOLD_TEXTS, Envelopes
 from aggloom.runtime.values import changelog
 
@@ -63,7 +63,7 @@ class Images:
         column = self.table.column(name)
         return column.chunk(0) if column.num_chunks else column.combine_chunks()
 
-    def block(self) -> Block | None:
+    def block(self) -> MessageBlock | None:
         """Return the block of the messages; None where names or values are odd."""
         if not self._has_plain_names():
             return None
@@ -95,7 +95,9 @@ class Images:
             self._leave_deletions(columns, deletes)
         lenient = self.plain.format.settings.lenient
         self._leave_absent(columns, updates if lenient else inserts | updates, before)
-        return self._said(columns, *(each & ~self.left for each in (inserts, updates, deletes)))
+        return self._make_block(
+            columns, *(each & ~self.left for each in (inserts, updates, deletes))
+        )
 
     def _leave(self, which: Mask) -> None:
         self.left |= which
@@ -179,9 +181,9 @@ class Images:
             for at in unsure[~self.left[unsure]].tolist():
                 self.left[at] = not has_names(self.texts[at], own, int(times[at]))
 
-    def _said(
+    def _make_block(
         self, columns: list[list[pa.Array]], inserts: Mask, updates: Mask, deletes: Mask
-    ) -> Block:
+    ) -> MessageBlock:
         """The changes of the messages that are not left."""
         parts = [
             (inserts, changelog.UPDATE_AFTER if self.keyed else changelog.INSERT, _AFTER),
@@ -201,7 +203,7 @@ class Images:
         for place, own in enumerate(columns):
             index = pa.array(places, mask=None if place in self.keyed else untold)
             made.append(pa.concat_arrays(own).take(index))
-        return Block(owners, kind_words().take(pa.array(kinds)), made, self.left)
+        return MessageBlock(owners, kind_words().take(pa.array(kinds)), made, self.left)
 
 
 def _flags(values: pa.Array) -> Mask:

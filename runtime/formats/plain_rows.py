@@ -11,17 +11,17 @@ import pyarrow as pa
 
 from aggloom.runtime.formats.base import Message, values_of
 from aggloom.runtime.formats.blocks import (
-    Block,
+    MessageBlock,
     all_whole,
     has_names,
     is_whole,
-    joined,
+    join_texts,
     kind_words,
+    make_token,
     read_block,
-    token,
 )
 from aggloom.runtime.formats.plain_columns import PlainColumns
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import ImageReader
 from aggloom.runtime.formats.values import units_of
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import INSERT
@@ -34,22 +34,22 @@ class PlainRows:
     """
 
     def __init__(
-        self, columns: PlainColumns, rows: Rows, names: Sequence[str], changes: ChangeWords
+        self, columns: PlainColumns, rows: ImageReader, names: Sequence[str], changes: ChangeWords
     ) -> None:
         self._changes = changes
         self._columns, self._rows = columns, rows
-        self._tokens = list(map(token, rows.names))
+        self._tokens = list(map(make_token, rows.names))
         # With none of them rows are insertions; what was there last is looked for first.
         self._words: list[str | None] = [None, *names]
 
-    def read(self, messages: Sequence[Message]) -> Block | None:
+    def read(self, messages: Sequence[Message]) -> MessageBlock | None:
         """The rows of messages, one each; None if one of them is not plain."""
         if not self._columns.possible:
             return None
         texts = [value for value in values_of(messages) if value is not None]
         if len(texts) != len(messages) or not (all_whole(texts) or all(map(is_whole, texts))):
             return None
-        text = joined(texts)
+        text = join_texts(texts)
         if text is None or not texts:
             return None
         table = self._table(text, len(texts))
@@ -63,7 +63,7 @@ class PlainRows:
             restore()
         return block
 
-    def _block(self, table: pa.Table, texts: list[bytes]) -> Block | None:
+    def _block(self, table: pa.Table, texts: list[bytes]) -> MessageBlock | None:
         found = []
         left = np.zeros(len(texts), np.bool_)
         for place, own in enumerate(self._tokens):
@@ -81,7 +81,7 @@ class PlainRows:
         owners = np.flatnonzero(~left)
         if left.any():
             found, words = [c.take(pa.array(owners)) for c in found], words.take(pa.array(owners))
-        return Block(owners, words, found, left)
+        return MessageBlock(owners, words, found, left)
 
     def _kinds(self, table: pa.Table, place: int) -> pa.Array:
         """The words of changes; NULL of rows that another reading has to tell, or refuse. place: their column."""

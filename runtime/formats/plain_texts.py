@@ -13,7 +13,7 @@ _DAY = r"[0-9]{3}[1-9]-[0-9]{2}-[0-9]{2}|[0-9]{2}[1-9]0-[0-9]{2}-[0-9]{2}|[1-9][
 _MOMENT = rf"^({_DAY})[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?$"
 
 
-def spelling(kind: pa.DataType, zone: str) -> str | None:
+def find_pattern(kind: pa.DataType, zone: str) -> str | None:
     """The pattern of a type's plain values; None for a type that has none. zone: where times are that name none."""
     if pt.is_string(kind):
         return ""
@@ -32,9 +32,9 @@ def spelling(kind: pa.DataType, zone: str) -> str | None:
     return None
 
 
-def typed(texts: pa.Array, kind: pa.DataType, zone: str) -> pa.Array | None:
+def parse_texts(texts: pa.Array, kind: pa.DataType, zone: str) -> pa.Array | None:
     """Texts as values of a type; None where one is not plain, or no value of the type."""
-    pattern = spelling(kind, zone)
+    pattern = find_pattern(kind, zone)
     if pattern is None:
         return None
     if not pattern:

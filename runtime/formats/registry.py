@@ -12,7 +12,7 @@ from aggloom.codegen import WHOLE_IMAGES, spell_zone, to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.avro_confluent import AvroConfluent
-from aggloom.runtime.formats.base import CHOICES, FLAT, Format, Settings
+from aggloom.runtime.formats.base import CHOICES, FLAT, Format, FormatSettings
 from aggloom.runtime.formats.canal_json import CanalJson
 from aggloom.runtime.formats.debezium_avro import DebeziumAvro
 from aggloom.runtime.formats.debezium_json import DebeziumJson
@@ -84,7 +84,7 @@ def format_of(
                 f"{name}: its schemas are in a registry; say where: registry='https://registry:8081'"
             )
         given["registry"] = schema_registry(given["registry"])
-    return kind(Settings(schema, listed, **given))
+    return kind(FormatSettings(schema, listed, **given))
 
 
 def check_in_lines(name: str, where: str) -> None:

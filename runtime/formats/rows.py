@@ -7,29 +7,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aggloom.codegen import type_name
-from aggloom.runtime.formats.base import Settings, Unreadable, Values
+from aggloom.runtime.formats.base import FormatSettings, Unreadable, Values
 from aggloom.runtime.formats.inferred_values import declared_advice
-from aggloom.runtime.formats.json_text import Object, shown
+from aggloom.runtime.formats.json_text import Object, format_value
 from aggloom.runtime.formats.values import WRONG, Reader, UnsaidError, reader
 
 _LENIENT = 'missing="null" takes it for NULL'
 _SHOWN = 80
 
 
-class Rows:
+class ImageReader:
     """Makes rows of a table's objects: a list of values in the order of its columns.
 
     texts: numbers may come as texts.
     """
 
-    def __init__(self, settings: Settings, texts: bool = False) -> None:
+    def __init__(self, settings: FormatSettings, texts: bool = False) -> None:
         self.columns, self.lenient = settings.columns, settings.lenient
         self.names, self.inferred = settings.columns.names, settings.inferred
         self.readers = [reader(f.type, settings, texts) for f in settings.columns]
         self._known = set(self.names)
         self.spelling = Spelling(self.names)
 
-    def named(self, image: Object, what: str) -> Mapping[str, Any]:
+    def by_name(self, image: Object, what: str) -> Mapping[str, Any]:
         """An object by the columns' names; raises Unreadable where one is there twice."""
         if image.twice or not self._known <= image.keys():
             return self.spelling.of(image, what)
@@ -50,7 +50,7 @@ class Rows:
         """
         if not isinstance(image, Object):
             raise Unreadable(f"{what}is no object")
-        found = self.named(image, what)
+        found = self.by_name(image, what)
         row = self.values(found, readers)
         wanted = self.names if needed is None else needed
         lacks = [name for name in wanted if name not in found]
@@ -90,7 +90,7 @@ class Rows:
                     value = read(value)
                 except UnsaidError as error:
                     raise Unreadable(
-                        f"column {name!r} has {shown(value)!r:.{_SHOWN}}, {error}"
+                        f"column {name!r} has {format_value(value)!r:.{_SHOWN}}, {error}"
                     ) from None
                 except UnicodeEncodeError:
                     raise Unreadable(
@@ -98,7 +98,7 @@ class Rows:
                     ) from None
                 except WRONG:
                     kind = type_name(self.columns.field(place).type)
-                    text = shown(value)[:_SHOWN]
+                    text = format_value(value)[:_SHOWN]
                     why = f"column {name!r} cannot hold '{text}' as {kind}"
                     if self.inferred:
                         advice = declared_advice(name, self.columns.field(place).type)

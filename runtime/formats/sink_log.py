@@ -38,7 +38,7 @@ class Committed:
         """Tell whether a file is one of them; path: as its directory has it."""
         return bool(self._paths(path))
 
-    def gone(self, there: Iterable[Path]) -> list[str]:
+    def find_missing(self, there: Iterable[Path]) -> list[str]:
         """The paths of the files that are not among those that are there, as their directory has them."""
         found = {named for path in there for named in self._paths(path)}
         return [path for paths in self.by_name.values() for path in paths if path not in found]
@@ -48,14 +48,14 @@ class Committed:
         return [each for each in self.by_name.get(path.name, ()) if each.endswith(end)]
 
 
-def committed(directory: Path) -> Committed | None:
+def read_committed(directory: Path) -> Committed | None:
     """The files that the log of a directory names; None if it has no log. Raises InputFormatError."""
     if not (directory / LOG).is_dir():
         return None
     found = entries(directory)
     whole = max((n for n, file in found.items() if file.suffix == ".compact"), default=-1)
     try:
-        lines = [line for n in sorted(found) if n >= whole for line in named(found[n])]
+        lines = [line for n in sorted(found) if n >= whole for line in list_files(found[n])]
     except ValueError as error:
         raise InputFormatError(
             f"{error}, so that nobody knows which files of {directory} were committed. Restore the log from a copy, or "
@@ -75,7 +75,7 @@ def entries(directory: Path) -> dict[int, Path]:
     return {int(number): file for number, file in found.items() if number.isdigit()}
 
 
-def named(entry: Path) -> list[Named]:
+def list_files(entry: Path) -> list[Named]:
     """The files that an entry of a log names; raises ValueError for what is none."""
     try:
         text = read_text(entry.parents[1], entry)

@@ -26,7 +26,7 @@ _MICROS_FROM, _MICROS_TO, _NANOS_FROM = 26 * 10**13, 10**17, 26 * 10**16
 """Sizes beyond the year 9999 in the unit before; what lies between the ranges may be of either unit."""
 
 
-def scaled(number: int, unit: str) -> int:
+def to_microseconds(number: int, unit: str) -> int:
     """Microseconds of a number in a unit."""
     if unit == "ns":
         return number // 1_000
@@ -48,7 +48,7 @@ class ColumnUnit:
             raise UnknownUnitError("a time since 1970 in a unit that its size does not tell")
         if self.unit not in (None, unit):
             raise UnknownUnitError(f"a time in {unit}, in a column that has had {self.unit}")
-        found = in_range(scaled(number, unit))
+        found = in_range(to_microseconds(number, unit))
         # A number that is no time says nothing of others.
         self.unit = unit
         return found

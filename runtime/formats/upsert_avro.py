@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from aggloom.runtime.avro.schemas import Node
+from aggloom.runtime.avro.schemas import SchemaNode
 from aggloom.runtime.formats.avro_messages import AvroMessages
-from aggloom.runtime.formats.base import AVRO, FLAT, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import AVRO, FLAT, Change, Format, FormatSettings, Message
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows
-from aggloom.runtime.formats.upserts import Part, Upserts
+from aggloom.runtime.formats.rows import ImageReader
+from aggloom.runtime.formats.upserts import UpsertPart, Upserts
 
 
 class UpsertAvro(Format):
@@ -26,10 +26,10 @@ class UpsertAvro(Format):
     needs_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
         self._avro = AvroMessages(settings)
-        rows = Rows(self._avro.settings)
+        rows = ImageReader(self._avro.settings)
         self._upserts = Upserts(self, rows, rows)
 
     def changes(self, message: Message) -> list[Change]:
@@ -37,15 +37,15 @@ class UpsertAvro(Format):
         value = None
         if message.value:
             number, node, row = self._avro.record(message.value, "the value: ")
-            value = Part(row, self._avro.readers(number, node))
+            value = UpsertPart(row, self._avro.readers(number, node))
         return self._upserts.changes(self._key(message.key), value)
 
-    def _key(self, data: bytes | None) -> Part | None:
+    def _key(self, data: bytes | None) -> UpsertPart | None:
         """A key; one that is no record is that of the one column."""
         if not data:
             return None
         number, node, found = self._avro.value(data, "the key: ")
         if node.kind != "record" or not isinstance(found, dict):
-            node = Node("record", fields={self.settings.keys[0]: node})
-            return Part(found, self._avro.readers(number, node))
-        return Part(Object(found), self._avro.readers(number, node))
+            node = SchemaNode("record", fields={self.settings.keys[0]: node})
+            return UpsertPart(found, self._avro.readers(number, node))
+        return UpsertPart(Object(found), self._avro.readers(number, node))

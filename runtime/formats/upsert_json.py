@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import FLAT, SHARED, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import FLAT, SHARED, Change, Format, FormatSettings, Message
 from aggloom.runtime.formats.connect import connect_readers, connect_schema
 from aggloom.runtime.formats.json_text import Object, objects, scalar_or_object, text_of
-from aggloom.runtime.formats.rows import Rows
-from aggloom.runtime.formats.upserts import Part, Upserts
+from aggloom.runtime.formats.rows import ImageReader
+from aggloom.runtime.formats.upserts import UpsertPart, Upserts
 
 
 class UpsertJson(Format):
@@ -23,27 +23,27 @@ class UpsertJson(Format):
     needs_keys: ClassVar[bool] = True
     separator: ClassVar[str | None] = "\t"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)
         # Keys of MAPs and of topics may be texts of numbers.
-        self._upserts = Upserts(self, Rows(settings), Rows(settings, texts=True))
+        self._upserts = Upserts(self, ImageReader(settings), ImageReader(settings, texts=True))
 
     def changes(self, message: Message) -> list[Change]:
         """Return the changes that give the key the row it has from now on."""
-        key = None if message.key is None else Part(_key_of(message.key))
+        key = None if message.key is None else UpsertPart(_key_of(message.key))
         found = objects(text_of(message.value), False) if message.value else []
         return self._upserts.changes(key, self._value(found[0]) if found else None)
 
-    def _value(self, found: Object) -> Part | None:
+    def _value(self, found: Object) -> UpsertPart | None:
         """A value, out of its wrapper; None of a tombstone."""
         rows = self._upserts.rows
         schema = connect_schema(found, rows.names)
         if schema is None:
-            return Part(found)
+            return UpsertPart(found)
         if found["payload"] is None:
             return None
         readers = connect_readers(self.settings.columns, schema, self.settings, rows.readers)
-        return Part(found["payload"], readers)
+        return UpsertPart(found["payload"], readers)
 
 
 def _key_of(data: bytes) -> Any:

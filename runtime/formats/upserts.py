@@ -15,7 +15,7 @@ from aggloom.runtime.formats.base import (
 )
 from aggloom.runtime.formats.flat_rows import RowChanges
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows, Spelling
+from aggloom.runtime.formats.rows import ImageReader, Spelling
 from aggloom.runtime.formats.values import Reader
 
 _LACKING = (
@@ -25,7 +25,7 @@ _LACKING = (
 _NO_KEY = "the message has no key"
 
 
-class Part(NamedTuple):
+class UpsertPart(NamedTuple):
     """A key or a value: what is in it, and what reads its columns, if its schema says more."""
 
     found: Any
@@ -35,13 +35,13 @@ class Part(NamedTuple):
 class Upserts:
     """Reads keys and values of a format; rows: of values; keys: of keys."""
 
-    def __init__(self, format: Format, rows: Rows, keys: Rows) -> None:
+    def __init__(self, format: Format, rows: ImageReader, keys: ImageReader) -> None:
         self.format, self.rows, self._keys = format, rows, keys
         self.names = format.settings.keys
         self._changes = RowChanges(rows.names, format.settings.change_words)
         self._spelling = Spelling([*rows.names, *self._changes.names])
 
-    def changes(self, key: Part | None, value: Part | None) -> list[Change]:
+    def changes(self, key: UpsertPart | None, value: UpsertPart | None) -> list[Change]:
         """Return the changes that give a key the row it has from now on."""
         own = None if key is None else self._key(key.found)
         readers = None if key is None else key.readers
@@ -52,7 +52,7 @@ class Upserts:
         kind = self._kind(value.found)
         if kind == UPDATE_BEFORE:
             return []
-        named = dict(self.rows.named(value.found, "the value "))
+        named = dict(self.rows.by_name(value.found, "the value "))
         told = None if own is None else self._row(own, readers)
         lacking = [] if own is None else [name for name in own if name not in named]
         wanted = self.names if kind == DELETE else self.rows.names
@@ -98,7 +98,7 @@ class Upserts:
             if len(self.names) > 1:
                 raise Unreadable(f"the key is one value, for {', '.join(self.names)}")
             return Object({self.names[0]: found})
-        named = self.rows.named(found, "the key ")
+        named = self.rows.by_name(found, "the key ")
         lacks = [name for name in self.names if name not in named]
         if lacks:
             raise Unreadable(f"the key lacks '{lacks[0]}'")

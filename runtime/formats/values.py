@@ -19,9 +19,9 @@ import pyarrow.types as pt
 
 from aggloom.errors import SpecError
 from aggloom.runtime.formats import times
-from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.base import FormatSettings
 from aggloom.runtime.formats.inferred_values import as_inferred
-from aggloom.runtime.formats.json_text import Object, shown
+from aggloom.runtime.formats.json_text import Object, format_value
 
 Reader = Callable[[Any], Any]
 WRONG = (ValueError, TypeError, ArithmeticError, KeyError, AttributeError, binascii.Error)
@@ -41,19 +41,19 @@ _INFINITE_FLOAT = math.ldexp(2 - 2**-24, 127)
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}
 
 
-def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reader:
+def reader(dtype: pa.DataType, settings: FormatSettings, texts: bool = False) -> Reader:
     """Return a reader of a type. texts: numbers may come as texts, and binaries with a byte in each character."""
     made = _reader(dtype, settings, texts)
     return as_inferred(dtype, made) if settings.inferred else made
 
 
-def _reader(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
+def _reader(dtype: pa.DataType, settings: FormatSettings, texts: bool) -> Reader:
     if pt.is_boolean(dtype):
         return _boolean(texts)
     if pt.is_integer(dtype):
         return _integer(dtype.bit_width, texts)
     if pt.is_floating(dtype):
-        return floating(dtype.bit_width, texts)
+        return make_float_reader(dtype.bit_width, texts)
     if pt.is_decimal(dtype):
         return _decimal(dtype, settings.decimals, texts)
     if pt.is_string(dtype):
@@ -78,36 +78,36 @@ def _reader(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
 
 
 def _boolean(texts: bool) -> Reader:
-    def read(value: Any) -> bool:
+    def read_value(value: Any) -> bool:
         if value is True or value is False:
             return value
         if isinstance(value, int) and value in (0, 1):
             return bool(value)
         return _TRUTH[value.lower()] if texts else _no(value)
 
-    return read
+    return read_value
 
 
 def _integer(bits: int, texts: bool) -> Reader:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
-    def read(value: Any) -> int:
+    def read_value(value: Any) -> int:
         if _is_scaled(value):
-            value = int(fitting(unscaled(value["value"], int(value["scale"])), _WHOLE))
+            value = int(fit_decimal(decode_unscaled(value["value"], int(value["scale"])), _WHOLE))
         if type(value) is not int:
             value = int(value) if texts and _NUMBER.fullmatch(value) else _no(value)
         return value if low <= value <= high else _no(value)
 
-    return read
+    return read_value
 
 
-def floating(bits: int, texts: bool = False) -> Reader:
+def make_float_reader(bits: int, texts: bool = False) -> Reader:
     """Return a reader of numbers with a point of 32 or 64 bits; one that would become infinite does not fit."""
     limit = _INFINITE_FLOAT if bits == 32 else math.inf
 
-    def read(value: Any) -> float:
+    def read_value(value: Any) -> float:
         if _is_scaled(value):
-            value = unscaled(value["value"], int(value["scale"]))
+            value = decode_unscaled(value["value"], int(value["scale"]))
         if isinstance(value, str):
             if value in _FLOATS:
                 return _FLOATS[value]
@@ -118,10 +118,10 @@ def floating(bits: int, texts: bool = False) -> Reader:
         # A constant of JavaScript's comes as a float.
         return _no(value) if abs(found) >= limit and not isinstance(value, float) else found
 
-    return read
+    return read_value
 
 
-def fitting(value: Decimal, dtype: pa.DataType) -> Decimal:
+def fit_decimal(value: Decimal, dtype: pa.DataType) -> Decimal:
     """A number as one of a column's; raises ValueError if it has more digits, before the point or behind it."""
     if not value.is_finite():
         _no(value)
@@ -141,23 +141,23 @@ _WIDE = Context(prec=200)
 
 
 def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
-    def read(value: Any) -> Decimal:
+    def read_value(value: Any) -> Decimal:
         if isinstance(value, str):
             if texts or kind == "text":
                 number = Decimal(value) if _DECIMAL.fullmatch(value) else _no(value)
             elif kind == "base64":
-                number = unscaled(value, dtype.scale)
+                number = decode_unscaled(value, dtype.scale)
             else:
                 number = _either(value, dtype.scale)
         elif _is_scaled(value):
-            number = unscaled(value["value"], int(value["scale"]))
+            number = decode_unscaled(value["value"], int(value["scale"]))
         elif isinstance(value, bool) or not isinstance(value, int | Decimal):
             _no(value)
         else:
             number = Decimal(value)
-        return fitting(number, dtype)
+        return fit_decimal(number, dtype)
 
-    return read
+    return read_value
 
 
 def _is_scaled(value: Any) -> bool:
@@ -168,7 +168,7 @@ def _is_scaled(value: Any) -> bool:
 _WHOLE = pa.decimal128(38, 0)
 
 
-def unscaled(given: str | bytes, scale: int) -> Decimal:
+def decode_unscaled(given: str | bytes, scale: int) -> Decimal:
     """A number whose digits without a point are bytes (base64 in a text), the highest first, in two's complement."""
     data = given if isinstance(given, bytes) else base64.b64decode(given, validate=True)
     digits = int.from_bytes(data, "big", signed=True)
@@ -180,7 +180,7 @@ def _either(text: str, scale: int) -> Decimal:
     is_number = bool(_DECIMAL.fullmatch(text))
     if is_number and (not text.isdigit() or len(text) % 4):
         return Decimal(text)
-    number = unscaled(text, scale)
+    number = decode_unscaled(text, scale)
     if is_number:
         raise UnsaidError(
             'a text that is a number, and base64 as well: say decimals="text" (decimal.handling.mode=string) or '
@@ -194,7 +194,7 @@ class UnsaidError(ValueError):
 
 
 def _text(value: Any) -> str:
-    found = shown(value)
+    found = format_value(value)
     if not found.isascii():
         # Half of a surrogate pair is no character, and says so here.
         found.encode()
@@ -234,7 +234,7 @@ class _Days:
 class _Moments:
     """The reader of times since 1970; column: the unit of its numbers, if nobody has said it."""
 
-    def __init__(self, dtype: pa.DataType, settings: Settings) -> None:
+    def __init__(self, dtype: pa.DataType, settings: FormatSettings) -> None:
         self._zone = times.find_zone(settings.zone) if dtype.tz is not None else None
         self._said, self._zeros = settings.time_unit, settings.zero_dates
         self.column = times.ColumnUnit()
@@ -243,7 +243,7 @@ class _Moments:
         if type(value) is not int:
             return None if _is_none(value, self._zeros) else times.moment(value, self._zone)
         if self._said != "auto":
-            return times.in_range(times.scaled(value, self._said))
+            return times.in_range(times.to_microseconds(value, self._said))
         try:
             return self.column.micros(value)
         except times.UnknownUnitError as error:
@@ -261,41 +261,41 @@ def units_of(readers: Sequence[Reader]) -> Callable[[], None]:
     return restore
 
 
-def _time(settings: Settings) -> Reader:
-    def read(value: Any) -> int:
+def _time(settings: FormatSettings) -> Reader:
+    def read_value(value: Any) -> int:
         if type(value) is not int:
             return times.clock(value)
         if settings.time_unit == "auto":
             raise UnsaidError("a number for a time of day: give time_unit")
-        micros = times.scaled(value, settings.time_unit)
+        micros = times.to_microseconds(value, settings.time_unit)
         return micros if 0 <= micros < times.DAY else _no(value)
 
-    return read
+    return read_value
 
 
 def _list(item: Reader) -> Reader:
-    def read(value: Any) -> list[Any]:
+    def read_value(value: Any) -> list[Any]:
         if not isinstance(value, list):
             _no(value)
         return [None if one is None else item(one) for one in value]
 
-    return read
+    return read_value
 
 
-def _map(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
+def _map(dtype: pa.DataType, settings: FormatSettings, texts: bool) -> Reader:
     key = reader(dtype.key_type, settings, texts=True)
     item = reader(dtype.item_type, settings, texts)
 
-    def read(value: Any) -> list[tuple[Any, Any]]:
+    def read_value(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, dict) or _twice(value):
             _no(value)
         return [(key(name), None if one is None else item(one)) for name, one in value.items()]
 
-    return read
+    return read_value
 
 
 def _struct(fields: dict[str, Reader]) -> Reader:
-    def read(value: Any) -> dict[str, Any]:
+    def read_value(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             _no(value)
         if twice := sorted(fields.keys() & _twice(value)):
@@ -303,7 +303,7 @@ def _struct(fields: dict[str, Reader]) -> Reader:
         found = {n: value[n] if n in value else _in_another_case(n, value, fields) for n in fields}
         return {n: None if one is None else fields[n](one) for n, one in found.items()}
 
-    return read
+    return read_value
 
 
 def _in_another_case(name: str, value: dict[str, Any], fields: Container[str]) -> Any:

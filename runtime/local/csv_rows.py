@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader, CsvRows, csv_records
 from aggloom.runtime.formats.packed_files import open_bytes
 from aggloom.runtime.values.change_words import ChangeWords
@@ -19,12 +19,12 @@ def read_csv_rows(
     file: Path, schema: pa.Schema, options: Mapping[str, Any], words: ChangeWords
 ) -> CsvRows:
     """The rows of a file; raises SpecError for an option, InputFormatError and UnknownColumnError for the file."""
-    return CsvReader(schema, Dialect.of(options), words=words)(_read_bytes(file), str(file))
+    return CsvReader(schema, CsvDialect.of(options), words=words)(_read_bytes(file), str(file))
 
 
 def read_csv_texts(file: Path, options: Mapping[str, Any]) -> pa.Table:
     """The columns of a file with a header as texts; none of a file without a record."""
-    records = csv_records(_read_bytes(file), Dialect.of(options), str(file))
+    records = csv_records(_read_bytes(file), CsvDialect.of(options), str(file))
     header, start = records.header()
     names = [name.strip() for name in header]
     if not names:

@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 
 from aggloom.codegen import Files, LookupTable
 from aggloom.errors import InputFormatError, LookupFailedError, UnknownColumnError
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.packed_files import format_suffix, open_bytes
 from aggloom.runtime.lookup.given import rows_of
@@ -35,7 +35,7 @@ def prepare_table(table: LookupTable, zone: str) -> LookupTable:
     source = table.source
     if not isinstance(source, Files) or source.format != "csv":
         return table
-    Dialect.of(source.options)
+    CsvDialect.of(source.options)
     # A process keeps what it has read under the table's identity.
     identity = f"{table.identity} {zone}"
     return replace(table, source=replace(source, zone=zone), identity=identity)
@@ -85,7 +85,7 @@ class FileSource:
 
     def _csv(self, file: Path) -> pa.Table:
         """The rows of a CSV file; raises InputFormatError, also for changes that are no insertions."""
-        dialect = Dialect.of(self._files.options)
+        dialect = CsvDialect.of(self._files.options)
         columns = self._request.table.columns
         with open_bytes(file) as source:
             rows = CsvReader(columns, dialect, self._files.zone)(source.read(), str(file))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.errors import SpecError
 from aggloom.runtime.avro.settings import SchemaRegistry
-from aggloom.runtime.avro.writing import framed, namespace, record, row_maker
+from aggloom.runtime.avro.writing import frame_values, namespace, record, row_maker
 from aggloom.runtime.sinks.json_rows import object_writer
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES
 
@@ -82,9 +82,9 @@ class AvroEncoding:
                 )
             schema["fields"].append({"name": _CHANGE, "type": "string"})
         self._row, self._own = row_maker(columns), row_maker(key)
-        self._write = framed(registry, f"{topic}-value", schema)
+        self._write = frame_values(registry, f"{topic}-value", schema)
         if len(key):
-            self._write_key = framed(registry, f"{topic}-key", record("Key", key, space))
+            self._write_key = frame_values(registry, f"{topic}-key", record("Key", key, space))
 
     def key(self, values: Row) -> Part:
         """A key."""

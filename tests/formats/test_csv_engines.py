@@ -13,7 +13,7 @@ import pytest
 
 import aggloom as al
 from aggloom.errors import AggloomError, InputFormatError
-from aggloom.runtime.formats.csv_dialect import Dialect
+from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.csv_records import Records
 from aggloom.runtime.spark import read_changes
 from aggloom.runtime.spark.failures import explain_failure
@@ -124,7 +124,7 @@ def test_both_ways_of_cutting_agree_with_csv(seed: int) -> None:
     r = random.Random(seed)
     alphabet = ["a", "b", '"', '"', ",", ",", "\n", "\r\n", "\r", " ", "\\"]
     text = "".join(r.choice(alphabet) for _ in range(r.randrange(1, 14)))
-    dialect = Dialect.of({"escape": '"', "header": "false"})
+    dialect = CsvDialect.of({"escape": '"', "header": "false"})
     records = Records(text.encode(), dialect, "f")
     try:
         cut = [[v.decode() for v in values] for values, _, _ in records._each(dialect, 0)]

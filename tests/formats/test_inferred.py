@@ -70,11 +70,13 @@ def test_a_directory_a_pattern_and_one_file(tmp_path: Path) -> None:
     for place in ("changes", "changes/*.json", "changes/orders-2.json"):
         assert told(tmp_path / place) == ("debezium-json", columns)
     source = read_table_option(f"o={tmp_path}/changes")
-    assert (source.told() or "").startswith(
+    assert (source.describe_inferred() or "").startswith(
         f"o: columns told from 17 rows of {tmp_path}/changes/orders-1.json"
     )
-    assert (source.told() or "").endswith("schema=id BIGINT, customer STRING, amount BIGINT")
-    assert TableSource("o", "x", "jsonl", "a INT").told() is None
+    assert (source.describe_inferred() or "").endswith(
+        "schema=id BIGINT, customer STRING, amount BIGINT"
+    )
+    assert TableSource("o", "x", "jsonl", "a INT").describe_inferred() is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_csv(tmp_path: Path) -> None:
             "e": "STRING",
         },
     )
-    assert "`a,b` STRING" in (read_table_option(f"t={file}").told() or "")
+    assert "`a,b` STRING" in (read_table_option(f"t={file}").describe_inferred() or "")
     file.with_name("u.csv").write_text("a;b\n1;2\n")
     assert told(file.with_name("u.csv"), ",sep=;")[1] == {"a": "BIGINT", "b": "BIGINT"}
     file.with_name("v.csv").write_text("a,b\n1,2,3\n")

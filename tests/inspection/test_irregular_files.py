@@ -17,7 +17,7 @@ import page_checkpoint as made
 from aggloom.checkpoint_file import open_file, read_file
 from aggloom.cli import main
 from aggloom.errors import AggloomError, CheckpointError
-from aggloom.runtime.formats.sink_log import LOG, committed
+from aggloom.runtime.formats.sink_log import LOG, read_committed
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
     check_directory,
@@ -91,7 +91,7 @@ def test_a_log_of_progress_that_is_a_pipe_is_passed_over(tmp_path: Path) -> None
 def test_a_log_of_a_file_sink_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     put(tmp_path / LOG / "0", "pipe")
     with pytest.raises(AggloomError, match="this is no regular file"):
-        committed(tmp_path)
+        read_committed(tmp_path)
 
 
 def test_a_link_of_a_directory_and_a_file_that_is_too_large(tmp_path: Path) -> None:

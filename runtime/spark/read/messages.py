@@ -27,7 +27,7 @@ from aggloom.codegen import spell_zone
 from aggloom.errors import SpecError
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
-from aggloom.runtime.formats.lines import cut
+from aggloom.runtime.formats.lines import cut_line
 from aggloom.runtime.formats.side import SideTable, side_table
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.node.moment import part_name
@@ -180,7 +180,7 @@ class MessageOptions:
             value.to_pylist(), key.to_pylist(), place.to_pylist(), strict=True
         ):
             if own is None and one is not None:
-                yield cut(one, between, where)
+                yield cut_line(one, between, where)
             else:
                 yield Message(one, own, where)
 

@@ -24,10 +24,10 @@ from aggloom.runtime.formats.places import (
     files_at,
     files_in,
     is_hidden,
-    sibling,
+    suggest_sibling,
     which,
 )
-from aggloom.runtime.formats.sink_log import LOG, committed
+from aggloom.runtime.formats.sink_log import LOG, read_committed
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explain_failure, translate_failures
 from aggloom.runtime.values.change_words import ChangeWords
@@ -60,7 +60,9 @@ def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, d
             )
         return whole(spark, text), options
     if not place.exists():
-        raise SpecError(f"read_changes: there is no file or directory {text!r}.{sibling(place)}")
+        raise SpecError(
+            f"read_changes: there is no file or directory {text!r}.{suggest_sibling(place)}"
+        )
     if place.is_dir():
         check_passed(place, **which(options))
         return whole(spark, text), options
@@ -72,7 +74,7 @@ def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, d
         )
     place = place.absolute()
     if place not in files_in(place.parent).read:
-        log = committed(place.parent)
+        log = read_committed(place.parent)
         if log is not None and not log.has(Path(place.name)):
             raise SpecError(
                 f"read_changes: {LOG} beside {text!r} does not name it, and Spark passes over it. Move it elsewhere."

@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
-from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS, READ_OPTIONS, Dialect
+from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS, READ_OPTIONS, CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.csv_header import check_header
 from aggloom.runtime.formats.decoder import decoder
@@ -261,7 +261,7 @@ def _csv_reader(
                 f"read_changes: {name} is an option of Spark's own reader of CSV; whole_files=False takes that one, "
                 f"which needs the same header in all files. {nearest(name, sorted(CSV_OPTIONS))}"
             )
-    dialect = Dialect.of({**options, **odd})
+    dialect = CsvDialect.of({**options, **odd})
     return CsvReader(to_schema(columns), dialect, session_zone(spark), words, inferred)
 
 

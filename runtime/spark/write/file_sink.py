@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import SinkError, StateCorruptError
-from aggloom.runtime.formats.sink_log import LOG, entries, named
+from aggloom.runtime.formats.sink_log import LOG, entries, list_files
 from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
 from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.release import streaming_class
@@ -162,7 +162,7 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
 def _list_added_files(entry: Path, home: Path) -> set[Path]:
     """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
     try:
-        files = named(entry)
+        files = list_files(entry)
     except ValueError as e:
         raise corrupt(str(e)) from e
     return {_inside(home, entry, each.scheme, each.host, each.path) for each in files}

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
-from aggloom.runtime.formats.places import sibling
+from aggloom.runtime.formats.places import suggest_sibling
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.api.group_aggregate import check_frame
@@ -348,7 +348,7 @@ def read_table(checkpoint: str | Path) -> pa.Table:
     file = Path(checkpoint) / TABLE_FILE
     if not file.parent.is_dir():
         is_file = file.parent.exists()
-        where = " That is a file." if is_file else sibling(file.parent)
+        where = " That is a file." if is_file else suggest_sibling(file.parent)
         raise CheckpointError(f"read_table: there is no directory {str(checkpoint)!r}.{where}")
     if not file.exists() and not batches(file.with_name("commits")):
         raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
