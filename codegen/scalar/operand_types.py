@@ -32,7 +32,7 @@ def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
     return widest
 
 
-_CAST = "its type cannot be told; write CAST(... AS type) around it."
+_CAST = "its type is known to Spark alone; make a Spark session first, or write CAST(... AS type) around it."
 
 
 def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:

@@ -301,6 +301,9 @@ def _literal(node: exp.Literal) -> pa.DataType:
 
 
 def _cast_target(node: exp.Cast) -> pa.DataType:
+    # A number's suffix is a cast here, as of 1e400D.
+    for number in node.this.find_all(exp.Literal):
+        _literal(number)
     name = spark_text(node.to)
     try:
         return parse_type(name)

@@ -56,6 +56,22 @@ class _Parser(WindowParser):
     def _warn_unsupported(self) -> None:
         """Say nothing: what sqlglot cannot read is refused by name."""
 
+    def _parse_group(self, skip_group_by_token: bool = False) -> Any:
+        """Read a GROUP BY, which WITH ROLLUP or WITH CUBE ends; sqlglot alone reads on."""
+        start = self._index
+        group = super()._parse_group(skip_group_by_token)
+        taken = self._tokens[start : self._index]
+        depth = 0
+        for place, token in enumerate(taken[:-2]):
+            kind = token.token_type
+            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+            word = taken[place + 1].text.upper()
+            if kind == TokenType.WITH and not depth and word in ("ROLLUP", "CUBE"):
+                self.raise_error(
+                    f"WITH {word} ends a GROUP BY; write {word}(..) and a comma", taken[place + 2]
+                )
+        return group
+
     def _parse_function_call(self, *args: Any, **options: Any) -> Any:
         if self._starts_call():
             return self._parse_call()

@@ -25,6 +25,11 @@ def has_sets(group: exp.Group | None) -> bool:
     )
 
 
+def is_grouping(node: exp.Expression) -> bool:
+    """Return whether an item of GROUP BY is a ROLLUP, a CUBE or GROUPING SETS."""
+    return isinstance(node, _GROUPINGS)
+
+
 def listed_keys(group: exp.Group) -> list[exp.Expression]:
     """The keys before GROUPING SETS without a comma, as Spark lists them: those in no set are NULL in every row."""
     return list(group.expressions) if group.args.get("grouping_sets") else []

@@ -86,6 +86,13 @@ def _inner(item: exp.Expression) -> exp.Expression:
     return found
 
 
+def is_query(part: exp.Expression) -> bool:
+    """Return whether a part of an expression is the value or the test of a sub-query."""
+    return isinstance(part, exp.Subquery | exp.Exists) or bool(
+        isinstance(part, exp.In) and part.args.get("query")
+    )
+
+
 class _Split:
     """A query on its way into its parts."""
 
@@ -168,7 +175,8 @@ class _Split:
 
     def _leaf(self, part: exp.Expression) -> exp.Expression:
         """A part that the plain query computes as its column; any other part as it is."""
-        computed = isinstance(part, exp.Column | Call) or is_clock(part)
+        # What a sub-query reads and aggregates is its own.
+        computed = isinstance(part, exp.Column | Call) or is_clock(part) or is_query(part)
         is_key = bool(self.keys) and not isinstance(part, exp.Ordered)
         if computed or (is_key and text_of(bare(part)) in self.keys):
             return named(self.plain.column(part, self.sign, own=True))

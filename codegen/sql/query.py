@@ -27,6 +27,7 @@ from aggloom.codegen.sql.grouping_sets import (
     count_sets,
     grouping_value,
     has_sets,
+    is_grouping,
     listed_keys,
     plain_keys,
     sets_of,
@@ -167,6 +168,10 @@ class Block(Scope):
             if node.find(exp.GroupingSets, exp.Cube, exp.Rollup):
                 what = "ROLLUP, CUBE or GROUPING SETS before GROUPING SETS without a comma is"
                 raise refusal(self.sql, group, what, "put a comma between them")
+        kind = next((word for word in ("rollup", "cube") if group.args.get(word)), None)
+        if kind is not None and any(map(is_grouping, group.expressions)):
+            what = f"ROLLUP, CUBE or GROUPING SETS beside WITH {kind.upper()} is"
+            raise refusal(self.sql, group, what, f"write {kind.upper()}(..) and a comma")
         sets = count_sets(group)
         if sets > MAX_SETS:
             what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"

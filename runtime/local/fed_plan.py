@@ -94,6 +94,7 @@ class FedPlan:
         self._new: list[Change] = []
         self._all: list[Change] = []
         self._is_restored = False
+        self._unread: dict[str, str] = {}
         self._dropped = DroppedWatch(self.pipeline, self.unreadable)
 
     def __enter__(self) -> Self:
@@ -341,9 +342,8 @@ class FedPlan:
                 raise UnknownTableError(
                     f"process: the query reads the tables {', '.join(names)}; say which by table="
                 )
-            raise UnknownTableError(
-                f"process: the query reads no table {name!r}. {nearest(name, names)}"
-            )
+            why = self._unread.get(name) or nearest(name, names)
+            raise UnknownTableError(f"process: the query reads no table {name!r}. {why}")
         return name
 
     def _run(self, tables: dict[str, Rows]) -> None:

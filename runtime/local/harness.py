@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from aggloom.codegen import MODES, AggSpec, Backend, LookupTable, Mode, OrphanPolicy
+from aggloom.codegen import MODES, AggSpec, Backend, LookupTable, Mode, OrphanPolicy, tables_read
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -22,6 +22,11 @@ from aggloom.runtime.local.given_handler import spec_handler, window_handler
 from aggloom.runtime.local.pipeline import Handlers, ask_session, handlers
 
 Change = tuple[Any, ...]
+_UNNEEDED = (
+    "None of its rows changes the result, as those of EXISTS over an aggregate without GROUP BY, which always has a "
+    "row; leave them out."
+)
+_UNNAMED = "It is among the tables, but the query does not name it; leave its rows out."
 
 
 class Harness(FedPlan):
@@ -128,7 +133,7 @@ class Harness(FedPlan):
                 watermarks=watermarks,
                 lookups=lookups,
             )
-        return cls.of_plan(
+        harness = cls.of_plan(
             plan,
             handlers(backend),
             watermarks,
@@ -136,6 +141,13 @@ class Harness(FedPlan):
             partitions=partitions,
             session=session,
         )
+        named = tables_read(sql)
+        harness._unread = {
+            name: _UNNEEDED if name in named else _UNNAMED
+            for name in tables
+            if name not in plan.scans
+        }
+        return harness
 
     @classmethod
     def deduplicate(

@@ -49,9 +49,7 @@ def inner_kernel(function: F) -> F:
 
 def array_kernel(function: F) -> F:
     """A kernel that makes arrays, so that references are counted in it."""
-    return _compile_once(
-        njit(cache=True, no_cfunc_wrapper=True, pipeline_class=Compiler)(function)
-    )
+    return _compile_once(njit(cache=True, no_cfunc_wrapper=True, pipeline_class=Compiler)(function))
 
 
 def part(function: F) -> F:

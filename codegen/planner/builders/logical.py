@@ -23,6 +23,7 @@ from aggloom.codegen.planner.builders.over import opened, over
 from aggloom.codegen.planner.builders.qualified import check_columns, check_qualified, qualified
 from aggloom.codegen.planner.builders.set_operations import compared, nameless
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
+from aggloom.codegen.planner.builders.untyped_nulls import type_nulls
 from aggloom.codegen.planner.builders.window_query import (
     grouped_by_window,
     refuse_windows,
@@ -145,6 +146,8 @@ class _Builder:
             if value and key not in ("this", "expression", "distinct", "with_"):
                 what = f"{key.strip('_').upper()} after {kind} is"
                 raise refusal(self.sql, tree, what, "take it out")
+        prober = _Builder(self.sql, self.named, self.dialect, self.options, Notes(), self.open)
+        tree = type_nulls(prober, tree)
         distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(nameless(tree.expression))]
         if isinstance(tree, exp.Union):
