@@ -44,10 +44,23 @@ def is_own(loads: Any) -> bool:
 
 
 def load_alone(cache: Any) -> None:
-    """Let a cache of compiled functions, all of which are kept with their names, load them without more ado."""
+    """Let a cache of compiled functions, all of which are kept with their names, load them without more ado.
+
+    What was kept with types that other modules no longer have is forgotten, and compiled anew.
+    """
     alone = getattr(cache, "_load_overload", None)
-    if alone is not None:
-        cache.load_overload = alone
+    if alone is None:
+        return
+
+    def load(*asked: Any) -> Any:
+        try:
+            return alone(*asked)
+        except (AttributeError, ImportError):
+            # Numba looks at a function's own file alone to know that it has changed.
+            cache.flush()
+            return None
+
+    cache.load_overload = load
 
 
 def _resolve(names: tuple[str, ...]) -> None:
