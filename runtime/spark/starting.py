@@ -84,7 +84,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         )
     for line in calls:
         _log.warning("%s: %s", checkpoint, line)
-    return query.carrying(batch) if calls else df
+    return query.call_every_bucket(batch) if calls else df
 
 
 def ordered_by_name(query: SparkLowering | None) -> dict[str, FileSourceNote]:

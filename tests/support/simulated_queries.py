@@ -144,7 +144,8 @@ def _query(kind: str, name: str, retracts: bool, buckets: int, **options: Any) -
     )
 
 
-CONF = SimpleNamespace(get=lambda name: "true" if "ansi" in name else "2")
+_CONF = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+CONF = SimpleNamespace(get=lambda name: _CONF.get(name, "2"))
 SPARK = SimpleNamespace(conf=CONF)
 
 
@@ -163,7 +164,7 @@ class _Stages:
         root = plan.root
         while isinstance(root, Calc):
             root = root.input
-        lowering._unpacked(root, "flink")  # type: ignore[arg-type]
+        lowering._unpack_changes(root, "flink")  # type: ignore[arg-type]
 
     def groupBy(self, column: str) -> _Stages:  # noqa: N802
         return self
@@ -180,7 +181,7 @@ class _Stages:
 class _PackedLowering(SparkLowering):
     """Lowers to `_Stages`: ordinary columns, which Spark alone can make, are the input as it is."""
 
-    def _counted(self, hosted: Any, *_: Any) -> Any:
+    def _observe_counts(self, hosted: Any, *_: Any) -> Any:
         return hosted
 
     def _from_rows(self, node: Any, route: Any, name: str, ordered: bool) -> Any:

@@ -142,7 +142,7 @@ def require_watermarks(plan: Plan, tables: Mapping[str, InputTable]) -> None:
             continue
         for scan in (each for each in walk(node) if hasattr(each, "table")):
             table = tables[scan.table]
-            if table.df.isStreaming and not table.moving:
+            if table.df.isStreaming and not table.has_watermark:
                 raise SpecError(
                     f"table {scan.table}: windows and first rows in event time need a watermark; call "
                     "df.withWatermark('ts', '10 minutes') before, or give watermark=...."

@@ -101,18 +101,18 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         frames = list(rows)
         blobs = [blob for frame in frames for blob in _blobs(frame)]
         now = _stamp(frames) if self._options.stamped else None
-        yield from self._run(int(key[0]), self._gathered(blobs), self._clock(timerValues, now))
+        yield from self._run(int(key[0]), self._gather_inputs(blobs), self._clock(timerValues, now))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         """Let the operator expire what is past its time to live, and fire windows that are due."""
-        yield from self._run(int(key[0]), self._gathered([]), self._clock(timerValues))
+        yield from self._run(int(key[0]), self._gather_inputs([]), self._clock(timerValues))
 
     def close(self) -> None:
         """Nothing is held between batches."""
 
-    def _gathered(self, blobs: Sequence[Blob]) -> Came:
+    def _gather_inputs(self, blobs: Sequence[Blob]) -> Came:
         return gather(blobs, self._factory.fragment.inputs)
 
     def _root(self) -> Path:

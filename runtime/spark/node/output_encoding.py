@@ -2,7 +2,7 @@
 
 Columns need no further stage: pandas hands those of Arrow on as they are. Where it would look into each value, or rows
 that came too late are among the changes, blobs leave, which `Unpack` opens. Beside the changes of a bucket, in the
-first row, is what its operators have counted; a row that brings nothing else has NULL in the column `filled`.
+first row, is what its operators have counted; a row that brings nothing else has NULL in the column `change_column`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OutputEncoding(Protocol):
         """The columns, that of the counts last."""
 
     @property
-    def filled(self) -> str:
+    def change_column(self) -> str:
         """The column that is NULL in no row of changes."""
 
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
@@ -43,7 +43,7 @@ class OutputEncoding(Protocol):
     def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
         """Rows that came too late."""
 
-    def nothing(self) -> pd.DataFrame:
+    def empty_frame(self) -> pd.DataFrame:
         """A row that brings no change."""
 
 
@@ -52,7 +52,7 @@ class PackedRowOutput:
     """Packed rows for another operator, or for every bucket of it where its route says so."""
 
     route: Route
-    filled: ClassVar[str] = "blob"
+    change_column: ClassVar[str] = "blob"
 
     @property
     def fields(self) -> StructType:
@@ -74,7 +74,7 @@ class PackedRowOutput:
         """None: they are no changes."""
         return iter(())
 
-    def nothing(self) -> pd.DataFrame:
+    def empty_frame(self) -> pd.DataFrame:
         """No blob."""
         return self._frame([(0, 0, 0, 0, None)])
 
@@ -99,7 +99,7 @@ class ColumnOutput:
         return StructType([*self.shown.fields, _COUNTS])
 
     @property
-    def filled(self) -> str:
+    def change_column(self) -> str:
         """The kinds."""
         return str(self.shown.names[-1])
 
@@ -113,7 +113,7 @@ class ColumnOutput:
         """None: nobody asked for them."""
         return iter(())
 
-    def nothing(self) -> pd.DataFrame:
+    def empty_frame(self) -> pd.DataFrame:
         """NULL in every column."""
         return self._frame([pa.nulls(1, field.type) for field in self.schema])
 
@@ -127,7 +127,7 @@ class ColumnOutput:
 class BlobOutput:
     """One binary for each piece of the changes, and for rows that came too late."""
 
-    filled: ClassVar[str] = "blob"
+    change_column: ClassVar[str] = "blob"
 
     @property
     def fields(self) -> StructType:
@@ -144,7 +144,7 @@ class BlobOutput:
         """Marked as such."""
         yield self._frame(late_blob(*rows))
 
-    def nothing(self) -> pd.DataFrame:
+    def empty_frame(self) -> pd.DataFrame:
         """No blob."""
         return self._frame(None)
 
@@ -171,7 +171,7 @@ def emit_frames(
         yield _with_counts(frame, told)
         told = None
     if told is not None:
-        yield _with_counts(way.nothing(), told)
+        yield _with_counts(way.empty_frame(), told)
 
 
 def format_counts(told: str) -> list[int]:

@@ -36,7 +36,7 @@ class PackedMessages:
     decoder: Decoder
     side: SideTable | None
 
-    def packed(self, pack: Pack, table: str) -> DataFrame:
+    def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The messages' rows, packed; how many there are, and how many are refused or no rows, are observed metrics."""
         stage = PackMessages(pack, self.decoder, self.side)
         packed = self.messages.mapInArrow(stage, _COUNTED_DDL)

@@ -135,15 +135,15 @@ class BucketStore:
 
     def rebuild(self, head: Head, fragment: Fragment) -> None:
         """Bring a fresh fragment to the state of `head`: the snapshot, then the log replayed."""
-        snapshot, rows = self._opened(head)
+        snapshot, rows = self._open_snapshot(head)
         if snapshot:
             fragment.restore(snapshot)
-        for bundles, clock in self._played(head, rows, fragment.spec.inputs):
+        for bundles, clock in self._replay_log(head, rows, fragment.spec.inputs):
             fragment.run(bundles, clock)
 
     def snapshot(self, head: Head) -> bytes:
         """The snapshot that `head` names, empty if there is none; raises StateCorruptError."""
-        return self._opened(head)[0]
+        return self._open_snapshot(head)[0]
 
     def bundles(
         self, head: Head, inputs: Sequence[pa.Schema]
@@ -152,7 +152,7 @@ class BucketStore:
 
         inputs: the columns of each input.
         """
-        return self._played(head, self._opened(head)[1], inputs)
+        return self._replay_log(head, self._open_snapshot(head)[1], inputs)
 
     def commit(
         self,
@@ -217,7 +217,7 @@ class BucketStore:
         """The description as a row."""
         return (seal(self.description.encode(), self.owner, DESCRIPTION),)
 
-    def _opened(self, head: Head) -> tuple[bytes, Iterator[Any]]:
+    def _open_snapshot(self, head: Head) -> tuple[bytes, Iterator[Any]]:
         """The snapshot that `head` names, checked and complete, and the rows of the log after it."""
         rows = iter(self._log.get())
         about = next(rows, None)
@@ -231,7 +231,7 @@ class BucketStore:
             raise self._incomplete("snapshot", len(frames), expected)
         return b"".join(frame.payload for frame in frames), rows
 
-    def _played(
+    def _replay_log(
         self, head: Head, rows: Iterator[Any], inputs: Sequence[pa.Schema]
     ) -> Iterator[tuple[list[InputBatch], Clock]]:
         pieces: list[Blob] = []

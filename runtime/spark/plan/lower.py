@@ -136,7 +136,7 @@ class SparkLowering:
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
         with refusals("the query"):
-            shown = self._shown(self.plan.root)
+            shown = self._lower_result(self.plan.root)
         late = [name for name in shown.columns if name == LATE_ROW]
         made = shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
@@ -147,7 +147,7 @@ class SparkLowering:
         _LOWERED[result] = self
         return result
 
-    def carrying(self, batch: int) -> DataFrame:
+    def call_every_bucket(self, batch: int) -> DataFrame:
         """The result once more, as one that calls every bucket in a batch."""
         return SparkLowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
 
@@ -165,17 +165,17 @@ class SparkLowering:
         """Tell whether a table is a batch beside streams."""
         return self._streams and not table.df.isStreaming
 
-    def _shown(self, node: Node) -> DataFrame:
+    def _lower_result(self, node: Node) -> DataFrame:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
         profile = self.settings.profile
         if isinstance(node, Union):
-            return reduce(DataFrame.union, map(self._shown, node.parts))
+            return reduce(DataFrame.union, map(self._lower_result, node.parts))
         if isinstance(node, Stateful):
-            return self._unpacked(node, profile)
+            return self._unpack_changes(node, profile)
         if not isinstance(node, Calc | Scan):
-            return apply_step(self._shown(node.inputs[0]), node, (StringType(), KIND))
+            return apply_step(self._lower_result(node.inputs[0]), node, (StringType(), KIND))
         if isinstance(node, Calc):
-            below = self._shown(node.input)
+            below = self._lower_result(node.input)
             late = [name for name in below.columns if name == LATE_ROW]
             if node.where is not None:
                 below = filter_changes(
@@ -199,31 +199,31 @@ class SparkLowering:
         if isinstance(node, Scan):
             return scan_table(self.tables[node.table], node)
         if isinstance(node, Stateful):
-            return OrdinaryRows(self._unpacked(node, None), KIND, change_column=KIND)
+            return OrdinaryRows(self._unpack_changes(node, None), KIND, change_column=KIND)
         if not isinstance(node, Calc):
             rows = self._rows(node.inputs[0])
             return replace(rows, df=apply_step(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
-        df = below.df if node.where is None else below.passing(quickened(node.where))
+        df = below.df if node.where is None else below.filter(quickened(node.where))
         df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 
-    def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+    def _pack_node(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
         """The rows of a part of the plan on their way to the next operator."""
         node = below_unions(node)
         if node.accumulators is not None:
             route, ordered = replace(route, local=self.handler_of(node.accumulators)), False
             if not isinstance(node, Stateful):
-                return self._packed(node.inputs[0], route, name, ordered)
+                return self._pack_node(node.inputs[0], route, name, ordered)
         if isinstance(node, Stateful):
             steps = (*node.onward, *route.steps)
-            return self._hosted(node, PackedRowOutput(replace(route, steps=steps)))
+            return self._host_fragment(node, PackedRowOutput(replace(route, steps=steps)))
         if isinstance(node, Union):
-            return self._united(union_parts(node), route, name, ordered)
+            return self._unite_parts(union_parts(node), route, name, ordered)
         step = self._step(node)
         if step is not None and self._is_packed(node):
             further = replace(route, steps=(step, *route.steps))
-            return self._packed(node.inputs[0], further, name, ordered)
+            return self._pack_node(node.inputs[0], further, name, ordered)
         return self._from_rows(node, route, name, ordered)
 
     def _step(self, node: Node) -> Step | None:
@@ -254,10 +254,10 @@ class SparkLowering:
             return None  # Taken for a column like others: it is what the reader made of it.
         return packable(table.df, node.schema.names)
 
-    def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
+    def _unite_parts(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
         whole: DataFrame | None = None
         for side, part in enumerate(parts):
-            packed = self._packed(part, replace(route, side=route.side + side), name, ordered)
+            packed = self._pack_node(part, replace(route, side=route.side + side), name, ordered)
             whole = packed if whole is None else whole.union(packed)
         assert whole is not None
         return whole
@@ -269,7 +269,7 @@ class SparkLowering:
         if files is not None and isinstance(node, Scan):
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
-            packed = files.packed(pack, f"{self._reads} #{self._number}")
+            packed = files.pack_rows(pack, f"{self._reads} #{self._number}")
             self._reads += 1
             return self._with_marker(packed, route)
         rows = self._rows(node)
@@ -291,7 +291,7 @@ class SparkLowering:
         marker = Packer(replace(route, steps=(), local=None), SIDE - 1).finish()
         return packed.union(packed.sparkSession.createDataFrame(list(marker), PACKED_DDL))
 
-    def _unpacked(self, node: Stateful, profile: str | None) -> DataFrame:
+    def _unpack_changes(self, node: Stateful, profile: str | None) -> DataFrame:
         """An aggregate's changes as ordinary columns."""
         kind = pa.string() if profile else pa.int8()
         fields = node.schema
@@ -301,11 +301,11 @@ class SparkLowering:
         schema = with_kind(spark_arrow(fields), kind)
         columns = spark_fields(fields, StringType() if profile else ByteType())
         if is_column_output(schema):
-            return self._hosted(node, ColumnOutput(schema, columns, profile))
+            return self._host_fragment(node, ColumnOutput(schema, columns, profile))
         opened = Unpack(schema, profile, late is not None)
-        return self._hosted(node, BlobOutput()).mapInArrow(opened, columns)
+        return self._host_fragment(node, BlobOutput()).mapInArrow(opened, columns)
 
-    def _hosted(self, node: Stateful, way: OutputEncoding) -> DataFrame:
+    def _host_fragment(self, node: Stateful, way: OutputEncoding) -> DataFrame:
         """The fragment that a node gives out of, and how changes leave it."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         if fragment.evaluates and not self._is_ansi:
@@ -320,7 +320,7 @@ class SparkLowering:
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= _orderly(each, part.spec.needs_order)
         packed = [
-            self._fed(exchange, fragment, number, buckets, always, place)
+            self._feed_fragment(exchange, fragment, number, buckets, always, place)
             for number, exchange in enumerate(exchanges)
         ]
         handlers = tuple(
@@ -343,14 +343,14 @@ class SparkLowering:
             outputMode="Append",
             timeMode=mode,
         )
-        return self._counted(hosted, [part.name for part in fragment.parts], hosting)
+        return self._observe_counts(hosted, [part.name for part in fragment.parts], hosting)
 
-    def _counted(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
+    def _observe_counts(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
         """Return the output of a fragment, the counts of its operators observed."""
-        about = (hosting.place, self._number, hosting.buckets, hosting.way.filled)
+        about = (hosting.place, self._number, hosting.buckets, hosting.way.change_column)
         return counting.operators_counted(hosted, names, *about)
 
-    def _fed(
+    def _feed_fragment(
         self,
         exchange: Exchange,
         fragment: FragmentSpec,
@@ -361,7 +361,7 @@ class SparkLowering:
     ) -> DataFrame:
         """The packed rows of an input of a fragment."""
         # Spark finds the watermark of a node below it, and finds none below an exchange that it uses twice.
-        moving = any(table.moving for table in self.tables.values())
+        moving = any(table.has_watermark for table in self.tables.values())
         rows = fragment.inputs[number]
         route = Route(
             rows,
@@ -374,7 +374,7 @@ class SparkLowering:
             node=place if moving else 0,
         )
         name = ", ".join(dict.fromkeys(part.name for part in fragment.consumers(number)))
-        return self._packed(exchange.input, route, name, fragment.is_ordered(number))
+        return self._pack_node(exchange.input, route, name, fragment.is_ordered(number))
 
     def _count(self, exchange: Exchange) -> int:
         """Return the number of buckets of an operator; a global aggregate has one key, so one bucket."""

@@ -34,7 +34,7 @@ class InputTable:
     time: str | None = None
 
     @property
-    def moving(self) -> bool:
+    def has_watermark(self) -> bool:
         """Tell whether it has a watermark."""
         return self.time is not None
 
@@ -43,7 +43,7 @@ class InputTable:
 class OrdinaryRows:
     """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files.
 
-    moving: whether they move a watermark.
+    has_watermark: whether they move a watermark.
     """
 
     df: DataFrame
@@ -51,11 +51,11 @@ class OrdinaryRows:
     files: tuple[str, ...] = ()
     change_column: str | None = None
     append_only: bool = False
-    moving: bool = False
+    has_watermark: bool = False
 
-    def passing(self, condition: str) -> DataFrame:
+    def filter(self, condition: str) -> DataFrame:
         """Those that pass a condition."""
-        return filter_rows(self.df, condition) if self.moving else self.df.where(condition)
+        return filter_rows(self.df, condition) if self.has_watermark else self.df.where(condition)
 
     @property
     def extra(self) -> list[str]:
@@ -79,7 +79,9 @@ def scan_table(table: InputTable, node: Scan) -> OrdinaryRows:
         columns = [F.lit(0).cast("tinyint").alias("nothing")]
     append_only = node.changes == "append"
     kind = None if change is None else KIND
-    return OrdinaryRows(table.df.select(*columns), kind, files, change, append_only, table.moving)
+    return OrdinaryRows(
+        table.df.select(*columns), kind, files, change, append_only, table.has_watermark
+    )
 
 
 def _column(name: str, node: Scan) -> Column:

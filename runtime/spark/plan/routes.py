@@ -130,14 +130,14 @@ class Packer:
             return
         yield from self._partials(local.add(batch, kinds))
         if local.given_up:
-            for kept, kept_kinds in local.kept():
+            for kept, kept_kinds in local.remaining_rows():
                 yield from self._hold(kept, kept_kinds, b"")
 
     def finish(self) -> Iterator[PackedRow]:
         """Give out what is left."""
         if self._local is not None and not self._local.given_up:
             yield from self._partials(self._local.finish())
-            for batch, kinds in self._local.kept():
+            for batch, kinds in self._local.remaining_rows():
                 yield from self._hold(batch, kinds, b"")
         carries = self._route.carries_now
         if (self._route.always or carries) and self._nothing is None:
@@ -163,15 +163,15 @@ class Packer:
     def _emit(self, bucket: int) -> PackedRow:
         pieces = self._held[bucket]
         self._held[bucket], self._sizes[bucket] = [], 0
-        return self._packed(bucket, pack_blob(pieces))
+        return self._make_row(bucket, pack_blob(pieces))
 
     def _partials(self, taken: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
         for bucket, data in taken:
             if self._nothing is None:
                 self._nothing = with_kinds(*no_rows(self._route.schema))
-            yield self._packed(bucket, data)
+            yield self._make_row(bucket, data)
 
-    def _packed(self, bucket: int, blob: bytes) -> PackedRow:
+    def _make_row(self, bucket: int, blob: bytes) -> PackedRow:
         self._sequence += 1
         return self._names[bucket], self._route.input, self._source, self._sequence, blob
 
@@ -217,7 +217,7 @@ class _Local:
         if not self.given_up:
             yield from self._take()
 
-    def kept(self) -> list[Rows]:
+    def remaining_rows(self) -> list[Rows]:
         """The rows that go on as they are."""
         kept, self._kept = self._kept, []
         return kept

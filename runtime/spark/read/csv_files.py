@@ -88,10 +88,10 @@ class _Reading:
         row = StructType([*fields, StructField("change", StringType())])
         reading = self
 
-        def found(content: pa.Array, file: pa.Array) -> pa.Array:
+        def read_content(content: pa.Array, file: pa.Array) -> pa.Array:
             return reading.lists(content, file)
 
-        return arrow_udf(found, ArrayType(row))(content, file)
+        return arrow_udf(read_content, ArrayType(row))(content, file)
 
     def lists(self, content: pa.Array, file: pa.Array) -> pa.Array:
         """A list of rows for each file."""

@@ -58,7 +58,7 @@ _READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
 class Packable(Protocol):
     """A source that can be read where its rows are packed."""
 
-    def packed(self, pack: Pack, table: str) -> DataFrame:
+    def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """Its rows, packed; how many there are is an observed metric of the query."""
 
 
@@ -86,7 +86,7 @@ class WholeFiles:
     cut: bool = False
     csv: CsvReader | None = None
 
-    def packed(self, pack: Pack, table: str) -> DataFrame:
+    def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
         # Spark does not read the bytes of a file if nobody asks for them.
         columns = self.files.select("path", "modificationTime", *([] if self.here else ["content"]))
@@ -188,15 +188,15 @@ class PackFiles:
                     if self.time is not None:
                         greatest = max(greatest, _greatest(piece.column(self.time)))
                     for packed in packer.add(piece, kinds, order):
-                        yield self._counted(packed, greatest)
+                        yield self._add_counts(packed, greatest)
                     rows += piece.num_rows
                 files += 1
         for packed in packer.finish():
-            yield self._counted(packed, greatest, rows, files)
+            yield self._add_counts(packed, greatest, rows, files)
             rows = files = 0
         # A task all of whose rows are filtered out has no packed row beside which it could say so.
         if files:
-            yield self._counted((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
+            yield self._add_counts((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
 
     def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""
@@ -228,7 +228,7 @@ class PackFiles:
         for start in range(0, rows.count, _PIECE):
             yield whole.slice(start, _PIECE), kinds[start : start + _PIECE]
 
-    def _counted(
+    def _add_counts(
         self, packed: PackedRow, greatest: int, rows: int = 0, files: int = 0
     ) -> pa.RecordBatch:
         """A packed row; how many rows and files were read since the last that said so; the greatest time so far."""

@@ -226,7 +226,7 @@ class PackedPieces:
     lake: Lake
     schema: pa.Schema
 
-    def packed(self, pack: Pack, table: str) -> DataFrame:
+    def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The pieces' rows, packed; how many there are is an observed metric of the query."""
         packed = self.pieces.mapInArrow(PackPieces(pack, self.lake), _COUNTED_DDL)
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))

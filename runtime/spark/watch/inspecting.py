@@ -130,11 +130,11 @@ class Look:
                     clock = Clock(*map(max, clock, last))
             except (StateMismatchError, UntrustedCodeError) as error:
                 note = str(error)
-        return self.told(sizes, clock, found, note)
+        return self.to_operator_state(sizes, clock, found, note)
 
     def why(self, key: Mapping[str, Any]) -> Why:
         """Return the story of a key: how it came to its value."""
-        row, window = self._split(key)
+        row, window = self._split_key(key)
         bucket = self._bucket(row)
         shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
         about = (self.checkpoint.path, self.stored.number, self.description.operator, self.batch)
@@ -166,11 +166,11 @@ class Look:
 
     def bytes_of(self, key: Mapping[str, Any]) -> int:
         """Number of bytes that the bucket of a key takes in the store."""
-        bucket = self._bucket(self._split(key)[0])
+        bucket = self._bucket(self._split_key(key)[0])
         own = [each for each in self.files if each.bucket == bucket]
         return sum(each.snapshot_bytes + each.log_bytes for each in own)
 
-    def _split(self, key: Mapping[str, Any]) -> tuple[pa.RecordBatch, WindowFilter]:
+    def _split_key(self, key: Mapping[str, Any]) -> tuple[pa.RecordBatch, WindowFilter]:
         """The key's columns as a row, and which of its windows are asked for."""
         fields = list(self.description.agg_spec.aggregate_schema)[: len(self.description.key_names)]
         bounds = getattr(self.description.settings_of, "bounds", None)
@@ -181,7 +181,7 @@ class Look:
         return bucket_of(row.select(list(self.description.spread)), self.description.buckets)
 
     def _key_state(self, key: Mapping[str, Any], limit: int | None) -> tuple[KeyState, Clock]:
-        row, window = self._split(key)
+        row, window = self._split_key(key)
         bucket = self._bucket(row)
         clock, parts = Clock(), tuple[Part, ...]()
         files = [each for each in self.files if each.bucket == bucket]
@@ -206,7 +206,7 @@ class Look:
         whole = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
         return nearest_keys(row, whole)
 
-    def told(
+    def to_operator_state(
         self, sizes: dict[int, BucketSize], clock: Clock, found: KeyState | None, note: str
     ) -> OperatorState:
         """The operator with the sizes of its buckets; a note says why they were not all made again."""

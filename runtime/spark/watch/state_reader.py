@@ -145,7 +145,7 @@ class Checkpoint:
         rows = blobs.select("key.bucket", "list_element.blob").limit(1)
         for key, blob in self._collect(rows):
             return described_by(bytes(blob), hash_int(key), trust)
-        raise self._undescribed(operator)
+        raise self._missing_description(operator)
 
     def buckets(
         self, operator: int, batch: int, wanted: Collection[BucketFiles]
@@ -156,14 +156,16 @@ class Checkpoint:
         for each in sorted(wanted):
             size = each.snapshot_bytes + each.log_bytes
             if chunk and size > room:
-                yield from self._read(operator, batch, chunk)
+                yield from self._read_buckets(operator, batch, chunk)
                 chunk, room = [], _BYTES_AT_ONCE
             chunk.append(each)
             room -= size
         if chunk:
-            yield from self._read(operator, batch, chunk)
+            yield from self._read_buckets(operator, batch, chunk)
 
-    def _read(self, operator: int, batch: int, chunk: list[BucketFiles]) -> Iterator[StoredBucket]:
+    def _read_buckets(
+        self, operator: int, batch: int, chunk: list[BucketFiles]
+    ) -> Iterator[StoredBucket]:
         names = bucket_keys(max(each.bucket for each in chunk) + 1)
         keys = {names[each.bucket]: each.bucket for each in chunk}
 
@@ -173,10 +175,10 @@ class Checkpoint:
             found[keys[key]].append(bytes(blob))
         for each in chunk:
             if not found[each.bucket]:
-                raise self._undescribed(operator)
+                raise self._missing_description(operator)
             yield StoredBucket.of(each.bucket, each.head, found[each.bucket])
 
-    def _undescribed(self, operator: int) -> StateCorruptError:
+    def _missing_description(self, operator: int) -> StateCorruptError:
         return StateCorruptError(
             f"{self.path}: the state of operator {operator} has no description. "
             "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."

@@ -121,7 +121,7 @@ def _of_node(
         tally.buckets = len(read), len(node.files)
         tally.bytes = _bytes(read), _bytes(node.files)
         tally.stopped = stopped
-        state = look.told(own, clock, None, note)
+        state = look.to_operator_state(own, clock, None, note)
         place = f"{node.description.place}.{look.part}"
         found.append(WeighedOperator(look.number, place, state, tally))
     return found

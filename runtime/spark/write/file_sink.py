@@ -54,10 +54,10 @@ class FileSink:
         """Write one batch; raises SinkError, before anything is written, if its number is taken."""
         with translate_failures(f"{self.kind} sink: {self.path}"):
             if self._sink is None:
-                self._sink = self._made(batch, batch_id)
+                self._sink = self._make_sink(batch, batch_id)
             self._sink.addBatch(batch_id, batch._jdf)
 
-    def _made(self, batch: DataFrame, batch_id: int) -> Any:
+    def _make_sink(self, batch: DataFrame, batch_id: int) -> Any:
         session: Any = batch.sparkSession
         jvm = session._jvm
         path = jvm.org.apache.hadoop.fs.Path(self.path)
