@@ -10,16 +10,21 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import njit
+from numba import config, njit
 from numba.core.compiler_lock import global_compiler_lock
 
-from aggloom.private import refuse_foreign
+from aggloom.private import cache_directory, refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
 from aggloom.runtime.storage.linking import LinkedCompiler, StaleKernelError, link
 from aggloom.runtime.storage.loading import is_own, load_alone
+from aggloom.tuned import is_tuned
 from aggloom.uncollected import pause_collection
 
 F = TypeVar("F", bound=Callable[..., Any])
+_IS_TUNED = is_tuned()
+if not _IS_TUNED and not config.CACHE_DIR:
+    # Numba keeps a function under its name and types, whatever it was compiled with.
+    config.CACHE_DIR = str(cache_directory() / "plain-kernels")
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
 _OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
 # What is not told whether it is inlined does as the first who calls it.
@@ -34,27 +39,36 @@ def kernel(function: F) -> F:
     parts of an update's time, and passing them on from call to call two thirds of what was left. Everything that
     a kernel touches is held by its caller.
     """
-    return _compile_once(njit(cache=True, forceinline=True, **_OPTIONS)(function))
+    return _make_kernel(function, forceinline=True, **_OPTIONS)
 
 
 def cold_kernel(function: F) -> F:
     """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
-    return _compile_once(njit(cache=True, **_LINKED)(function), linked=True)
+    return _make_kernel(function, linked=True, **_LINKED)
 
 
 def inner_kernel(function: F) -> F:
     """A cold kernel that only kernels call: taking a state apart for Python is a large part of what is compiled."""
-    return _compile_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
+    return _make_kernel(function, no_cpython_wrapper=True, **_CALLED)
 
 
 def array_kernel(function: F) -> F:
     """A kernel that makes arrays, so that references are counted in it."""
-    return _compile_once(njit(cache=True, no_cfunc_wrapper=True, pipeline_class=Compiler)(function))
+    return _make_kernel(function, no_cfunc_wrapper=True, pipeline_class=Compiler)
 
 
 def part(function: F) -> F:
     """A part of one kernel: put into its caller before anything is compiled, so that it is compiled only there."""
-    return njit(inline="always", **_OPTIONS)(function)
+    return njit(inline="always", **(_OPTIONS if _IS_TUNED else {}))(function)
+
+
+def _make_kernel(function: F, linked: bool = False, **options: Any) -> F:
+    """Return a function compiled as the options say, or as Numba does by itself where the switch is off."""
+    if not _IS_TUNED:
+        plain: F = njit(cache=True)(function)
+        return plain
+    made: F = _compile_once(njit(cache=True, **options)(function), linked)
+    return made
 
 
 def _compile_once(dispatcher: Any, linked: bool = False) -> Any:

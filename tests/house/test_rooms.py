@@ -20,6 +20,7 @@ SHARED = {
     "aggloom.physical",
     "aggloom.private",
     "aggloom.shown",
+    "aggloom.tuned",
     "aggloom.uncollected",
     "aggloom.writable",
 }
@@ -88,6 +89,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/local": PLANS | _in("runtime", *HANDLERS, "formats", "operators", "local"),
     "runtime/lookup": PLANS | _in("runtime", "values", "formats", "lookup"),
     "runtime/operators/lookup": PLANS | _in("runtime", *VALUES, "state", "lookup", "operators"),
+    "runtime/platform": SHARED
+    | HOST
+    | {"pyarrow", "aggloom.codegen!"}
+    | _in("runtime", "platform"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
     "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "lakes", "sinks"),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pytest
 
-from aggloom import daemon
-from aggloom.daemon import without_archives
+from aggloom.runtime.platform import workers as daemon
+from aggloom.runtime.platform.workers import without_archives
 
 
 def test_archives_of_an_installed_spark_are_left_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyspark
 import pytest
 from pyspark import SparkContext
 
-from aggloom.runtime.spark.sessions.home import quick_home
+from aggloom.runtime.platform.home import quick_home
 from aggloom.runtime.spark.sessions.launch import java_launched
 
 MAGIC = b"\xa8\xab\x0b\xf0"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aggloom.runtime.spark.node.kept_memory import KEPT_BYTES, keeping_memory
+from aggloom.runtime.platform.kept_memory import KEPT_BYTES, keeping_memory
 
 
 def test_variables_are_there_while_java_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark.sessions.local_files import without_processes
+from aggloom.runtime.platform.local_files import without_processes
 
 
 def mode(path: Path) -> int:

@@ -22,11 +22,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.platform.kept_memory import keep_memory
 from aggloom.runtime.spark.node.deferred import Deferred, Variables
 from aggloom.runtime.spark.node.evolution import evolve_state
 from aggloom.runtime.spark.node.factory import FragmentFactory
 from aggloom.runtime.spark.node.framing import Owner
-from aggloom.runtime.spark.node.kept_memory import keep_memory
 from aggloom.runtime.spark.node.list_state import BlobList
 from aggloom.runtime.spark.node.moment import LAST_WATERMARK
 from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggloom.runtime.lookup.batch import working_for
-from aggloom.runtime.spark.node.kept_memory import keep_memory
+from aggloom.runtime.platform.kept_memory import keep_memory
 
 LAST_WATERMARK = (2**63 - 1) // 1000
 """Spark's watermark, in milliseconds, of a batch after which no row is expected: its last in microseconds."""

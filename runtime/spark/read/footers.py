@@ -20,11 +20,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType
 
 from aggloom.errors import InputFormatError, nearest
+from aggloom.runtime.platform.java_class import function_of
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.read.file_names import check_name
-from aggloom.runtime.spark.read.footers_in_java import CLASS, DAMAGED, LENIENT, SOURCE
+from aggloom.runtime.spark.read.footers_in_java import CLASS, DAMAGED, LENIENT, SOURCE, TEXTS
 from aggloom.runtime.spark.read.records import Place
-from aggloom.runtime.spark.sessions.java_class import function_of
 from aggloom.runtime.spark.sessions.session import is_local
 from aggloom.runtime.values.markers import MARKER_HINT
 
@@ -112,7 +112,7 @@ def sound_in_java(spark: Any, look: Footers) -> Column | None:
     if not is_local(spark):
         return None
     names = ("\n".join(each) for each in (look.wanted, look.changes, look.flattened))
-    wrong = function_of(spark, CLASS, SOURCE, *names)
+    wrong = function_of(spark, CLASS, SOURCE, TEXTS, *names)
     if wrong is None:
         return None
     # The file that has just been read: that of `_metadata` costs something for each row.

@@ -9,9 +9,9 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from aggloom.runtime.spark.node.kept_memory import keeping_memory
+from aggloom.runtime.platform.home import quick_home
+from aggloom.runtime.platform.kept_memory import keeping_memory
 from aggloom.runtime.spark.sessions.chatter import without_chatter
-from aggloom.runtime.spark.sessions.home import quick_home
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 

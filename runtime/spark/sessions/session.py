@@ -12,10 +12,11 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.platform.local_files import without_processes
 from aggloom.runtime.spark.arguments import check_text
 from aggloom.runtime.spark.release import SPARK, streaming_class
 from aggloom.runtime.spark.sessions.launch import java_launched
-from aggloom.runtime.spark.sessions.local_files import without_processes
+from aggloom.tuned import SWITCH, is_tuned
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -72,10 +73,13 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         "spark.log.level": "ERROR",
         "spark.python.worker.reuse": "true",
     }
-    if here:
+    if here and is_tuned():
         settings["spark.python.daemon.module"] = "aggloom.daemon"
+    if here:
         # The other manager starts four processes (readlink) for every file that it renames on a local disk.
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
+    if not is_tuned():
+        settings[f"spark.executorEnv.{SWITCH}"] = os.environ[SWITCH]
     settings |= {key.replace("__", "."): value for key, value in conf.items()}
     if str(settings.get(_SIMPLE, "true")).lower() == "true":
         settings.setdefault(_SIMPLE_EVERYWHERE, "1")

@@ -39,6 +39,7 @@ from aggloom.runtime.values.changelog import (
     same_value,
 )
 from aggloom.shown import text_of
+from aggloom.tuned import is_tuned
 from aggloom.writable import check_checkpoint_directory, check_output_directory
 
 _LOG = logging.getLogger("aggloom")
@@ -123,7 +124,8 @@ def write_changes(
     elif batches is None:
         check_shared(df.sparkSession, "output", path)
         take_back(path, checkpoint)
-        each = FileSink(kind, path, str(checkpoint)) if is_here(df.sparkSession) else None
+        own = is_here(df.sparkSession) and is_tuned()
+        each = FileSink(kind, path, str(checkpoint)) if own else None
     if each is not None:
         writer = writer.foreachBatch(WithFiles(checkpoint, each, ordered_by_name(given)))
     else:
