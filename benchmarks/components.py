@@ -206,14 +206,14 @@ class Once:
         over = "(PARTITION BY k ORDER BY v DESC)"
         first = f"SELECT v FROM t QUALIFY ROW_NUMBER() OVER {over} <= {FIRST}"
         rank = f"SELECT RANK() OVER {over} - 1 AS v FROM t"
-        return {f"first {FIRST}": self.asked(first), "rank": self.asked(rank)}
+        return {f"first {FIRST}": self.prepare_query(first), "rank": self.prepare_query(rank)}
 
-    def asked(self, query: str) -> Callable[[], tuple[int, object]]:
+    def prepare_query(self, query: str) -> Callable[[], tuple[int, object]]:
         whole = f"SELECT COUNT(*), SUM(v)::BIGINT FROM ({query})"
         return lambda: self.connection.execute(whole).fetchall()[0]
 
 
-def played(
+def play_steps(
     case: Case, contenders: Mapping[str, Callable[[Case], Any]], rounds: int
 ) -> list[Series]:
     """Rounds in which each contender goes through its steps, which must give the same answers."""
@@ -284,7 +284,7 @@ def main(rows: int, rounds: int, quick: bool) -> None:
                 run()
         for keys in (1, rows // 1_000, rows // 10, rows):
             case = Case(rows, keys)
-            found = played(case, contenders, rounds)
+            found = play_steps(case, contenders, rounds)
             table += cells(part, found)
             measured += found
             taken, stated = bytes_of(case, contenders[LOOM])

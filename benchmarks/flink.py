@@ -110,7 +110,7 @@ def interpreter() -> Path:
     return python
 
 
-def folded(changes: list[list[Any]]) -> Counter[tuple[Any, ...]]:
+def fold_table(changes: list[list[Any]]) -> Counter[tuple[Any, ...]]:
     """The table to which changes (kind, values...) fold."""
     if {kind for kind, *_ in changes} == {"+I", "+U"}:
         # Of a Top-1 only the new row comes, by its key.
@@ -183,7 +183,7 @@ class Flink:
         """The table to which the changes of the query fold."""
         with tempfile.TemporaryDirectory(prefix="bench-flink-") as checkpoints:
             answer = self.ask(setup.settings(checkpoints), tables(rows), query, collect=True)
-        return folded(answer["changes"])
+        return fold_table(answer["changes"])
 
     def close(self) -> None:
         """Let the process end."""

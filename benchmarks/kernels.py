@@ -75,26 +75,26 @@ class Loom:
 
     def mini_batches(self) -> Run:
         """Changes out after each tenth of the rows."""
-        return self._timed(GroupAggOperator(self._handler), self._batches)
+        return self._time_run(GroupAggOperator(self._handler), self._batches)
 
     def one_bundle(self) -> Run:
         """Changes out once, at the end: what a GROUP BY answers."""
-        return self._timed(GroupAggOperator(self._handler), self._bundle)
+        return self._time_run(GroupAggOperator(self._handler), self._bundle)
 
-    def inserting(self) -> Run:
+    def insert_rows(self) -> Run:
         """The rows of the case up to the first that takes one back."""
-        return self._timed(GroupAggOperator(self._handler), self._halves[0])
+        return self._time_run(GroupAggOperator(self._handler), self._halves[0])
 
-    def taking_back(self) -> Run:
+    def take_back_rows(self) -> Run:
         """The rest of them; only this is timed."""
         operator = GroupAggOperator(self._handler)
-        self._timed(operator, self._halves[0])
-        return self._timed(operator, self._halves[1])
+        self._time_run(operator, self._halves[0])
+        return self._time_run(operator, self._halves[1])
 
     def answer(self) -> pa.Table:
         """The table after all rows."""
         operator = GroupAggOperator(self._handler)
-        self._timed(operator, self._batches)
+        self._time_run(operator, self._batches)
         return pa.Table.from_batches([operator.contents()[0]])
 
     @cached_property
@@ -106,7 +106,7 @@ class Loom:
         return inserted, taken
 
     @staticmethod
-    def _timed(operator: GroupAggOperator, batches: Sequence[tuple[pa.RecordBatch, Any]]) -> Run:
+    def _time_run(operator: GroupAggOperator, batches: Sequence[tuple[pa.RecordBatch, Any]]) -> Run:
         begin = time.process_time()
         for batch, kinds in batches:
             operator.process(batch, kinds)
@@ -142,14 +142,14 @@ def contenders(case: Case) -> dict[str, Callable[[], Run]]:
         raise click.ClickException(f"{case.name}: {', '.join(wrong)} answer otherwise than DuckDB")
     runs = {LOOM: loom.mini_batches, BUNDLE: loom.one_bundle}
     if case.rows.changes == "top":
-        runs = {FIRST: loom.inserting, SECOND: loom.taking_back}
+        runs = {FIRST: loom.insert_rows, SECOND: loom.take_back_rows}
     for run in runs.values():
         # What is compiled is compiled now.
         run()
-    return runs | {name: _timed(answer, left.num_rows) for name, answer in peers.items()}
+    return runs | {name: _time_run(answer, left.num_rows) for name, answer in peers.items()}
 
 
-def _timed(answer: Callable[[], pa.Table], rows: int) -> Callable[[], Run]:
+def _time_run(answer: Callable[[], pa.Table], rows: int) -> Callable[[], Run]:
     def run() -> Run:
         begin = time.process_time()
         answer()

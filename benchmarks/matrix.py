@@ -69,7 +69,7 @@ class Case:
         rows = replace(self.rows, rows=few, keys=keys, beside=beside)
         return replace(self, rows=rows, by_hand=min(self.by_hand, FEW))
 
-    def shortened(self) -> Case:
+    def shorten(self) -> Case:
         """The same as a quick run takes it."""
         return replace(
             self,
@@ -144,4 +144,4 @@ STATE_KEYS = (M, 10 * M)
 def cases(quick: bool, names: tuple[str, ...] = ()) -> list[Case]:
     """The cases of a run, or those that are named."""
     chosen = [case for case in CASES if (case.name in names if names else case.quick or not quick)]
-    return [case.shortened() if quick and case.quick else case for case in chosen]
+    return [case.shorten() if quick and case.quick else case for case in chosen]

@@ -106,9 +106,9 @@ class Rows:
         """All rows, in order."""
         rng = np.random.default_rng(self.seed)
         if self.changes in ("retract", "versions"):
-            columns = self._updated(rng)
+            columns = self._make_updates(rng)
         elif self.changes == "top":
-            columns = self._topped(rng)
+            columns = self._make_withdrawals(rng)
         else:
             columns = {"k": self._keys(rng, self.total), **_values(rng, self.total)}
         table = pa.table({name: columns[name] for name in self.names})
@@ -128,7 +128,7 @@ class Rows:
         chosen: Ints = rng.permutation(self.keys)[np.minimum(ranks, self.keys - 1)]
         return chosen
 
-    def _updated(self, rng: np.random.Generator) -> Columns:
+    def _make_updates(self, rng: np.random.Generator) -> Columns:
         """Insertions, and updates of what was inserted before."""
         changes = int(1.01 * self.total / (1 + UPDATES)) + 100
         update = rng.random(changes) < UPDATES
@@ -149,7 +149,7 @@ class Rows:
         columns = {"k": keys, **values, "op": kinds}
         return {name: column[: self.total] for name, column in columns.items()}
 
-    def _topped(self, rng: np.random.Generator) -> Columns:
+    def _make_withdrawals(self, rng: np.random.Generator) -> Columns:
         """Rows inserted, then taken back from the top, the keys in turn."""
         inserted = self.total * 5 // 9
         columns: Columns = {"k": self._keys(rng, inserted), **_values(rng, inserted)}

@@ -92,7 +92,7 @@ def _state(spark: SparkSession, _: Flink, choice: Choice) -> None:
     choice.publish("state", state, state.measure(spark, counts, choice.rounds))
 
 
-def _compiling(spark: SparkSession, _: Flink, choice: Choice) -> None:
+def _measure_compiling(spark: SparkSession, _: Flink, choice: Choice) -> None:
     names = tuple(compiling.HANDLERS)[: 1 if choice.quick else None]
     choice.publish("compiling", compiling, compiling.measure(choice.rounds, names))
 
@@ -102,7 +102,7 @@ RUN: dict[str, Callable[[SparkSession, Flink, Choice], None]] = {
     "operators": _operators,
     "latency": _latency,
     "state": _state,
-    "compiling": _compiling,
+    "compiling": _measure_compiling,
 }
 
 

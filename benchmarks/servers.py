@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from results import publish_rows
 from rows import AFTER, BEFORE, Rows
 from streams import Stream, batch_seconds, start
-from throughput import HEADER, Table, cells, differences, expected
+from throughput import HEADER, Table, cells, compute_expected, differences
 
 import aggloom as al
 
@@ -194,7 +194,7 @@ class Place:
         server = f"127.0.0.1:{self.database.port}"
         return f"jdbc:postgresql://{server}/postgres?user=tests&reWriteBatchedInserts=true"
 
-    def emptied(self) -> None:
+    def empty_tables(self) -> None:
         """An empty table, and none that knows of earlier runs."""
         with self.database.connect() as db:
             db.execute("DROP TABLE IF EXISTS totals, appended, aggloom_batches")
@@ -213,7 +213,7 @@ def on_spark(stream: Stream, place: Place, spark: SparkSession) -> Run:
 
 def into_database(stream: Stream, place: Place, spark: SparkSession) -> Run:
     """A run of aggloom into the table, by its key."""
-    place.emptied()
+    place.empty_tables()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         out = stream.build(spark, place, Path(scratch, "live"))  # type: ignore[arg-type]
         sink = {"kind": "database", "table": "totals", "connect": place.database.dsn}
@@ -223,9 +223,9 @@ def into_database(stream: Stream, place: Place, spark: SparkSession) -> Run:
         return _run(place, time.perf_counter() - begin, batch_seconds(query))
 
 
-def appended(stream: Stream, place: Place, spark: SparkSession) -> Run:
+def append_rows(stream: Stream, place: Place, spark: SparkSession) -> Run:
     """A run of Spark's own, whose updates are appended by JDBC."""
-    place.emptied()
+    place.empty_tables()
     told = {"driver": "org.postgresql.Driver", "batchsize": "5000"}
 
     def append(batch: DataFrame, _: int) -> None:
@@ -244,7 +244,7 @@ def on_flink(
     """A run of Flink into a black hole or the table; or, collected, the table that it makes."""
     jars = ";".join(f"file://{jar}" for jar in sorted(JARS.rglob("*.jar")))
     if sink:
-        place.emptied()
+        place.empty_tables()
     with tempfile.TemporaryDirectory(prefix="bench-flink-") as checkpoints:
         settings = {**setup.settings(checkpoints), "pipeline.jars": jars}
         answer = flink.ask(settings, place.statements(), sql, collect, sink)
@@ -277,7 +277,7 @@ class Case:
             runs = {
                 LOOM: partial(into_database, ours, place, spark),
                 f"{LOOM}, noop sink": partial(on_spark, ours, place, spark),
-                f"{OWN}, append": partial(appended, own, place, spark),
+                f"{OWN}, append": partial(append_rows, own, place, spark),
             }
         elif self.changes:
             runs[OWN] = "reads insertions only"
@@ -304,7 +304,7 @@ class Case:
             if flink.version:
                 on_flink(flink, place, self.sql, MINI, "totals")
                 tables[f"{VERSION}, the table"] = place.totals()
-        if wrong := differences(expected(rows, self.sql), tables):
+        if wrong := differences(compute_expected(rows, self.sql), tables):
             raise click.ClickException("\n".join([f"{self.name}: wrong results", *wrong]))
 
 

@@ -72,7 +72,7 @@ def contenders(spark: SparkSession, flink: Flink, case: Case) -> dict[str, Conte
         )
     if case.flink and flink.version:
         bare = replace(case.flink[0], plan="plain", checkpoints=False)
-        runs[READS] = partial(flink.run, rows, _everything(rows), bare)
+        runs[READS] = partial(flink.run, rows, _input_query(rows), bare)
     return runs
 
 
@@ -81,13 +81,13 @@ def _own(case: Case, name: str) -> Stream:
     return own(case.query.sql, name == OWN_LOG, mode)
 
 
-def _everything(rows: Rows) -> str:
+def _input_query(rows: Rows) -> str:
     if rows.beside is None:
         return "SELECT * FROM t"
     return " UNION ALL ".join(f"SELECT k FROM {name}" for name in rows.tables)
 
 
-def expected(rows: Rows, sql: str) -> Table:
+def compute_expected(rows: Rows, sql: str) -> Table:
     """Let DuckDB answer over the rows that are left once all changes are made."""
     with duckdb.connect() as connection:
         for name, each in rows.tables.items():
@@ -103,7 +103,7 @@ def expected(rows: Rows, sql: str) -> Table:
         return Counter(connection.execute(sql).fetchall())
 
 
-def found(spark: SparkSession, flink: Flink | None, case: Case) -> dict[str, Table]:
+def compute_tables(spark: SparkSession, flink: Flink | None, case: Case) -> dict[str, Table]:
     """The table of every contender that computes the case's query."""
     rows, sql = case.rows, case.query.sql
     tables = {LOOM: loom(sql).table(spark, rows)}
@@ -119,10 +119,10 @@ def found(spark: SparkSession, flink: Flink | None, case: Case) -> dict[str, Tab
 
 def differences(right: Table, tables: Mapping[str, Table]) -> list[str]:
     """A line for each contender whose table is not the right one; floats may differ from the ninth digit on."""
-    wanted = _parted(right)
+    wanted = _group_floats(right)
     lines = []
     for name, table in tables.items():
-        found_ = _parted(table)
+        found_ = _group_floats(table)
         wrong = [row for row in {*wanted, *found_} if not _close(wanted[row], found_[row])]
         if wrong:
             row = wrong[0]
@@ -132,7 +132,7 @@ def differences(right: Table, tables: Mapping[str, Table]) -> list[str]:
     return lines
 
 
-def _parted(table: Table) -> defaultdict[tuple[Any, ...], list[tuple[float, ...]]]:
+def _group_floats(table: Table) -> defaultdict[tuple[Any, ...], list[tuple[float, ...]]]:
     """The floats of rows, in order, by what else is in them."""
     parted: defaultdict[tuple[Any, ...], list[tuple[float, ...]]] = defaultdict(list)
     for row in sorted(table.elements(), key=repr):
@@ -152,7 +152,9 @@ def _close(ours: list[tuple[float, ...]], theirs: list[tuple[float, ...]]) -> bo
 def verify(spark: SparkSession, flink: Flink, case: Case) -> None:
     """Raise ClickException unless all contenders give the right table for a few rows."""
     few = case.few()
-    wrong = differences(expected(few.rows, few.query.sql), found(spark, flink, few))
+    wrong = differences(
+        compute_expected(few.rows, few.query.sql), compute_tables(spark, flink, few)
+    )
     if wrong:
         raise click.ClickException("\n".join([f"{case.name}: wrong results", *wrong]))
     click.echo(f"{case.name}: the contenders give the same table for few rows", err=True)

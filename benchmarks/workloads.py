@@ -56,15 +56,15 @@ CASCADE = Query(
 )
 
 
-def _ranked(name: str, order: str, bound: str, *columns: str) -> Query:
+def _rank_query(name: str, order: str, bound: str, *columns: str) -> Query:
     read = ", ".join(column for column in ("k", *columns) if column != "ts")
     ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {order}) AS n FROM t"
     return Query(name, f"SELECT {read} FROM ({ranked}) WHERE n {bound}", columns)
 
 
-TOP_TEN = _ranked("Top-10", "w DESC, u, v", "<= 10", "v", "u", "w")
-FIRST = _ranked("first of each key", "w DESC, u, v", "= 1", "v", "u", "w")
-LAST = _ranked("last of each key by time", "ts DESC", "= 1", "v", "ts")
+TOP_TEN = _rank_query("Top-10", "w DESC, u, v", "<= 10", "v", "u", "w")
+FIRST = _rank_query("first of each key", "w DESC, u, v", "= 1", "v", "u", "w")
+LAST = _rank_query("last of each key by time", "ts DESC", "= 1", "v", "ts")
 BUSIEST = Query(
     "Top-10 of counts",
     "SELECT k, u, c FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c DESC, u) AS n FROM "
@@ -78,11 +78,11 @@ HUNDRED = Query(
 )
 
 
-def _joined(name: str, kind: str = "JOIN") -> Query:
+def _join_query(name: str, kind: str = "JOIN") -> Query:
     return Query(name, f"SELECT t.k, t.v, r.w, r.u FROM t {kind} r ON t.k = r.k", ("v",))
 
 
-LOOKED_UP = _joined("foreign key to primary key")
-MANY = _joined("8 to 8 rows a key")
-LEFT = _joined("LEFT JOIN", "LEFT JOIN")
-FULL = _joined("FULL JOIN", "FULL JOIN")
+LOOKED_UP = _join_query("foreign key to primary key")
+MANY = _join_query("8 to 8 rows a key")
+LEFT = _join_query("LEFT JOIN", "LEFT JOIN")
+FULL = _join_query("FULL JOIN", "FULL JOIN")

@@ -140,12 +140,12 @@ class Job:
         return self._process.pid
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Tell whether the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     @property
-    def told(self) -> str:
+    def output_end(self) -> str:
         """Return the end of its output since it was started: at most 3000 characters."""
         return self._log.read_bytes()[self._begun :].decode(errors="replace")[-3000:]
 
@@ -181,7 +181,7 @@ class Line:
         self.shop.open(customers=20, orders=200)
         self.connect.start(*TOPICS)
 
-    def differing(self) -> dict[str, str]:
+    def compare_tables(self) -> dict[str, str]:
         """Compare each table of results with PostgreSQL's answer; return the number of rows that differ, by table."""
         found = {}
         with self.database.connect() as db:
@@ -213,9 +213,9 @@ class Line:
     def await_equal(self) -> float:
         """Wait until all tables are right; how many seconds that took. Raises RuntimeError."""
         began = time.monotonic()
-        while left := self.differing():
-            if self.job.ended:
-                raise RuntimeError(f"aggloom ended: {self.job.told}")
+        while left := self.compare_tables():
+            if self.job.has_ended:
+                raise RuntimeError(f"aggloom ended: {self.job.output_end}")
             if time.monotonic() - began > WITHIN:
                 raise RuntimeError(f"the tables are not what PostgreSQL computes: {left}")
             time.sleep(0.2)

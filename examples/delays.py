@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from flights_data import Feed, Replay, quoted, replay
+from flights_data import Feed, Replay, quote_path, replay
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -275,7 +275,7 @@ class Judge:
         self.db.execute("SET TimeZone = 'UTC'")
         self.db.execute(
             _CHANGES.format(
-                files=quoted(data.changes / "*.jsonl"),
+                files=quote_path(data.changes / "*.jsonl"),
                 row=_ROW,
                 watermark=WATERMARK,
                 lateness=LATENESS,
@@ -285,10 +285,12 @@ class Judge:
     def verdict(self, job: Job, home: Path) -> Verdict:
         """Judge the changelog of a job; it and its table are there by name from then on."""
         made = {
-            "changelog": _CHANGELOG.format(files=quoted(home / job.name / "changes" / "*.parquet")),
+            "changelog": _CHANGELOG.format(
+                files=quote_path(home / job.name / "changes" / "*.parquet")
+            ),
             job.name: _FOLDED,
             "expected": _EXPECTED.format(size=job.hours),
-            "package": _PACKAGE.format(size=job.hours, net=quoted(self.data.net)),
+            "package": _PACKAGE.format(size=job.hours, net=quote_path(self.data.net)),
             "missed": _MISSED.format(size=job.hours),
         }
         for name, query in made.items():
@@ -308,7 +310,7 @@ class Judge:
             ),
             late_wrong=(
                 self.rows(
-                    _LATE_DIFFERENCES, files=quoted(late_files / "*.parquet"), last_end=last_end
+                    _LATE_DIFFERENCES, files=quote_path(late_files / "*.parquet"), last_end=last_end
                 )[0][0]
                 if late_files.exists()
                 else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow.parquet as pq
-from flights_data import FILES, SCHEMA, Replay, quoted, replay
+from flights_data import FILES, SCHEMA, Replay, quote_path, replay
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -118,21 +118,21 @@ def run(data: Replay, home: Path, console: Console) -> Path:
 
 def oracle(data: Replay) -> dict[str, list[tuple[object, ...]]]:
     """Answer the query with DuckDB twice: from the change files, and from the package's rows."""
-    files = _FOLDED_INPUT.format(files=quoted(data.changes / "*.jsonl"), row=_ROW)
+    files = _FOLDED_INPUT.format(files=quote_path(data.changes / "*.jsonl"), row=_ROW)
     with duckdb.connect() as db:
         return {
             "the change files, folded": db.execute(f"{files} {QUERY} ORDER BY carrier").fetchall(),
             "the rows of the package": db.execute(
-                QUERY.replace("FROM flights", f"FROM {quoted(data.net)}") + " ORDER BY carrier"
+                QUERY.replace("FROM flights", f"FROM {quote_path(data.net)}") + " ORDER BY carrier"
             ).fetchall(),
         }
 
 
-def folded(changelog: Path) -> list[tuple[object, ...]]:
+def fold_changelog(changelog: Path) -> list[tuple[object, ...]]:
     """Fold the changelog that came out into the table it describes."""
     with duckdb.connect() as db:
         query = _FOLDED_OUTPUT.format(
-            columns=", ".join(COLUMNS), files=quoted(changelog / "*.parquet")
+            columns=", ".join(COLUMNS), files=quote_path(changelog / "*.parquet")
         )
         rows: list[tuple[object, ...]] = db.execute(query).fetchall()
     return rows
@@ -170,7 +170,7 @@ def main() -> int:
     )
     changelog = run(data, home, console)
     (home / "finished").touch()
-    table = folded(changelog)
+    table = fold_changelog(changelog)
     show(table, console)
     agreed = True
     for name, expected in oracle(data).items():

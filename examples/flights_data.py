@@ -107,25 +107,25 @@ def replay(directory: Path, feed: Feed = Feed()) -> Replay:
     with duckdb.connect() as db:
         db.register("flights", _flights())
         settings = {"image": feed.image, "held_up": feed.held_up, "until": feed.until}
-        db.execute(_filled(_MESSAGES, files=feed.files, **settings))
+        db.execute(_fill_braces(_MESSAGES, files=feed.files, **settings))
         for number in range(1, feed.files + 1):
             target = changes / f"flights-{number:02}.jsonl"
-            db.execute(_FILE.format(number=number, path=quoted(target)))
-        db.execute(_NET.format(columns=feed.net, until=feed.until, path=quoted(net)))
+            db.execute(_FILE.format(number=number, path=quote_path(target)))
+        db.execute(_NET.format(columns=feed.net, until=feed.until, path=quote_path(net)))
         counted = db.execute("SELECT count(*) FROM messages").fetchone()
     messages = int(counted[0]) if counted else 0
     stamp.write_text(f"{version}: {messages}")
     return Replay(changes, net, messages)
 
 
-def _filled(text: str, **values: object) -> str:
+def _fill_braces(text: str, **values: object) -> str:
     """The text with values for its {names}; other braces stay."""
     for name, value in values.items():
         text = text.replace("{" + name + "}", str(value))
     return text
 
 
-def quoted(path: Path) -> str:
+def quote_path(path: Path) -> str:
     """Write a path as an SQL text literal."""
     return "'" + str(path).replace("'", "''") + "'"
 

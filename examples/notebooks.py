@@ -17,7 +17,7 @@ from typing import Any
 HERE = Path(__file__).parent / "notebooks"
 
 
-def executed(notebook: dict[str, Any]) -> dict[str, Any]:
+def run_notebook(notebook: dict[str, Any]) -> dict[str, Any]:
     """The notebook with what its cells show, run in the current directory; a cell that fails raises its error."""
     names: dict[str, Any] = {"__name__": "__main__"}
     cells, number = [], 0
@@ -47,7 +47,7 @@ def _outputs(code: str, names: dict[str, Any], number: int) -> list[dict[str, An
     if value is not None:
         found.append(
             {
-                "data": _shown(value),
+                "data": _output_data(value),
                 "execution_count": number,
                 "metadata": {},
                 "output_type": "execute_result",
@@ -56,7 +56,7 @@ def _outputs(code: str, names: dict[str, Any], number: int) -> list[dict[str, An
     return found
 
 
-def _shown(value: Any) -> dict[str, list[str]]:
+def _output_data(value: Any) -> dict[str, list[str]]:
     """A value as a notebook keeps it; what has HTML needs no other form."""
     html = getattr(value, "_repr_html_", None)
     return {"text/html": _lines(html())} if html else {"text/plain": _lines(repr(value))}
@@ -78,7 +78,7 @@ def main() -> None:
             before = Path.cwd()
             os.chdir(place)
             try:
-                text = text_of(executed(json.loads(path.read_text(encoding="utf-8"))))
+                text = text_of(run_notebook(json.loads(path.read_text(encoding="utf-8"))))
             finally:
                 os.chdir(before)
         path.write_text(text, encoding="utf-8")

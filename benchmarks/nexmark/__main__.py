@@ -85,7 +85,7 @@ def _say(text: str) -> None:
     Console(stderr=True).print(text, highlight=False, markup=False)
 
 
-def _wanted(text: str) -> list[Query]:
+def _parse_queries(text: str) -> list[Query]:
     names = text.replace(",", " ").split() or list(NAMES)
     unknown = [name for name in names if name not in NAMES]
     if unknown:
@@ -149,7 +149,7 @@ def main(
     flink_python: Path | None,
 ) -> None:
     """Run the queries on Spark, check their tables against DuckDB, and measure."""
-    wanted = _wanted(queries)
+    wanted = _parse_queries(queries)
     python = (flink_python or interpreter()) if flink else None
     run = _Run(Events(events, corrections), limit, python, form)
     try:

@@ -82,7 +82,7 @@ class Beside:
     @property
     def version(self) -> str:
         """Flink's; empty where there is none."""
-        return self._running().version if self._python else ""
+        return self._start_flink().version if self._python else ""
 
     def measure(self, query: Query, events: Events, limit: float) -> Flinks:
         """The fastest of the plans that may win. Raises ClickException where it refuses the query."""
@@ -100,7 +100,7 @@ class Beside:
         return Flinks(plan, answer["seconds"], answer["job"])
 
     def _ask(self, query: Query, events: Events, limit: float, plan: str) -> dict[str, Any]:
-        flink = self._running()
+        flink = self._start_flink()
         over = threading.Event()
 
         def end() -> None:
@@ -127,7 +127,7 @@ class Beside:
             finally:
                 timer.cancel()
 
-    def _running(self) -> Flink:
+    def _start_flink(self) -> Flink:
         if self._flink is None:
             self._flink = Flink(self._python)
         return self._flink

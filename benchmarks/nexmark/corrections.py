@@ -22,13 +22,13 @@ class Corrections:
         self._count, self._rate = count, rate
         self._waiting: dict[str, pa.Table] = {}
 
-    def woven(
+    def weave_corrections(
         self, name: str, draw: rows.Draw, table: pa.Table, numbers: rows.Ints, end: int
     ) -> tuple[pa.Table, rows.Ints]:
         """A block's rows and the corrections that are due before event `end`, in order, with the column `op`."""
-        coming = [_marked(table, "+I", numbers, np.zeros(len(numbers), np.int64), numbers)]
+        coming = [_mark_rows(table, "+I", numbers, np.zeros(len(numbers), np.int64), numbers)]
         held = self._waiting.get(name)
-        made = self._drawn(name, draw, table, numbers)
+        made = self._draw_corrections(name, draw, table, numbers)
         later = pa.concat_tables([made] if held is None else [held, made])
         due = pc.less(later["at"], end)
         self._waiting[name] = later.filter(pc.invert(due))
@@ -37,7 +37,9 @@ class Corrections:
         columns = ["at", "number", "step"]
         return whole.take(pa.array(order)).drop_columns(columns), numbers
 
-    def _drawn(self, name: str, draw: rows.Draw, table: pa.Table, numbers: rows.Ints) -> pa.Table:
+    def _draw_corrections(
+        self, name: str, draw: rows.Draw, table: pa.Table, numbers: rows.Ints
+    ) -> pa.Table:
         chosen = np.flatnonzero(draw.random(len(numbers)) < SHARE)
         before, number = table.take(pa.array(chosen)), numbers[chosen]
         reach = max(self._count // 4, 1)
@@ -49,8 +51,8 @@ class Corrections:
         stays = pa.array(~gone)
         return pa.concat_tables(
             [
-                _marked(before, kinds, at, ones, number),
-                _marked(after, "+U", at, ones + 1, number).filter(stays),
+                _mark_rows(before, kinds, at, ones, number),
+                _mark_rows(after, "+U", at, ones + 1, number).filter(stays),
             ]
         )
 
@@ -66,7 +68,7 @@ class Corrections:
         return _with(before, expires=expires, category=pa.array(rows.categories(draw, count)))
 
 
-def _marked(
+def _mark_rows(
     table: pa.Table, kind: object, at: rows.Ints, step: rows.Ints, number: rows.Ints
 ) -> pa.Table:
     kinds = np.full(len(at), kind) if isinstance(kind, str) else kind

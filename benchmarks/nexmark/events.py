@@ -67,11 +67,13 @@ class Events:
             if corrections is not None:
                 kept = {
                     name: (
-                        corrections.woven(name, draw, *parts, end) if self.changes(name) else parts
+                        corrections.weave_corrections(name, draw, *parts, end)
+                        if self.changes(name)
+                        else parts
                     )
                     for name, parts in kept.items()
                 }
-            yield {name: self._formed(name, table) for name, (table, _) in kept.items()}
+            yield {name: self._drop_helpers(name, table) for name, (table, _) in kept.items()}
 
     def tables(self) -> dict[str, pa.Table]:
         """The whole streams."""
@@ -129,7 +131,7 @@ class Events:
         kept = int(np.searchsorted(numbers, end))
         return table.slice(0, kept), numbers[:kept]
 
-    def _formed(self, name: str, table: pa.Table) -> pa.Table:
+    def _drop_helpers(self, name: str, table: pa.Table) -> pa.Table:
         if self.changes(name):
             return table
         return table.drop_columns("id") if name == "bid" and not self.corrections else table
@@ -139,7 +141,7 @@ class Events:
         files = (self.folder / table).glob("*.parquet")
         return sum(pq.read_metadata(file).num_rows for file in files)
 
-    def closing(self, table: str) -> pa.Table:
+    def make_closing_rows(self, table: str) -> pa.Table:
         """One row an hour after all others: with it windows end that have rows."""
         draw, far = np.random.default_rng(0), self.count + 3_600 * self.rate
         number = np.array([far])
@@ -152,12 +154,12 @@ class Events:
             made = rows.bids(draw, number, times)
         if self.changes(table):
             made = made.append_column("op", pa.array(["+I"]))
-        return self._formed(table, made)
+        return self._drop_helpers(table, made)
 
     def _write_parquet(self, folder: Path) -> None:
         (folder / "closing").mkdir()
         for name in SCHEMAS:
-            pq.write_table(self.closing(name), folder / "closing" / f"{name}.parquet")
+            pq.write_table(self.make_closing_rows(name), folder / "closing" / f"{name}.parquet")
         bounds = [self.count * part // self.files for part in range(1, self.files + 1)]
         parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
         for name in SCHEMAS:
@@ -186,7 +188,7 @@ class Events:
             schema = pq.read_schema(files[0])
             writers = [
                 pq.ParquetWriter(
-                    folder / name / f"part-{reader}.parquet", schema, **_stored(schema)
+                    folder / name / f"part-{reader}.parquet", schema, **_parquet_options(schema)
                 )
                 for reader in range(2)
             ]
@@ -236,7 +238,7 @@ def _share(table: pa.Table, part: int, parts: int) -> pa.Table:
     return table.slice(begin, end - begin)
 
 
-def _stored(schema: pa.Schema) -> dict[str, Any]:
+def _parquet_options(schema: pa.Schema) -> dict[str, Any]:
     """Return the options by which a Parquet file stores the columns."""
     few = [each for each in ("channel", "state", "city", "op") if each in schema.names]
     return {"compression": "lz4", "use_dictionary": few}
@@ -246,6 +248,6 @@ def _write_file(folder: Path, number: int, parts: dict[str, list[pa.Table]]) -> 
     for name, tables in parts.items():
         file = folder / name / f"part-{number:03}.parquet"
         whole = pa.concat_tables(tables)
-        pq.write_table(whole, file, **_stored(whole.schema))
+        pq.write_table(whole, file, **_parquet_options(whole.schema))
         # Spark reads files in order of their time.
         os.utime(file, (_EARLIEST + number, _EARLIEST + number))

@@ -48,18 +48,18 @@ def persons(draw: Draw, numbers: Ints, times: Ints) -> pa.Table:
     count = len(numbers)
     first = draw.integers(0, len(_FIRST), count)
     last = draw.integers(0, len(_LAST), count)
-    names = _picked([f"{a} {b}" for a in _FIRST for b in _LAST], first * len(_LAST) + last)
+    names = _pick([f"{a} {b}" for a in _FIRST for b in _LAST], first * len(_LAST) + last)
     mails = [f"{a}.{b}@example.org".lower() for a in _FIRST for b in _LAST]
     cards = [f"{draw.integers(0, 10**4):04}" for _ in range(1_000)]
-    groups = [_picked(cards, draw.integers(0, len(cards), count)) for _ in range(4)]
+    groups = [_pick(cards, draw.integers(0, len(cards), count)) for _ in range(4)]
     return pa.table(
         {
             "id": FIRST_ID + numbers // EPOCH,
             "name": names,
-            "email": _picked(mails, first * len(_LAST) + last),
+            "email": _pick(mails, first * len(_LAST) + last),
             "credit_card": pa.compute.binary_join_element_wise(*groups, " "),
-            "city": _picked(_CITIES, draw.integers(0, len(_CITIES), count)),
-            "state": _picked(_STATES, draw.integers(0, len(_STATES), count)),
+            "city": _pick(_CITIES, draw.integers(0, len(_CITIES), count)),
+            "state": _pick(_STATES, draw.integers(0, len(_STATES), count)),
             "date_time": _instants(times),
             "extra": _letters(draw, count, 90, 150),
         }
@@ -112,14 +112,14 @@ def bids(draw: Draw, numbers: Ints, times: Ints) -> pa.Table:
         "/",
     )
     ids = ["", *(f"&channel_id={number * 7919}" for number in range(_OTHERS))]
-    tail = _picked(ids, np.where(known, 0, channel - len(_CHANNELS) + 1))
+    tail = _pick(ids, np.where(known, 0, channel - len(_CHANNELS) + 1))
     return pa.table(
         {
             "id": numbers,
             "auction": FIRST_ID + auction,
             "bidder": FIRST_ID + _by_people(draw, epoch, HOT_BIDDER, 1),
             "price": _prices(draw, count),
-            "channel": _picked(names, channel),
+            "channel": _pick(names, channel),
             "url": pa.compute.binary_join_element_wise(base, tail, ""),
             "date_time": _instants(times),
             "extra": _letters(draw, count, 55, 80),
@@ -159,7 +159,7 @@ def _instants(ms: Ints) -> pa.Array:
     return pa.array(ms * 1000).cast(INSTANT)
 
 
-def _picked(values: Sequence[str], places: npt.NDArray[Any]) -> pa.Array:
+def _pick(values: Sequence[str], places: npt.NDArray[Any]) -> pa.Array:
     return pa.array(values).take(pa.array(places))
 
 

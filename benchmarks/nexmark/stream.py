@@ -116,21 +116,21 @@ def differences(
             for table in query.streams:
                 for number in files:
                     _link(events, given, table, f"part-{number:03}.parquet")
-            _told(spark, query, events, given, scratch, limit)
+            _run_query(spark, query, events, given, scratch, limit)
         if query.timed or query.by_clock:
             if query.by_clock:
                 time.sleep(_WINDOW_SECONDS + 1)
             for table in query.streams:
                 file = given / table / "part-999.parquet"
                 shutil.copy(events.folder / "closing" / f"{table}.parquet", file)
-            _told(spark, query, events, given, scratch, limit)
+            _run_query(spark, query, events, given, scratch, limit)
         log = f"read_parquet('{scratch}/told/**/*.parquet', hive_partitioning = false)"
         if query.files:
             log = log.replace("false", "true, hive_types_autocast = false")
         return oracle.changelog(query, log, "_change_type")
 
 
-def _told(
+def _run_query(
     spark: SparkSession, query: Query, events: Events, given: Path, scratch: Path, limit: float
 ) -> None:
     out = _result(spark, query, events, given, scratch)

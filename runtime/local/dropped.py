@@ -31,7 +31,7 @@ class DroppedWatch:
         self._report.is_quiet = True
 
     @contextmanager
-    def warning(self, ended: bool = False) -> Iterator[None]:
+    def warn_after(self, ended: bool = False) -> Iterator[None]:
         """Do a call, and warn behind the outermost one: a filter that makes an error of it cuts no work short.
 
         ended: whether it ends the input, so that what came since the first warning is named, too.

@@ -132,7 +132,7 @@ class FedPlan:
         """
         name = self._table(table)
         batch, codes = scanned_rows(rows, kinds, self.plan.scans[name])
-        with self._dropped.warning():
+        with self._dropped.warn_after():
             self._watermarks.rows(name, self._clock.processing)
             self.history.append(("rows", (name, batch, codes)))
             self._buffer_rows(name, batch, codes)
@@ -159,7 +159,7 @@ class FedPlan:
         options = {**options, **(format_options or {})}
         total = 0
         scan = self.plan.scans[name]
-        with self._dropped.warning():
+        with self._dropped.warn_after():
             for batch, codes, refused, notices in read_files(path, format, scan, options):
                 self.unreadable += refused
                 self.notices += notices
@@ -190,7 +190,7 @@ class FedPlan:
             parts = [rows for own, rows in buffer if own == name]
             batch = pa.concat_batches([batch for batch, _ in parts])
             tables[name] = batch, np.concatenate([kinds for _, kinds in parts])
-        with self._dropped.warning():
+        with self._dropped.warn_after():
             self._run(tables)
 
     def watermark(self, ms: int, table: str | None = None) -> None:
@@ -199,7 +199,7 @@ class FedPlan:
         It ends the bundle, with table.exec.mini-batch.allow-latency only once an interval unless there are windows.
         """
         names = list(self.plan.scans) if table is None else [self._table(table)]
-        with self._dropped.warning():
+        with self._dropped.warn_after():
             for name in names:
                 self._watermarks.advance(name, ms)
             if self._mini_batch.watermark(ms) or self._has_windows:
@@ -208,7 +208,7 @@ class FedPlan:
 
     def idle(self, table: str) -> None:
         """Say that a table holds back the watermark no more, until it has rows."""
-        with self._dropped.warning():
+        with self._dropped.warn_after():
             self.flush()
             self._watermarks.idle(self._table(table))
             self._move(self._clock.processing)
@@ -218,7 +218,7 @@ class FedPlan:
 
         With table.exec.mini-batch.allow-latency its intervals end bundles, as it does wherever there are windows.
         """
-        with self._dropped.warning():
+        with self._dropped.warn_after():
             if self._mini_batch.processing_time(ms) or self._has_windows:
                 self.flush()
             self._watermarks.processing_time(ms)
@@ -226,7 +226,7 @@ class FedPlan:
 
     def end_of_input(self) -> None:
         """Say that no row comes any more: every window in event time fires."""
-        with self._dropped.warning(ended=True):
+        with self._dropped.warn_after(ended=True):
             self.flush()
             self.watermark(AFTER_ALL)
 
@@ -330,7 +330,7 @@ class FedPlan:
 
     def close(self) -> None:
         """Let the state go; a warning names the rows that were dropped since the last one."""
-        with self._dropped.warning(ended=True):
+        with self._dropped.warn_after(ended=True):
             self.pipeline.close()
 
     def _table(self, name: str | None) -> str:

@@ -163,15 +163,15 @@ class _Watched(Trigger):
         self.on_merge, self.clear = inner.on_merge, inner.clear  # type: ignore[method-assign]
 
     def on_element(self, *args: Any) -> TriggerResult:
-        return self._seen(self.inner.on_element, *args)
+        return self._note_result(self.inner.on_element, *args)
 
     def on_event_time(self, *args: Any) -> TriggerResult:
-        return self._seen(self.inner.on_event_time, *args)
+        return self._note_result(self.inner.on_event_time, *args)
 
     def on_processing_time(self, *args: Any) -> TriggerResult:
-        return self._seen(self.inner.on_processing_time, *args)
+        return self._note_result(self.inner.on_processing_time, *args)
 
-    def _seen(self, ask: Callable[..., TriggerResult], *args: Any) -> TriggerResult:
+    def _note_result(self, ask: Callable[..., TriggerResult], *args: Any) -> TriggerResult:
         result = ask(*args)
         self.watch.purged |= result.purges
         return result
@@ -184,12 +184,12 @@ class _WatchedEvictor(Evictor):
         self.inner, self.watch = inner, watch
 
     def evict_before(self, elements: Elements, *args: Any) -> Any:
-        return self._seen(self.inner.evict_before(elements, *args))
+        return self._note_stays(self.inner.evict_before(elements, *args))
 
     def evict_after(self, elements: Elements, *args: Any) -> Any:
-        return self._seen(self.inner.evict_after(elements, *args))
+        return self._note_stays(self.inner.evict_after(elements, *args))
 
-    def _seen(self, stays: Any) -> Any:
+    def _note_stays(self, stays: Any) -> Any:
         self.watch.stays.append(np.asarray(stays).tolist())
         return stays
 

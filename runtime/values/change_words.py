@@ -76,11 +76,6 @@ class ChangeWords:
         return cls(column, values, str(markers))
 
     @property
-    def is_usual(self) -> bool:
-        """True if it is what holds without options."""
-        return self == ChangeWords()
-
-    @property
     def lacks_before(self) -> bool:
         """True if its updates come without the rows that they replace, so that they are upserts."""
         kinds = {kind for _, kind in self.values}

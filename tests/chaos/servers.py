@@ -205,10 +205,10 @@ class Siege:
             if not line.connect.runs:
                 line.connect.stop()
                 line.connect.start()
-        if line.job.ended:
-            self.ends.append(line.job.told)
+        if line.job.has_ended:
+            self.ends.append(line.job.output_end)
             if not self._excused:
-                raise Failure(f"the job ended by itself: {line.job.told}")
+                raise Failure(f"the job ended by itself: {line.job.output_end}")
             kill_all(line.job.session)
             self._excused = bool(self._down)
             line.job.start()
@@ -224,7 +224,7 @@ class Siege:
             self._tend()
             time.sleep(0.3)
             try:
-                left = self.line.differing()
+                left = self.line.compare_tables()
             except psycopg.OperationalError as failure:
                 left = failure
         while left := self._topics():

@@ -22,7 +22,7 @@ def test_a_notebook_shows_what_its_cells_give(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = path.read_text(encoding="utf-8")
-    made = notebooks.text_of(notebooks.executed(json.loads(text)))
+    made = notebooks.text_of(notebooks.run_notebook(json.loads(text)))
     assert made == text, "run `make docs`"
 
 

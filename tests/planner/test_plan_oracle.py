@@ -168,7 +168,7 @@ def test_parts_change_the_order_of_changes_only(data: st.DataObject) -> None:
         with open_plan(plan, way) as one, open_plan(plan, way.cut(3, 4)) as other:
             for batch in batches:
                 left, right = (multiset(feed(each, batch)) for each in (one, other))
-                if way.chosen.mini_batch_enabled:
+                if way.plan_options.mini_batch_enabled:
                     assert left == right
 
 

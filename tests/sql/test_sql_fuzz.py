@@ -76,14 +76,14 @@ class Grammar:
     def query(self, depth: int) -> str:
         body = self.select(depth)
         if self.chance(0.15):
-            body = self.united(depth)
+            body = self.unite_queries(depth)
         if self.chance(0.12):
             names = self.most(["c", "c", "e", "t"], ["RECURSIVE c", "c(a, b)", "c(a)", "c, c"])
             body = f"WITH {names} AS ({self.select(1)}) {body}"
         right, wrong = [""], [" ORDER BY 1", " LIMIT 3", " OFFSET 2", " SORT BY x", " UNION"]
         return body + self.most(right, wrong)
 
-    def united(self, depth: int) -> str:
+    def unite_queries(self, depth: int) -> str:
         words = self.most(["UNION", "UNION ALL"], ["EXCEPT", "INTERSECT ALL", "UNION BY NAME"])
         if self.chance(self.share):
             return f"{self.select(depth)} {words} {self.select(depth)}"

@@ -233,7 +233,7 @@ class Versions:
     versions: dict[Any, dict[int, Any]] = field(default_factory=dict)
     late: int = 0
 
-    def left(self, row: Row) -> None:
+    def add_left(self, row: Row) -> None:
         """A row (id, k, t) comes."""
         if row[1] is None and not self.left_join:
             return
@@ -302,7 +302,7 @@ def check_temporal(seed: int) -> None:
             t = max(0.0, clock + r.randint(-2, 8) / 2)
             row = (ids, r.choice([None, 1, 1, 2, 3]), t)
             lefts.append(("+I", row[0], row[1], second(t)))
-            model.left(row)
+            model.add_left(row)
         for _ in range(r.choice([0, 1, 3, 6])):
             k, t, v = (
                 r.choice([1, 1, 2, 3]),

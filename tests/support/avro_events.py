@@ -65,7 +65,7 @@ class Kind(NamedTuple):
     make: Any
 
 
-def named(avro: str, name: str, **more: Any) -> dict[str, Any]:
+def named_type(avro: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": avro, "connect.name": name, "connect.version": 1, **more}
 
 
@@ -73,12 +73,12 @@ def plain(ddl: str, avro: str, connect: str, make: Any) -> Kind:
     return Kind(ddl, avro, {"type": connect}, lambda r: (v := make(r), v))
 
 
-def known(ddl: str, avro: str, connect: str, name: str, make: Any) -> Kind:
+def known_kind(ddl: str, avro: str, connect: str, name: str, make: Any) -> Kind:
     told = {"type": connect, "name": name, "version": 1}
-    return Kind(ddl, named(avro, name), told, lambda r: (v := make(r), v))
+    return Kind(ddl, named_type(avro, name), told, lambda r: (v := make(r), v))
 
 
-def unscaled(r: random.Random) -> tuple[bytes, str]:
+def draw_unscaled(r: random.Random) -> tuple[bytes, str]:
     number = r.randrange(-(10**9), 10**9)
     data = number.to_bytes(5, "big", signed=True)
     return data, base64.b64encode(data).decode()
@@ -89,13 +89,13 @@ def some_bytes(r: random.Random) -> tuple[bytes, str]:
     return data, base64.b64encode(data).decode()
 
 
-def listed(r: random.Random) -> tuple[Any, Any]:
-    pairs = [(None, None) if r.random() < 0.2 else unscaled(r) for _ in range(r.randrange(3))]
+def draw_list(r: random.Random) -> tuple[Any, Any]:
+    pairs = [(None, None) if r.random() < 0.2 else draw_unscaled(r) for _ in range(r.randrange(3))]
     return [one for one, _ in pairs], [one for _, one in pairs]
 
 
-def scaled(r: random.Random) -> tuple[Any, Any]:
-    data, text = unscaled(r)
+def draw_scaled(r: random.Random) -> tuple[Any, Any]:
+    data, text = draw_unscaled(r)
     return {"scale": 3, "value": data}, {"scale": 3, "value": text}
 
 
@@ -123,26 +123,32 @@ KINDS = [
     plain("FLOAT", "float", "float", lambda r: r.randrange(-99, 99) / 8),
     plain("DECIMAL(20,17)", "double", "double", lambda r: r.randrange(-99, 99) / 8),
     Kind("BINARY", "bytes", {"type": "bytes"}, some_bytes),
-    Kind("DECIMAL(10,2)", DECIMAL, C_DECIMAL, unscaled),
-    Kind("STRING", DECIMAL, C_DECIMAL, unscaled),
-    Kind("DECIMAL(12,3)", VARIABLE, {"type": "struct", "name": VARIABLE["connect.name"]}, scaled),
-    known("DATE", "int", "int32", f"{_TIME}.Date", DAYS),
-    known("STRING", "int", "int32", f"{_CONNECT}.Date", DAYS),
-    known("TIMESTAMP", "long", "int64", f"{_TIME}.MicroTimestamp", MICROS),
-    known("TIMESTAMP_NTZ", "long", "int64", f"{_TIME}.NanoTimestamp", MICROS),
-    known("TIMESTAMP_NTZ", "long", "int64", f"{_CONNECT}.Timestamp", lambda r: r.randrange(10**12)),
-    known("BIGINT", "long", "int64", f"{_TIME}.MicroTime", lambda r: r.randrange(86_400 * 10**6)),
-    known("STRING", "int", "int32", f"{_TIME}.Time", lambda r: r.randrange(86_400_000)),
-    known(
+    Kind("DECIMAL(10,2)", DECIMAL, C_DECIMAL, draw_unscaled),
+    Kind("STRING", DECIMAL, C_DECIMAL, draw_unscaled),
+    Kind(
+        "DECIMAL(12,3)", VARIABLE, {"type": "struct", "name": VARIABLE["connect.name"]}, draw_scaled
+    ),
+    known_kind("DATE", "int", "int32", f"{_TIME}.Date", DAYS),
+    known_kind("STRING", "int", "int32", f"{_CONNECT}.Date", DAYS),
+    known_kind("TIMESTAMP", "long", "int64", f"{_TIME}.MicroTimestamp", MICROS),
+    known_kind("TIMESTAMP_NTZ", "long", "int64", f"{_TIME}.NanoTimestamp", MICROS),
+    known_kind(
+        "TIMESTAMP_NTZ", "long", "int64", f"{_CONNECT}.Timestamp", lambda r: r.randrange(10**12)
+    ),
+    known_kind(
+        "BIGINT", "long", "int64", f"{_TIME}.MicroTime", lambda r: r.randrange(86_400 * 10**6)
+    ),
+    known_kind("STRING", "int", "int32", f"{_TIME}.Time", lambda r: r.randrange(86_400_000)),
+    known_kind(
         *("TIMESTAMP", "string", "string", f"{_TIME}.ZonedTimestamp"),
         lambda r: f"2026-01-0{r.randrange(1, 9)}T10:11:12.123456Z",
     ),
-    known("STRING", "string", "string", "io.debezium.data.Uuid", lambda r: r.choice("ab")),
+    known_kind("STRING", "string", "string", "io.debezium.data.Uuid", lambda r: r.choice("ab")),
     Kind(
         "ARRAY<DECIMAL(10,2)>",
         {"type": "array", "items": ["null", DECIMAL]},
         {"type": "array", "items": C_DECIMAL},
-        listed,
+        draw_list,
     ),
     Kind(
         "MAP<STRING, INT>",
@@ -157,7 +163,7 @@ def some_history(r: random.Random, kinds: list[Kind]) -> Iterator[tuple[str, Any
     """Operations with the rows before and after, each in both forms."""
     rows: dict[int, tuple[Any, Any]] = {}
 
-    def made(number: int) -> tuple[Any, Any]:
+    def make_message(number: int) -> tuple[Any, Any]:
         pairs = [(None, None) if r.random() < 0.2 else kind.make(r) for kind in kinds]
         own = {"id": number}
         return (
@@ -171,5 +177,5 @@ def some_history(r: random.Random, kinds: list[Kind]) -> Iterator[tuple[str, Any
         if before is not None and r.random() < 0.4:
             yield "d", before, (None, None)
             continue
-        rows[number] = made(number)
+        rows[number] = make_message(number)
         yield ("u" if before else r.choice("cr")), before or (None, None), rows[number]

@@ -63,7 +63,7 @@ def duckdb_table(spec: AggSpec, net_rows: Sequence[Row]) -> list[Row]:
     judged = [judges(spec, call, net_rows) for call in spec.calls]
     parts = [quoted(name) for name in spec.group_by]
     for call, known in zip(spec.calls, judged, strict=True):
-        parts += _selected(spec, call) if known else ["NULL"]
+        parts += _select_items(spec, call) if known else ["NULL"]
     grouping = ", ".join(quoted(name) for name in spec.group_by)
     group_by = f"GROUP BY {grouping}" if grouping else ""
     having = f"HAVING COUNT(*) {'>=' if spec.one_row else '>'} 0"
@@ -83,7 +83,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _selected(spec: AggSpec, call: AggCall) -> list[str]:
+def _select_items(spec: AggSpec, call: AggCall) -> list[str]:
     entry = CATALOGUE[call.function]
     named = {
         argument.name: quoted(column)
@@ -136,7 +136,7 @@ def _row(spec: AggSpec, row: Row, judged: list[bool]) -> Row:
         elif call.function in _SUMS:
             out.append(_sum(spec, call, value, next(rest)))
         else:
-            out.append(_fitted(value, spec.result_type(call)))
+            out.append(_fit_value(value, spec.result_type(call)))
     return tuple(out)
 
 
@@ -151,7 +151,7 @@ def _sum(spec: AggSpec, call: AggCall, summed: Any, count: int) -> Any:
     return average_of(summed, count, kind, spec.dialect) if call.function == "AVG" else summed
 
 
-def _fitted(value: Any, kind: pa.DataType) -> Any:
+def _fit_value(value: Any, kind: pa.DataType) -> Any:
     """DuckDB's value as the declared type would show it."""
     if isinstance(value, float) and not pa.types.is_floating(kind):
         return as_result(value, kind)
@@ -160,5 +160,5 @@ def _fitted(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_map(kind) and value is not None:
         return list(value.items()) if isinstance(value, dict) else list(value)
     if pa.types.is_list(kind) and value is not None:
-        return [_fitted(inner, kind.value_type) for inner in value]
+        return [_fit_value(inner, kind.value_type) for inner in value]
     return value

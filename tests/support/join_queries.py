@@ -20,10 +20,10 @@ class _Joins(Steps):
     def block(self, depth: int) -> tuple[str, Columns]:
         """A query, and the columns of its result."""
         if depth and self.any(True, True, False):
-            return self.joined(depth)
+            return self.join_sources(depth)
         return super().block(depth)
 
-    def joined(self, depth: int) -> tuple[str, Columns]:
+    def join_sources(self, depth: int) -> tuple[str, Columns]:
         """Two or more sources joined from the left, the columns of all under names of their own."""
         tables: dict[str, Columns] = {}
         first = self.name("j")
@@ -49,7 +49,7 @@ class _Joins(Steps):
         for table, column in self.some(every, 0, 2):
             if self.any(True, False, False):
                 condition = self.condition({column: tables[table][column]})
-                conditions.append(self.qualified(condition, column, table))
+                conditions.append(self.qualify(condition, column, table))
         where = f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else ""
         return f"SELECT {', '.join(items)} FROM {text}{where}", out
 
@@ -82,12 +82,12 @@ class _Joins(Steps):
             table = self.any(right, *lefts)
             column = self.any(*(columns if table == right else lefts[table]))
             kind = (columns if table == right else lefts[table])[column]
-            parts.append(self.qualified(self.condition({column: kind}), column, table))
+            parts.append(self.qualify(self.condition({column: kind}), column, table))
         if plain and self.any(True, *[False] * 5):
             return parts[-1]
         return " AND ".join(f"({part})" for part in parts)
 
-    def qualified(self, condition: str, column: str, table: str) -> str:
+    def qualify(self, condition: str, column: str, table: str) -> str:
         """A condition over a column with its table's name."""
         words = condition.split(" ")
         return " ".join(f"{table}.{column}" if word == column else word for word in words)

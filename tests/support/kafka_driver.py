@@ -39,12 +39,12 @@ def main(servers: str, place: str, strike: str) -> None:
     def hold(sink: Any) -> None:
         produce = sink._produce
 
-        def produced(*args: Any) -> None:
+        def produce_once(*args: Any) -> None:
             produce(*args)
             sink._producer.flush(30)
             wait(place)
 
-        sink._produce = produced
+        sink._produce = produce_once
 
     EachBatch.__call__ = struck  # type: ignore[method-assign]
     run(spark, servers, place)

@@ -84,7 +84,7 @@ class Struck(Exception):
     """A process would have been killed here."""
 
 
-def striking(sink: LakeSink, fault: str, elsewhere: Any) -> LakeSink:
+def strike_once(sink: LakeSink, fault: str, elsewhere: Any) -> LakeSink:
     """A sink that is struck once at a step: before its commit, after it, or by a commit of others in between."""
     commit, opened = sink._commit, sink._opened
 
@@ -126,7 +126,7 @@ def driven(make: Any, seed: int, count: int, elsewhere: Any, look: Any) -> int:
     sink = make()
     for number, (changes, rows) in enumerate(random_batches(seed, count)):
         fault = rng.choice(FAULTS)
-        striking(sink, fault, elsewhere)
+        strike_once(sink, fault, elsewhere)
         try:
             sink.write(*batch(changes), number, "c1")
         except Struck:

@@ -91,9 +91,9 @@ class Bag:
             return UNJUDGED
         options = options_of(self.entry, dict(call.options), dialect)
         case = Case(types, self.spec.result_type(call), options, dialect)
-        return FUNCTIONS[call.function]([row[: len(types)] for row in self._sorted()], case)
+        return FUNCTIONS[call.function]([row[: len(types)] for row in self._sort_rows()], case)
 
-    def _sorted(self) -> list[Row]:
+    def _sort_rows(self) -> list[Row]:
         """The rows by ORDER BY; of equal ones the first to arrive first, or in lists the smallest."""
         rows, width = list(self.rows), len(self.call.args)
         if not self.call.order_by:

@@ -38,7 +38,7 @@ class Drawn:
     keys: list[tuple[str, ...] | None]
 
 
-def drawn(rng: random.Random) -> Drawn:
+def draw_chain(rng: random.Random) -> Drawn:
     """A chain of three inputs or more, joined on one column or on two."""
     count = rng.choice([3, 3, 3, 4, 4, 5, 6]) if rng.random() < 0.97 else 12
     columns = ["k"] if rng.random() < 0.7 else rng.sample(["k", "j"], 2)
@@ -86,7 +86,7 @@ class Table:
         """A row that comes, goes, or takes another's place."""
         there = sorted(self.rows.elements(), key=repr)
         if there and rng.random() < 0.3:
-            return [("-D", *self._gone(rng.choice(there)))]
+            return [("-D", *self._take_away(rng.choice(there)))]
         number = rng.choice([None, *range(self.few)])
         row = (
             number,
@@ -99,13 +99,13 @@ class Table:
             known = [row[place] for place in self.places]
             for old in there:
                 if [old[place] for place in self.places] == known:
-                    self._gone(old)
+                    self._take_away(old)
                     self.rows[row] += 1
                     return [("-U", *old), ("+U", *row)]
         self.rows[row] += 1
         return [("+I", *row)]
 
-    def _gone(self, row: Row) -> Row:
+    def _take_away(self, row: Row) -> Row:
         self.rows -= Counter([row])
         return row
 
@@ -133,7 +133,7 @@ def opened(plan: Plan, parts: tuple[int, int]) -> Harness:
 def check(seed: int, batches: int = 6) -> bool:
     """The result is DuckDB's after every batch, over restarts; whether the plan has a multi join."""
     rng = random.Random(seed)
-    query = drawn(rng)
+    query = draw_chain(rng)
     by_row = rng.random() < 0.25
     options = PlanOptions.of(
         {

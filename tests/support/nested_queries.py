@@ -24,14 +24,20 @@ class NestedSteps(Steps):
     """The named queries of a script of all operators."""
 
     def block(self, depth: int) -> tuple[str, Columns]:
-        kinds = [self.aggregate, self.aggregate, self.project, self.joined, self.joined]
-        kinds += [self.asked, self.numbered, self.numbered, self.limited, self.itself]
+        kinds = [self.aggregate, self.aggregate, self.project, self.join_sources, self.join_sources]
+        kinds += [
+            self.ask_subquery,
+            self.number_rows,
+            self.number_rows,
+            self.limit_rows,
+            self.itself,
+        ]
         if depth:
-            kinds += [self.united]
+            kinds += [self.unite_sources]
         made: tuple[str, Columns] = self.any(*kinds)(depth)
         return made
 
-    def aliased(self, depth: int) -> tuple[str, str, Columns]:
+    def alias_source(self, depth: int) -> tuple[str, str, Columns]:
         """A source with a name of its own, and its columns under that name."""
         source, columns = self.source(depth)
         alias = self.name("a")
@@ -50,10 +56,10 @@ class NestedSteps(Steps):
             exact = list(columns)
         return source, {name: columns[name] for name in self.some(exact, 1, 4)}
 
-    def joined(self, depth: int) -> tuple[str, Columns]:
+    def join_sources(self, depth: int) -> tuple[str, Columns]:
         """Two sources, joined by columns of the same kind, perhaps under a further condition."""
-        left, _, own = self.aliased(depth)
-        right, _, other = self.aliased(max(depth - 1, 0))
+        left, _, own = self.alias_source(depth)
+        right, _, other = self.alias_source(max(depth - 1, 0))
         pairs = [(a, b) for a in own for b in other if own[a] == other[b] != "real"]
         if not pairs:
             return self.aggregate(0)
@@ -87,10 +93,10 @@ class NestedSteps(Steps):
             most: kind,
         }
 
-    def asked(self, depth: int) -> tuple[str, Columns]:
+    def ask_subquery(self, depth: int) -> tuple[str, Columns]:
         """Rows of a source about which a sub-query over another one is asked."""
-        left, _, own = self.aliased(depth)
-        right, _, other = self.aliased(max(depth - 1, 0))
+        left, _, own = self.alias_source(depth)
+        right, _, other = self.alias_source(max(depth - 1, 0))
         pairs = [(a, b) for a in own for b in other if own[a] == other[b] not in ("real", "bool")]
         if not pairs:
             return self.aggregate(0)
@@ -106,7 +112,7 @@ class NestedSteps(Steps):
         sql = f"SELECT {select} FROM {left} WHERE {question}"
         return sql, {alias: own[name] for name, alias in chosen.items()}
 
-    def numbered(self, depth: int) -> tuple[str, Columns]:
+    def number_rows(self, depth: int) -> tuple[str, Columns]:
         """A source with what OVER says of each row; of ranks perhaps the first ones alone."""
         source, columns = self.exact(depth)
         name, by = self.any(*columns), self.any("", f"PARTITION BY {self.any(*columns)} ")
@@ -125,7 +131,7 @@ class NestedSteps(Steps):
             sql = f"SELECT * FROM ({sql}) AS {self.name('s')} WHERE {own} <= {self.any(1, 2, 3)}"
         return sql, {**columns, own: kind}
 
-    def limited(self, depth: int) -> tuple[str, Columns]:
+    def limit_rows(self, depth: int) -> tuple[str, Columns]:
         """The first rows of a source."""
         source, columns = self.exact(depth)
         limit = f"LIMIT {self.any(1, 2, 4)}{self.any('', '', ' OFFSET 1')}"

@@ -161,9 +161,15 @@ class WindowQueries:
 
     def query(self) -> str:
         """The text with its gaps: `{0}` is the first window."""
-        over: list[Any] = [self.first, self.again, self.grouped, self.joined, self.joined]
-        over += [self.united, self.numbered, self.itself, lambda below: below.sql]
-        sql: str = self.any(*over)(self.windowed(self.any("bid", "bid", "person")))
+        over: list[Any] = [
+            self.first,
+            self.again,
+            self.aggregate_again,
+            self.join_windows,
+            self.join_windows,
+        ]
+        over += [self.unite_windows, self.number_rows, self.itself, lambda below: below.sql]
+        sql: str = self.any(*over)(self.aggregate_windows(self.any("bid", "bid", "person")))
         return sql
 
     def window(self) -> Window:
@@ -178,7 +184,7 @@ class WindowQueries:
         made: Window = self.any(*drawn)
         return made
 
-    def windowed(self, table: str, window: Window | None = None) -> Windowed:
+    def aggregate_windows(self, table: str, window: Window | None = None) -> Windowed:
         """An aggregate by windows and perhaps keys, of a table or of some of its rows."""
         window = window or self.window()
         keys = self.random.sample(_KEYS[table], self.any(0, 1, 1, 2))
@@ -231,15 +237,15 @@ class WindowQueries:
         call = self.any(f"MAX({value})", f"MIN({value})", f"COUNT({value})", "COUNT(*)")
         return f"SELECT {by}, {call} AS y, COUNT(DISTINCT {value}) AS z FROM ({below.sql}) AS w GROUP BY {by}"
 
-    def grouped(self, below: Windowed) -> str:
+    def aggregate_again(self, below: Windowed) -> str:
         """An aggregate of the windows' results over all windows."""
         by = self.any(below.end, *below.keys)
         calls = f"MAX({self.any(*below.values)}) AS y, COUNT(*) AS n, MIN({below.start}) AS z"
         return f"SELECT {by}, {calls} FROM ({below.sql}) AS w GROUP BY {by}"
 
-    def joined(self, below: Windowed) -> str:
+    def join_windows(self, below: Windowed) -> str:
         """The same windows of another table, joined by window and perhaps a key."""
-        other = self.windowed(self.any("bid", "person"), below.window)
+        other = self.aggregate_windows(self.any("bid", "person"), below.window)
         how = self.any(*_JOINS)
         on = [(below.start, other.start), (below.end, other.end)]
         mine, theirs = (
@@ -264,14 +270,14 @@ class WindowQueries:
         columns = ", ".join(f"l.{name}" for name in below.columns)
         return f"SELECT {columns}, r.most FROM ({below.sql}) AS l {how} ({most}) AS r ON {equal}"
 
-    def united(self, below: Windowed) -> str:
+    def unite_windows(self, below: Windowed) -> str:
         """The windows themselves, with those of another aggregate."""
-        other = self.windowed(self.any("bid", "person"))
+        other = self.aggregate_windows(self.any("bid", "person"))
         sides = [f"SELECT {w.start} AS s, {w.end} AS e FROM ({w.sql}) AS w" for w in (below, other)]
         sets: str = self.any(*_SETS)
         return f" {sets} ".join(sides)
 
-    def numbered(self, below: Windowed) -> str:
+    def number_rows(self, below: Windowed) -> str:
         """OVER the windows' results."""
         order = ", ".join(
             f"{name} ASC NULLS FIRST" for name in [below.end, below.start, *below.keys]

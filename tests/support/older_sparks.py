@@ -41,10 +41,10 @@ def python_of(version: str) -> Path:
     if (place / "complete").exists():
         return python
     shutil.rmtree(place, ignore_errors=True)
-    _done(sys.executable, "-m", "venv", "--without-pip", str(place))
+    _run_command(sys.executable, "-m", "venv", "--without-pip", str(place))
     pip = (sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check")
     # Nothing but what it lacks: the packages of this environment are not there yet.
-    _done(*pip, "install", "--quiet", "--no-deps", f"pyspark=={version}.*")
+    _run_command(*pip, "install", "--quiet", "--no-deps", f"pyspark=={version}.*")
     (inside,) = place.glob("lib/python*/site-packages")
     behind = [path for path in site.getsitepackages() if Path(path).is_dir()]
     lines = [f"import site; site.addsitedir({path!r})\n" for path in behind]
@@ -72,10 +72,10 @@ def fetch(described: Path, conf: str, place: Path) -> None:
     found = f"{place}/[artifact]-[revision].[ext]"
     told = ("-confs", conf, "-types", "jar", "bundle", "-retrieve", found)
     cache = str(ROOT / "build" / "ivy")
-    _done("java", "-jar", str(ivy), "-cache", cache, "-ivy", str(described), *told)
+    _run_command("java", "-jar", str(ivy), "-cache", cache, "-ivy", str(described), *told)
 
 
-def _done(*command: str) -> None:
+def _run_command(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError((done.stderr or done.stdout).strip().splitlines()[-1])

@@ -96,7 +96,7 @@ def _version(path: Path) -> int:
     return int(name) if name.isdigit() else 0
 
 
-def _unprivileged() -> str | None:
+def _find_user() -> str | None:
     """The user to run the server as, where this one is root."""
     if os.geteuid() != 0:
         return None
@@ -114,7 +114,7 @@ def server() -> Iterator[Postgres]:
     if found is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
-    user = _unprivileged()
+    user = _find_user()
     # Not below pytest's own directory, into which no other user may look.
     directory = Path(tempfile.mkdtemp(prefix="aggloom-postgres-"))
     if user is not None:

@@ -135,7 +135,7 @@ class Steps:
         """A query, and the columns of its result."""
         kinds = [self.aggregate, self.aggregate, self.aggregate, self.project, self.distinct]
         if depth:
-            kinds.append(self.united)
+            kinds.append(self.unite_sources)
         made: tuple[str, Columns] = self.any(*kinds)(depth)
         return made
 
@@ -157,7 +157,7 @@ class Steps:
         sql = f"SELECT DISTINCT {', '.join(names)} FROM {source}{self.where(columns)}"
         return sql, {name: columns[name] for name in names}
 
-    def united(self, depth: int) -> tuple[str, Columns]:
+    def unite_sources(self, depth: int) -> tuple[str, Columns]:
         """A set operation on two sources, brought to columns of the same kinds."""
         (left, own), (right, other) = self.source(depth - 1), self.source(depth - 1)
         pairs = [(a, b) for a in own for b in other if own[a] == other[b]]
@@ -360,7 +360,7 @@ class Way:
     buckets: int = 1
 
     @property
-    def chosen(self) -> PlanOptions:
+    def plan_options(self) -> PlanOptions:
         """The planner's options."""
         return PlanOptions.of(dict(self.options))
 
@@ -398,7 +398,7 @@ WAYS: dict[str, Way] = {
 def plan_of(query: Query, way: Way, changes: str = "retract") -> Plan:
     """The plan of a query over the tables of this module."""
     return plan_query(
-        query.sql, TABLES, input_changes=changes, dialect=query.dialect, options=way.chosen
+        query.sql, TABLES, input_changes=changes, dialect=query.dialect, options=way.plan_options
     )
 
 
@@ -436,7 +436,7 @@ def agree(query: Query, batches: Sequence[Batch], way: Way, changes: str, **opti
             expected = answer(query, {name: net_rows(each) for name, each in so_far.items()})
             assert multiset(fold(out)) == expected, (query.sql, query.duck, way)
             assert multiset(harness.table()) == expected
-            if way.chosen.mini_batch_enabled:
+            if way.plan_options.mini_batch_enabled:
                 assert_changes_once(plan, new)
     assert_laws(plan, out)
     return plan

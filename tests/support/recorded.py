@@ -81,20 +81,20 @@ class Recorded:
     def files(self, operator: int, batch: int) -> list[BucketFiles]:
         return [
             BucketFiles(bucket, 0, stored.head, *map(_size, (stored.snapshot, stored.log)))
-            for bucket, stored in self._stored()
+            for bucket, stored in self._read_buckets()
         ]
 
     def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
-        bucket, stored = next(self._stored())
+        bucket, stored = next(self._read_buckets())
         return described_by(stored.about, bucket, trust)
 
     def buckets(
         self, operator: int, batch: int, wanted: Iterable[BucketFiles]
     ) -> Iterator[StoredBucket]:
         names = {each.bucket for each in wanted}
-        return (stored for bucket, stored in self._stored() if bucket in names)
+        return (stored for bucket, stored in self._read_buckets() if bucket in names)
 
-    def _stored(self) -> Iterator[tuple[int, StoredBucket]]:
+    def _read_buckets(self) -> Iterator[tuple[int, StoredBucket]]:
         for bucket, (head, log) in enumerate(self.variables):
             if head.rows:
                 blobs = [row[0] for row in log.rows]
@@ -108,12 +108,12 @@ class Recorded:
         store = BucketStore(*variables, owner, json.dumps(about))
         run = fragment.run
 
-        def recording(bundles: list[InputBatch], clock: Clock = NO_TIME) -> Any:
+        def record_bundles(bundles: list[InputBatch], clock: Clock = NO_TIME) -> Any:
             changes = run(bundles, clock)
             store.commit(store.head(), fragment, Came(bundles, tuple(blobs(bundles))), clock)
             return changes
 
-        fragment.run = recording
+        fragment.run = record_bundles
 
 
 def blobs(bundles: list[InputBatch]) -> Iterator[Blob]:

@@ -180,7 +180,7 @@ def _central(rows: Rows, power: int) -> Fraction | None:
     return sum((v - mean) ** power for v in exact) / len(exact)
 
 
-def _standardised(rows: Rows, power: int) -> float | None:
+def _standardise(rows: Rows, power: int) -> float | None:
     """The central moment in units of the deviation; None where nothing varies."""
     if not rows or deviation(reals(rows), reals(rows)) == 0:
         return None
@@ -248,7 +248,7 @@ def _product(rows: Rows, case: Case) -> float | None:
 # What sorts or counts values.
 
 
-def counted(rows: Rows) -> list[tuple[Any, int]]:
+def count_values(rows: Rows) -> list[tuple[Any, int]]:
     """Each value and how often it is there, in order."""
     shown = {identity(row[0]): row[0] for row in rows}
     counts = Counter(identity(row[0]) for row in rows)
@@ -256,7 +256,7 @@ def counted(rows: Rows) -> list[tuple[Any, int]]:
 
 
 def _top(rows: Rows, k: int) -> list[tuple[Any, int]]:
-    return sorted(counted(rows), key=lambda pair: -pair[1])[:k]
+    return sorted(count_values(rows), key=lambda pair: -pair[1])[:k]
 
 
 At = Callable[[int], Any]
@@ -284,7 +284,7 @@ def by_fraction(pick: Callable[[At, int, float], Any]) -> Callable[[Rows, Case],
     return value
 
 
-def interpolated(at: At, n: int, fraction: float) -> float:
+def interpolate(at: At, n: int, fraction: float) -> float:
     place = fraction * (n - 1)
     low, high = math.floor(place), math.ceil(place)
     a, b = float(at(low)), float(at(high))
@@ -320,7 +320,7 @@ def json_of(value: Any) -> str:
     return text_of(value)
 
 
-def _joined(rows: Rows, case: Case) -> str | None:
+def _join_values(rows: Rows, case: Case) -> str | None:
     if not rows:
         return None
     separator = case.options["separator"] if len(rows[0]) == 1 else text_of(rows[-1][1] or "")
@@ -383,8 +383,8 @@ FUNCTIONS: dict[str, Callable[[Rows, Case], Any]] = {
     "VAR_SAMP": lambda rows, case: _spread(rows, case, len(rows) - 1, False),
     "STDDEV_POP": lambda rows, case: _spread(rows, case, len(rows), True),
     "STDDEV_SAMP": lambda rows, case: _spread(rows, case, len(rows) - 1, True),
-    "SKEWNESS": lambda rows, case: _standardised(rows, 3),
-    "KURTOSIS": lambda rows, case: _standardised(rows, 4),
+    "SKEWNESS": lambda rows, case: _standardise(rows, 3),
+    "KURTOSIS": lambda rows, case: _standardise(rows, 4),
     "PRODUCT": _product,
     "COVAR_POP": _unless_empty(lambda rows: _sides(rows)["xy"] / len(rows)),
     "COVAR_SAMP": lambda rows, case: _sides(rows)["xy"] / (len(rows) - 1) if rows[1:] else None,
@@ -398,24 +398,24 @@ FUNCTIONS: dict[str, Callable[[Rows, Case], Any]] = {
     "REGR_SLOPE": lambda rows, case: _regression(rows, lambda s: s["xy"] / s["xx"]),
     "REGR_INTERCEPT": _intercept,
     "REGR_R2": _r2,
-    "LISTAGG": _joined,
+    "LISTAGG": _join_values,
     "ARRAY_AGG": lambda rows, case: (
         None if case.dialect == "flink" and not rows else _array(rows, case)
     ),
     "COLLECT_LIST": _array,
-    "COLLECT_SET": lambda rows, case: [value for value, _ in counted(rows)],
-    "COLLECT": lambda rows, case: counted(rows),
-    "HISTOGRAM": _unless_empty(counted),
+    "COLLECT_SET": lambda rows, case: [value for value, _ in count_values(rows)],
+    "COLLECT": lambda rows, case: count_values(rows),
+    "HISTOGRAM": _unless_empty(count_values),
     "TOP_K": _items,
     "APPROX_TOP_K": _items,
     "MODE": _unless_empty(lambda rows: _top(rows, 1)[0][0]),
-    "MEDIAN": by_fraction(interpolated),
-    "PERCENTILE": by_fraction(interpolated),
-    "PERCENTILE_CONT": by_fraction(interpolated),
+    "MEDIAN": by_fraction(interpolate),
+    "PERCENTILE": by_fraction(interpolate),
+    "PERCENTILE_CONT": by_fraction(interpolate),
     "PERCENTILE_DISC": by_fraction(_discrete_real),
     "JSON_ARRAYAGG": lambda rows, case: f"[{','.join(map(json_of, only_first(rows)))}]",
     "JSON_OBJECTAGG": _json_object,
-    "APPROX_COUNT_DISTINCT": lambda rows, case: len(counted(rows)),
+    "APPROX_COUNT_DISTINCT": lambda rows, case: len(count_values(rows)),
     "APPROX_PERCENTILE": by_fraction(discrete),
     "LOG_PERCENTILE": by_fraction(middle),
 }

@@ -139,10 +139,10 @@ def _final_rows(
                 report.options.get("watermarks"),
                 buckets=buckets,
             )
-        return _fed(harness, report, bundle_size)
+        return _feed_report(harness, report, bundle_size)
 
 
-def _fed(harness: Harness, report: Report, bundle_size: int) -> list[Row]:
+def _feed_report(harness: Harness, report: Report, bundle_size: int) -> list[Row]:
     """The rows of a harness that a report's changes were put into."""
     for table, kind, *row in map(_with_kind, report.changes):
         harness.process([(kind, *row)], table=table)

@@ -165,7 +165,7 @@ class Task:
     committed: State
 
     @property
-    def expired(self) -> list[tuple[int, int]]:
+    def due_timers(self) -> list[tuple[int, int]]:
         """(time, key) of the timers that are due."""
         mode = self.processor._options.time_mode
         limit = {"ProcessingTime": self.timers.now, "EventTime": self.timers.watermark}.get(mode, 0)
@@ -289,7 +289,7 @@ class Attempt:
             frames = [pd.DataFrame(part) for part in (shuffled[:cut_at], shuffled[cut_at:]) if part]
             found = processor.handleInputRows((key,), iter(frames), task.timers)
             self.outputs.setdefault(key, []).extend(found)
-        for at, key in task.expired:
+        for at, key in task.due_timers:
             handle.key = key
             found = processor.handleExpiredTimer((key,), task.timers, None)
             self.outputs.setdefault(key, []).extend(found)
@@ -312,20 +312,20 @@ class _Factory:
         operator = self._real.open(directory, bucket)
         self._attempt.operator = operator
         for name in ("run", "snapshot", "close"):
-            setattr(operator, name, _told(getattr(operator, name), name))
+            setattr(operator, name, _wrap_step(getattr(operator, name), name))
         return operator
 
 
-def _told(function: Any, name: str) -> Any:
+def _wrap_step(function: Any, name: str) -> Any:
     """The function, with a step before it and one after."""
 
-    def telling(*args: Any, **options: Any) -> Any:
+    def call_with_steps(*args: Any, **options: Any) -> Any:
         step(name)
         found = function(*args, **options)
         step(f"{name}, done")
         return found
 
-    return telling
+    return call_with_steps
 
 
 def _boot() -> str:
@@ -343,6 +343,6 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(routes, "_WORTH_A_TRY", 3)
     for name in ("holds", "mark_dirty", "mark_clean", "wipe", "release"):
         function = getattr(residency.Residence, name)
-        patch.setattr(residency.Residence, name, _told(function, name))
-    patch.setattr(arena, "grow_file", _told(arena.grow_file, "room for an array"))
-    patch.setattr(arena.Arena, "flush", _told(arena.Arena.flush, "flush"))
+        patch.setattr(residency.Residence, name, _wrap_step(function, name))
+    patch.setattr(arena, "grow_file", _wrap_step(arena.grow_file, "room for an array"))
+    patch.setattr(arena.Arena, "flush", _wrap_step(arena.Arena.flush, "flush"))

@@ -75,7 +75,7 @@ class World:
         undisturbed, every = Undisturbed(self.query), []
         given = list(batches(self.rng, self.query))
         for batch in given:
-            packed = self._packed(batch)
+            packed = self._pack_rows(batch)
             expected = undisturbed.run(batch, packed)
             self.say(
                 f"batch {batch.number}: {sum(map(len, batch.tasks))} rows, now {batch.now}, watermark "
@@ -108,7 +108,7 @@ class World:
         if not self.query.orphans and contents != table_of(given):
             raise Failure(f"the table is {contents}, of the rows it is {table_of(given)}")
 
-    def _packed(self, batch: Batch) -> list[PackedRow]:
+    def _pack_rows(self, batch: Batch) -> list[PackedRow]:
         """The rows of a batch as they leave the map tasks."""
         found = []
         for partition, rows in enumerate(batch.tasks):
@@ -141,7 +141,7 @@ class World:
             partitions = self.rng.choice([1, 2, 3])
             tasks = [self._task(batch, place, packed, p, partitions) for p in range(partitions)]
             for task in self.rng.sample(tasks, len(tasks)):
-                if task.rows or task.expired:
+                if task.rows or task.due_timers:
                     self._attempts(task)
             packed, state, outputs = [], {}, {}
             for task in tasks:
@@ -160,11 +160,11 @@ class World:
                         if row.blob is not None
                     ]
                 else:
-                    outputs |= self._unpacked(taken)
+                    outputs |= self._unpack_outputs(taken)
             states.append(state)
         return states, outputs
 
-    def _unpacked(self, taken: dict[int, list]) -> Outputs:
+    def _unpack_outputs(self, taken: dict[int, list]) -> Outputs:
         found = {}
         for key, frames in taken.items():
             changes = shown(self.query, frames)

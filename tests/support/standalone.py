@@ -65,12 +65,12 @@ class Daemon(Server):
 @contextmanager
 def cluster(directory: Path, workers: int = 2) -> Iterator[tuple[str, list[Daemon]]]:
     """The master's URL, and the workers, each of one core."""
-    master = Daemon("Master", _made(directory / "master"))
+    master = Daemon("Master", _make_environment(directory / "master"))
     made: list[Daemon] = []
     try:
         master.start()
         for number in range(workers):
-            place = _made(directory / f"worker {number}".replace(" ", "-"))
+            place = _make_environment(directory / f"worker {number}".replace(" ", "-"))
             told = ("--cores", "1", "--memory", "1g", "--work-dir", str(place / "work"), master.url)
             made.append(Daemon("Worker", place, *told))
             made[-1].start()
@@ -80,7 +80,7 @@ def cluster(directory: Path, workers: int = 2) -> Iterator[tuple[str, list[Daemo
             each.stop()
 
 
-def _made(place: Path) -> Path:
+def _make_environment(place: Path) -> Path:
     place.mkdir(parents=True)
     return place
 

@@ -268,35 +268,35 @@ def _call(text: str) -> AggCall:
     return AggCall(function, argument, "d" in marks, condition, text.replace(" ", "_"))
 
 
-def _fixed(keys: str, calls: Sequence[str], dialect: str = "spark") -> AggSpec:
+def _fixed_spec(keys: str, calls: Sequence[str], dialect: str = "spark") -> AggSpec:
     return spec_over([_call(text) for text in calls], keys.split(), dialect)
 
 
 RICH: dict[str, AggSpec] = {
-    "integers": _fixed(
+    "integers": _fixed_spec(
         "text",
         ["SUM tiny", "SUM0 small", "AVG whole", "MIN big", "MAX tiny f", "COUNT whole d", "COUNT"],
     ),
-    "distinct": _fixed(
+    "distinct": _fixed_spec(
         "whole flag",
         ["SUM big d", "AVG big d", "COUNT big d", "MAX big d", "COUNT text df", "SUM tiny df"],
     ),
-    "floats": _fixed(
+    "floats": _fixed_spec(
         "small",
         ["SUM double", "AVG double", "MIN double", "MAX single", "SUM single", "COUNT double d"],
     ),
-    "decimals": _fixed(
+    "decimals": _fixed_spec(
         "day", ["SUM money", "AVG money", "MIN money", "MAX vast", "SUM vast", "AVG vast d"]
     ),
-    "bytes": _fixed(
+    "bytes": _fixed_spec(
         "bytes text",
         ["MIN text", "MAX bytes", "COUNT bytes d", "MIN bytes f", "MAX text d", "COUNT"],
     ),
-    "times": _fixed(
+    "times": _fixed_spec(
         "moment",
         ["MIN day", "MAX moment", "MIN instant", "MAX instant f", "COUNT day d", "MAX flag"],
     ),
-    "first_last": _fixed(
+    "first_last": _fixed_spec(
         "text",
         [
             "FIRST_VALUE whole",
@@ -306,12 +306,12 @@ RICH: dict[str, AggSpec] = {
             "COUNT",
         ],
     ),
-    "flink": _fixed(
+    "flink": _fixed_spec(
         "single money instant",
         ["SUM tiny", "AVG small", "SUM single", "AVG money", "SUM vast", "AVG double f"],
         "flink",
     ),
-    "global": _fixed(
+    "global": _fixed_spec(
         "", ["SUM whole", "MIN text", "MAX double", "AVG money", "COUNT", "COUNT flag d"]
     ),
 }

@@ -175,7 +175,7 @@ class Draw:
             where.append(f"{self.any(*columns)} {self.any('> 0', 'IS NOT NULL', '< 3')}")
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         if self.chance(0.3):
-            return self.grouped(source, columns, condition)
+            return self.group_rows(source, columns, condition)
         items = list(columns)
         if not where or self.chance(0.4):
             items.append(f"({self.single(columns, 1)})")
@@ -187,7 +187,7 @@ class Draw:
         distinct = "DISTINCT " if self.chance(0.1) else ""
         return f"SELECT {distinct}{named} FROM {source}{condition}"
 
-    def grouped(self, source: str, columns: list[str], condition: str) -> str:
+    def group_rows(self, source: str, columns: list[str], condition: str) -> str:
         """A query that groups, with sub-queries below and above."""
         key, other = columns[0], columns[1]
         items = [key, f"SUM({other})"]

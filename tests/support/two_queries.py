@@ -92,10 +92,10 @@ def expected(place: Path) -> tuple[Counter[Row], Counter[Row]]:
             f"""SELECT k, strftime(time_bucket(INTERVAL '10 s', ts::TIMESTAMP), '%Y-%m-%d %H:%M:%S') AS began,
             SUM(v)::BIGINT, COUNT(*) FROM t WHERE ts < '{LATEST}' GROUP BY k, began"""
         ).fetchall()
-    return _told(sums), _told(windows)
+    return _comparable_rows(sums), _comparable_rows(windows)
 
 
-def _told(rows: list[Any]) -> Counter[Row]:
+def _comparable_rows(rows: list[Any]) -> Counter[Row]:
     """Rows as they compare: NaN is one value, a sum of DuckDB's an integer."""
     return Counter(tuple("NaN" if value != value else value for value in row) for row in rows)
 
@@ -104,7 +104,7 @@ def folded(changes: list[list[Any]]) -> Counter[Row]:
     """The table that a changelog comes to."""
     table: Counter[Row] = Counter()
     for *row, kind in changes:
-        told = next(iter(_told([row])))
+        told = next(iter(_comparable_rows([row])))
         table[told] += 1 if kind in ("insert", "update_postimage") else -1
     assert all(count > 0 for count in table.values() if count), table
     return +table

@@ -131,7 +131,7 @@ class WindowModel:
             yield time, time + assigner.gap, time + assigner.gap
         else:
             local = to_local(time, assigner.zone)
-            for start, end in _aligned(assigner, local):
+            for start, end in _align(assigner, local):
                 yield start, end, to_instant(end - 1, assigner.zone) + 1
 
     def _pane(self, key: str, local: tuple[int, int], end: int) -> Pane | None:
@@ -367,7 +367,7 @@ class WindowModel:
         pane.given = [] if result is None else [result]
 
 
-def _aligned(assigner: Any, local: int) -> Iterator[tuple[int, int]]:
+def _align(assigner: Any, local: int) -> Iterator[tuple[int, int]]:
     offset = assigner.offset
     if isinstance(assigner, Tumble):
         start = (local - offset) // assigner.size * assigner.size + offset

@@ -119,36 +119,6 @@ def texts(names: Sequence[str]) -> Column:
     return F.array(*map(F.lit, names)).cast("array<string>")
 
 
-def format_names(names: Column) -> Column:
-    """An array of names as text."""
-    return F.concat(F.lit("'"), F.array_join(names, "', '"), F.lit("'"))
-
-
-def restore_case(names: Column, declared: Sequence[str]) -> Column:
-    """Names as they are declared: one in another case is the declared one, unless that is there too."""
-    same: dict[str, list[str]] = {}
-    for name in declared:
-        same.setdefault(name.lower(), []).append(name)
-    pairs = [(lower, found[0]) for lower, found in same.items() if len(found) == 1]
-    if not pairs:
-        return names
-    known = F.create_map(*(F.lit(part) for pair in pairs for part in pair))
-
-    def as_declared(name: Column) -> Column:
-        found = F.try_element_at(known, F.lower(name))
-        return F.when(found.isNull() | F.array_contains(names, found), name).otherwise(found)
-
-    return F.transform(names, as_declared)
-
-
-def find_repeated(names: Column, declared: Sequence[str]) -> Column:
-    """Those of the declared names that occur more than once."""
-    twice = F.filter(
-        texts(declared), lambda one: F.size(F.filter(names, lambda name: name == one)) > 1
-    )
-    return F.when(names.isNotNull(), twice)
-
-
 def any_of(conditions: Iterable[Column]) -> Column:
     """True where one of the conditions holds."""
     return reduce(or_, conditions, F.lit(False))
