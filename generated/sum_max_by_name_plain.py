@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "dbe2f176472e0a68"
-DIGEST = "47c1a0a159c8ee79"
+SUPPORT = "302a55fcd8420fe5"
+DIGEST = "a1754ea6a009a144"
 
 
 class Inputs(NamedTuple):

@@ -100,7 +100,7 @@ def _cascade(spill: Spill, s: int, f: int, a: FloatSum, x: float, through: bool)
     if through or rest != 0.0:
         s2, rest = two_sum(s2, rest)
         if rest != 0.0:
-            s0, s1, s2 = spill_rest(spill, s, f, s0, s1, s2, rest)
+            s0, s1, s2 = spill_rest(spill, s, f, s0, s1, s2, rest=rest)
     if abs(s0) >= _LARGE:
         units = np.trunc(s0 / _UNIT)
         s0 -= units * _UNIT
@@ -175,12 +175,12 @@ def _product(
 @kernel
 def add_product(spill: Spill, s: int, f: int, a: FloatSum, x: float, y: float) -> FloatSum:
     """a + x * y exactly, whatever their exponents; only a NaN or infinity among them counts as special."""
-    return _product(spill, s, np.int64(f), a, x, y, 1.0)
+    return _product(spill, s, np.int64(f), a, x, y, change=1.0)
 
 
 @kernel
 def subtract_product(spill: Spill, s: int, f: int, a: FloatSum, x: float, y: float) -> FloatSum:
-    return _product(spill, s, np.int64(f), a, x, y, -1.0)
+    return _product(spill, s, np.int64(f), a, x, y, change=-1.0)
 
 
 @kernel
@@ -223,12 +223,12 @@ def _power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int, change: 
 @kernel
 def add_power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int) -> FloatSum:
     """a + x**k exactly, for k = 3 or 4; one that is no finite double counts as infinite."""
-    return _power(spill, s, np.int64(f), a, x, np.int64(k), 1.0)
+    return _power(spill, s, np.int64(f), a, x, np.int64(k), change=1.0)
 
 
 @kernel
 def subtract_power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int) -> FloatSum:
-    return _power(spill, s, np.int64(f), a, x, np.int64(k), -1.0)
+    return _power(spill, s, np.int64(f), a, x, np.int64(k), change=-1.0)
 
 
 @kernel
@@ -267,13 +267,13 @@ def is_spilled(spill: Spill, s: int, f: int, a: FloatSum) -> bool:
 
 @cold_kernel
 def _exact_total(spill: Spill, s: int, f: int, a: FloatSum) -> float:
-    gather(spill, s, f, a[0], a[1], a[2], a[3], _TOTAL)
+    gather(spill, s, f, a, _TOTAL)
     return to_float(spill.scratch, _TOTAL, _ONE_SUM)
 
 
 @cold_kernel
 def _exact_average(spill: Spill, s: int, f: int, a: FloatSum, count: int) -> float:
-    gather(spill, s, f, a[0], a[1], a[2], a[3], _TOTAL)
+    gather(spill, s, f, a, _TOTAL)
     divide(spill.scratch, _QUOTIENT, _TOTAL, count)
     return to_float(spill.scratch, _QUOTIENT, _ONE_SUM)
 

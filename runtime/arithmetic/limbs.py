@@ -88,12 +88,15 @@ def normalize(rows: Array, row: int) -> None:
 
 @cold_kernel
 def gather(
-    spill: Spill, s: int, f: int, s0: float, s1: float, s2: float, excess: float, row: int
+    spill: Spill,
+    s: int,
+    f: int,
+    parts: tuple[float, float, float, float, float, float, float],
+    row: int,
 ) -> None:
-    """The exact total of a float sum, its block included."""
+    """Write the exact total of a float sum (`parts`: a FloatSum), its block included, to a row of the scratch."""
     rows = spill.scratch
     make_zero(rows, row)
-    parts = (s0, s1, s2, excess)
     for place in range(4):
         x, shift = parts[place], np.int64(1020 if place == 3 else 0)
         if x != 0.0:

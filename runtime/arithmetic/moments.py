@@ -43,11 +43,6 @@ _ONE, _TWO, _THREE, _FOUR = np.arange(1, 5)
 
 
 @kernel
-def _gather(spill: Spill, s: int, f: int, a: FloatSum, row: int) -> None:
-    gather(spill, s, f, a[0], a[1], a[2], a[3], row)
-
-
-@kernel
 def _quick_deviation(sx: FloatSum, sy: FloatSum, sxy: FloatSum, n: int) -> tuple[float, bool]:
     """(the deviation, whether that is certainly the nearest double)."""
     count = np.float64(n)
@@ -80,10 +75,10 @@ def _exact_deviation(
 ) -> float:
     rows = spill.scratch
     set_integer(rows, _N, n)
-    _gather(spill, s, fx, sx, _S1)
-    _gather(spill, s, fy, sy, _S2)
-    _gather(spill, s, fxy, sxy, _S3)
-    set_difference(rows, _T, _N, _S3, _S1, _S2, _ONE)
+    gather(spill, s, fx, sx, _S1)
+    gather(spill, s, fy, sy, _S2)
+    gather(spill, s, fxy, sxy, _S3)
+    set_difference(rows, _T, _N, _S3, _S1, _S2, factor=_ONE)
     divide(rows, _U, _T, n)
     return to_float(rows, _U, _TWO)
 
@@ -107,7 +102,7 @@ def _deviation(
     if not spilled and not is_spilled(spill, s, fxy, sxy) and abs(n) < _WHOLE:
         value, certain = _quick_deviation(sx, sy, sxy, n)
     if not certain:
-        value = _exact_deviation(spill, s, fx, sx, fy, sy, fxy, sxy, n)
+        value = _exact_deviation(spill, s, fx, sx, fy, sy, fxy=fxy, sxy=sxy, n=n)
     return 0.0 if fx == fy and value < 0.0 else value
 
 
@@ -128,7 +123,7 @@ def deviation(
     NaN if a special value is among the rows, or n is 0.
     """
     x, y, xy = np.int64(fx), np.int64(fy), np.int64(fxy)
-    return _deviation(spill, s, x, sx, y, sy, xy, sxy, np.int64(n))
+    return _deviation(spill, s, x, sx, y, sy, fxy=xy, sxy=sxy, n=np.int64(n))
 
 
 @kernel
@@ -146,11 +141,11 @@ def _central_moments(
     """M2 = n**2 times the variance, and C3 = n * S3 - S1 * S2."""
     rows = spill.scratch
     set_integer(rows, _N, n)
-    _gather(spill, s, f1, s1, _S1)
-    _gather(spill, s, f2, s2, _S2)
-    _gather(spill, s, f3, s3, _S3)
-    set_difference(rows, _M2, _N, _S2, _S1, _S1, _ONE)
-    set_difference(rows, _C3, _N, _S3, _S1, _S2, _ONE)
+    gather(spill, s, f1, s1, _S1)
+    gather(spill, s, f2, s2, _S2)
+    gather(spill, s, f3, s3, _S3)
+    set_difference(rows, _M2, _N, _S2, _S1, _S1, factor=_ONE)
+    set_difference(rows, _C3, _N, _S3, _S1, _S2, factor=_ONE)
 
 
 @kernel
@@ -176,9 +171,9 @@ def _skewness(
     if is_special(s1) or is_special(s2) or is_special(s3):
         return np.nan
     rows = spill.scratch
-    _central_moments(spill, s, f1, s1, f2, s2, f3, s3, n)
+    _central_moments(spill, s, f1, s1, f2, s2, f3=f3, s3=s3, n=n)
     # n**3 times the third central moment.
-    set_difference(rows, _T, _N, _C3, _S1, _M2, _TWO)
+    set_difference(rows, _T, _N, _C3, _S1, _M2, factor=_TWO)
     third, e3 = to_scaled_float(rows, _T, _THREE)
     second, e2 = to_scaled_float(rows, _M2, _TWO)
     if second <= 0.0:
@@ -202,7 +197,7 @@ def skewness(
 ) -> float:
     """sqrt(n) * m3 / m2**1.5 of the population, to a few ulp; NaN for equal values or a special one."""
     g1, g2, g3 = np.int64(f1), np.int64(f2), np.int64(f3)
-    return _skewness(spill, s, g1, s1, g2, s2, g3, s3, np.int64(n))
+    return _skewness(spill, s, g1, s1, g2, s2, f3=g3, s3=s3, n=np.int64(n))
 
 
 @cold_kernel
@@ -222,11 +217,11 @@ def _kurtosis(
     if is_special(s1) or is_special(s2) or is_special(s3) or is_special(s4):
         return np.nan
     rows = spill.scratch
-    _central_moments(spill, s, f1, s1, f2, s2, f3, s3, n)
-    _gather(spill, s, f4, s4, _S4)
+    _central_moments(spill, s, f1, s1, f2, s2, f3=f3, s3=s3, n=n)
+    gather(spill, s, f4, s4, _S4)
     # n**4 times the fourth central moment is n**2 C4 - 3 S1 (n C3 - S1 M2), with C4 = n S4 - S1 S3.
-    set_difference(rows, _T, _N, _S4, _S1, _S3, _ONE)
-    set_difference(rows, _U, _N, _C3, _S1, _M2, _ONE)
+    set_difference(rows, _T, _N, _S4, _S1, _S3, factor=_ONE)
+    set_difference(rows, _U, _N, _C3, _S1, _M2, factor=_ONE)
     set_product(rows, _V, _N, _T)
     make_zero(rows, _W)
     add_multiple(rows, _W, _N, _V, _ONE)
@@ -257,7 +252,7 @@ def kurtosis(
 ) -> float:
     """n * m4 / m2**2 - 3 of the population, to a few ulp; NaN for equal values or a special one."""
     g1, g2, g3, g4 = np.int64(f1), np.int64(f2), np.int64(f3), np.int64(f4)
-    return _kurtosis(spill, s, g1, s1, g2, s2, g3, s3, g4, s4, np.int64(n))
+    return _kurtosis(spill, s, g1, s1, g2, s2, f3=g3, s3=s3, f4=g4, s4=s4, n=np.int64(n))
 
 
 @kernel

@@ -165,11 +165,11 @@ class HandlerColumns:
             return results.finish(
                 returns,
                 elements,
-                np.asarray(counts, np.int64),
-                np.asarray(offsets, np.int64),
-                shown,
-                dtype,
-                dict(options),
+                counts=np.asarray(counts, np.int64),
+                offsets=np.asarray(offsets, np.int64),
+                valid=shown,
+                result=dtype,
+                options=dict(options),
             )
         data, valid = self.select_rows(data, valid, take)
         if returns == "part":

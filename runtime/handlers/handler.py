@@ -126,9 +126,8 @@ class HandlerBase(HandlerColumns):
         n = int(items[-1]) + 1 if len(items) else 0
         out, live = self.outputs(2 * n), np.zeros(2 * n, np.bool_)
         block = _BLOCK if by_slot else 1
-        dropped = self._run(
-            self.KERNELS.fold, inputs, retracts, keep_orphans, slots, items, out, live, block
-        )
+        written = items, out, live, block
+        dropped = self._run(self.KERNELS.fold, inputs, retracts, keep_orphans, slots, written)
         return dropped, Noted(*self.halves(out, n), out, live[:n], live[n:])
 
     def pair_results(self, before: Any, after: Any, was: Array, now: Array) -> Noted:
@@ -173,16 +172,16 @@ class HandlerBase(HandlerColumns):
         retracts: Array,
         keep_orphans: bool,
         slots: Array,
-        *noted: Any,
+        written: tuple[Any, ...] = (),
     ) -> int:
-        """Call a kernel until all rows are through, with room made before each call."""
+        """Call a kernel until all rows are through, with room made before each call; written: what else it gets."""
         start = dropped = 0
         while start < len(slots):
             stop = start + self._current().reserve(min(CHUNK, len(slots) - start))
             state = self.accumulators.state
             with self._users_errors():
                 start, lost = step(
-                    state, inputs, retracts, keep_orphans, slots, start, stop, *noted
+                    state, inputs, retracts, keep_orphans, slots, start, stop, *written
                 )
             dropped += lost
         return dropped

@@ -168,7 +168,9 @@ class _Picture:
         for key in self.shown:
             rows = [row for row in self.rows if row.key == key]
             spans = [span for span in self.spans if span.key == key]
-            lanes.append(Lane(self.story, key, rows, spans, self.axis, self.right, labelled))
+            lanes.append(
+                Lane(self.story, key, rows, spans, self.axis, self.right, labelled=labelled)
+            )
         bottom = y + sum(lane.height for lane in lanes)
         ticks = self.axis.ticks()
         parts = [line("grid", x, y, x, bottom) for x, _ in ticks]

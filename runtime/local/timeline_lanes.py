@@ -93,7 +93,7 @@ class Lane:
                 f"session {self._times(merge.start, merge.end)}, one with {self._times(span.start, span.end)} "
                 f"since row {merge.row}"
             )
-            parts.append(rect("merge", x1, at, x2, at + _GHOST - 3, 3, told))
+            parts.append(rect("merge", x1, at, x2, at + _GHOST - 3, 3, title=told))
         y += _levels(self._ghosts) * _GHOST
         for level, span in self._bars:
             parts += self._draw_bar(span, y + level * (self._bar + 3))
@@ -143,7 +143,7 @@ class Lane:
         else:
             r = _PILL / 2
             half = self._pill_width(row) / 2
-            yield rect(css, x - half, y - r, x + half, y + r, r, self._describe_row(row))
+            yield rect(css, x - half, y - r, x + half, y + r, r, title=self._describe_row(row))
             if row.late:
                 yield _draw_cross(x, y, r + 1)
             yield text(f"{ink} mid", x, y + 4, _pill_text(row))
@@ -162,7 +162,9 @@ class Lane:
         x1, x2 = self._ends(span.start, span.end, 1)
         signs = ["fire" if holds else "again" for _, holds in span.results]
         css = "bar" if span.firings else "open"
-        parts = [rect(css, x1, y, x2, y + self._bar, min(5, self._bar / 2), self._history(span))]
+        parts = [
+            rect(css, x1, y, x2, y + self._bar, min(5, self._bar / 2), title=self._history(span))
+        ]
         if self._bar < _BAR:
             return parts
         middle, x = y + self._bar / 2, x2 - 8

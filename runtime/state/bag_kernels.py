@@ -159,10 +159,20 @@ def apply_changes(
         for r in range(start, stop):
             h, slot = ahead.hashes[r - start], slots[r]
             if retracts[r]:
-                row, gone, outcome = _remove(bag, rows, index, single, slot, given, r, h)
+                row, gone, outcome = _remove(bag, rows, index, single, slot, given, r=r, h=h)
             elif rows.meta[LIVE] < len(rows.words) if single else has_room(index, rows):
                 row, gone, outcome = _insert(
-                    bag, rows, pool, pooled, index, unique, single, slot, given, r, h
+                    bag,
+                    rows,
+                    pool,
+                    pooled,
+                    index,
+                    unique,
+                    single=single,
+                    slot=slot,
+                    given=given,
+                    r=r,
+                    h=h,
                 )
             else:
                 return r

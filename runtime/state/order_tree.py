@@ -105,7 +105,9 @@ def _split(
     copy_numbers(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
     tree.heap[right] |= given
     tree.heap[child] -= given
-    entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
+    entry = insert_entry(
+        tree, pool, pooled, slot, parent, block, at=at + 1, word=tree.heap[right + 1]
+    )
     weight = block_weight(tree, right)
     tree.heap[entry + 1] = right
     tree.heap[entry + 2] = weight
@@ -158,7 +160,7 @@ def order_insert(
                 keep = LIMIT - 1
             elif _same_key(tree, child + 1, word, arrival):
                 keep = inside
-            block = _split(tree, pool, by_bytes, slot, parent, block, rank - 1, keep)
+            block = _split(tree, pool, by_bytes, slot, parent, block, at=rank - 1, keep=keep)
             if inside > keep:
                 rank += 1
                 inside -= keep
@@ -169,7 +171,7 @@ def order_insert(
         tree.heap[entry + 2] += 1
         path[depth] = entry
         depth, parent, block, rank = depth + 1, entry, child, inside
-    entry = insert_entry(tree, pool, by_bytes, slot, parent, block, rank, word)
+    entry = insert_entry(tree, pool, by_bytes, slot, parent, block, at=rank, word=word)
     tree.meta[LIVE] += 1
     tree.heap[entry + 1], tree.heap[entry + 2], tree.heap[entry + 3] = row, 1, arrival
     last = np.int64(0)
@@ -251,7 +253,7 @@ def order_remove(
         above = np.int64(0)
         if depth > 0:
             above = path[2 * depth - 2] + 1 + path[2 * depth - 1] * ENTRY
-        erase_entry(tree, pool, by_bytes, slot, above, block, path[2 * depth + 1])
+        erase_entry(tree, pool, by_bytes, slot, above, block, at=path[2 * depth + 1])
     if has_heir:
         _begin_key(tree, pool, by_bytes, slot, word, heir)
 

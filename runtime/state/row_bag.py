@@ -102,13 +102,13 @@ class RowBag(IdentifiedRows):
                 self.rows.pooled,
                 self.index.arrays,
                 self.replaces,
-                self.single,
-                slots,
-                given,
-                retracts,
-                applied,
-                row,
-                self.index.ahead,
+                single=self.single,
+                slots=slots,
+                given=given,
+                retracts=retracts,
+                applied=applied,
+                start=row,
+                ahead=self.index.ahead,
             )
             if row < n:
                 self._reserve(min(BLOCK, n - row))

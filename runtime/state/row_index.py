@@ -115,7 +115,7 @@ def find_row(
         if not is_other(cell, h):
             row = slot_in(cell)
             if index.slot[row] == slot and same_row(
-                index.identity, given.words, given.flags, r, rows.words, rows.flags, row
+                index.identity, given.words, given.flags, r, rows.words, rows.flags, s=row
             ):
                 return row, at
         at = around(at + 1, cells)

@@ -66,7 +66,7 @@ def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: A
     """Write to `out` whether stored rows are the same in some columns."""
     for k in range(len(left)):
         out[k] = same_row(
-            columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
+            columns, rows.words, rows.flags, left[k], rows.words, rows.flags, s=right[k]
         )
 
 
@@ -148,7 +148,7 @@ def _compare(
 ) -> None:
     for k in range(len(ids)):
         out[k] = same_row(
-            columns, rows.words, rows.flags, ids[k], given.words, given.flags, which[k]
+            columns, rows.words, rows.flags, ids[k], given.words, given.flags, s=which[k]
         )
 
 

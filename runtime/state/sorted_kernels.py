@@ -131,11 +131,13 @@ def _insert(
     if old >= 0 and unique:
         outcome, gone = REPLACED, old
     if stays:
-        order_replace(where.tree, pool, by_bytes, slot, word, arrival, row)
+        order_replace(where.tree, pool, by_bytes, slot, word, arrival, row=row)
         return row, gone, outcome
     if gone >= 0:
-        order_remove(where.tree, pool, by_bytes, slot, state.word[old], state.arrival[old], path)
-    order_insert(where.tree, pool, by_bytes, slot, word, arrival, row, path)
+        order_remove(
+            where.tree, pool, by_bytes, slot, state.word[old], state.arrival[old], path=path
+        )
+    order_insert(where.tree, pool, by_bytes, slot, word, arrival, row=row, path=path)
     return row, gone, outcome
 
 
@@ -159,7 +161,7 @@ def _remove(
     if latest and state.older[row] != row:
         row, cell = np.int64(state.older[row]), np.int64(-1)
     _leave_ring(state, where.index, row, cell)
-    order_remove(where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path)
+    order_remove(where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path=path)
     return row, row, GONE
 
 
@@ -185,10 +187,12 @@ def apply_changes(
             h = ahead.hashes[r - start]
             if given.retracts[r]:
                 row, gone, outcome = _remove(
-                    state, where, pool, flags[0], latest, given, r, h, path
+                    state, where, pool, flags[0], latest, given, r=r, h=h, path=path
                 )
             elif has_room(where.index, where.rows):
-                row, gone, outcome = _insert(state, where, pool, pooled, flags, given, r, h, path)
+                row, gone, outcome = _insert(
+                    state, where, pool, pooled, flags, given, r=r, h=h, path=path
+                )
             else:
                 return r
             applied.ids[r], applied.gone[r], applied.outcomes[r] = row, gone, outcome
@@ -205,7 +209,9 @@ def take_rows(
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
         h = row_hash(where.rows.words, where.rows.flags, row, slot, where.index.identity)
         _leave_ring(state, where.index, row, cell_of(where.index, row, h))
-        order_remove(where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path)
+        order_remove(
+            where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path=path
+        )
 
 
 @kernel
@@ -216,7 +222,14 @@ def plant_rows(
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
         order_insert(
-            where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], row, path
+            where.tree,
+            pool,
+            by_bytes,
+            slot,
+            state.word[row],
+            state.arrival[row],
+            row=row,
+            path=path,
         )
 
 
@@ -346,7 +359,7 @@ def check_rings(state: SortedArrays, where: Where, unique: bool, marks: Array) -
             if marks[row] != 1 or index.slot[row] != index.slot[first]:
                 return np.int64(-1)
             if not same_row(
-                index.identity, rows.words, rows.flags, row, rows.words, rows.flags, first
+                index.identity, rows.words, rows.flags, row, rows.words, rows.flags, s=first
             ):
                 return np.int64(-1)
             marks[row] = 2

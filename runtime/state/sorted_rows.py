@@ -134,12 +134,12 @@ class SortedRows(IdentifiedRows):
                 self.rows.pooled,
                 (self.key.by_bytes, bool(self.unique)),
                 latest,
-                given,
-                applied,
-                row,
-                stop,
-                self.index.ahead,
-                self._path,
+                given=given,
+                applied=applied,
+                start=row,
+                stop=stop,
+                ahead=self.index.ahead,
+                path=self._path,
             )
             if row < stop:
                 self._reserve(stop - row)
@@ -184,7 +184,9 @@ class SortedRows(IdentifiedRows):
     def before(self, slots: Array, words: Array, tiers: Array, *, equals: bool) -> Array:
         """Return the number of rows of each slot before a sort key (see SortKeyEncoder.words); `equals`: or with it."""
         out, tree = np.empty(len(slots), np.int64), self.tree.arrays
-        count_before(tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals, out)
+        count_before(
+            tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals=equals, out=out
+        )
         return out
 
     def key_starts(self, slots: Array, keys: Array) -> Array:

@@ -175,7 +175,8 @@ class Audit:
     def _check_pool(self) -> None:
         p = self.pool.arrays
         ids = len(p.offset)
-        self.require_length(ids, "pool", p.length, p.code, p.refs, p.listed, p.free, p.zeros)
+        self.require_length(ids, "pool", p.length, p.code, p.refs)
+        self.require_length(ids, "pool", p.listed, p.free, p.zeros)
         self.require_length(8, "pool", p.meta)
         right = ids > 0 and len(p.heap) >= FIRST_BYTES and _check_ids(p)
         self.require(right, "pool", "a string lies outside of its bytes")

@@ -185,7 +185,7 @@ def grow_root(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     elif block_size(tree, root) == LIMIT:
         top = allocate_block(tree, 1, block_level(tree, root) + 1)
         tree.root[slot] = top
-        entry = insert_entry(tree, pool, pooled, slot, 0, top, 0, tree.heap[root + 1])
+        entry = insert_entry(tree, pool, pooled, slot, 0, top, at=0, word=tree.heap[root + 1])
         tree.heap[entry + 1] = root
         if tree.meta[WEIGHED] != 0:
             tree.heap[entry + 2] = block_weight(tree, root)

@@ -189,7 +189,7 @@ def _lookup(
             if slot < 0:
                 if index.meta[LIVE] == room:
                     return start + j
-                slot = _enter(index, pool, pooled, keys, masks, j, cell, scratch.hashes[j])
+                slot = _enter(index, pool, pooled, keys, masks, j, cell=cell, h=scratch.hashes[j])
             block[j] = slot
         start = stop
     return start
@@ -295,7 +295,16 @@ class KeyIndex:
         row, since, keys = 0, 0, len(self)
         while row < len(slots):
             a = self.arrays
-            row = _lookup(a, self.pool.arrays, self.pooled, words, nulls, slots, row, self._scratch)
+            row = _lookup(
+                a,
+                self.pool.arrays,
+                self.pooled,
+                words,
+                nulls,
+                slots,
+                start=row,
+                scratch=self._scratch,
+            )
             if row < len(slots):
                 share = (len(self) - keys) / max(row - since, 1)
                 since, keys = row, len(self)

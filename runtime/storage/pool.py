@@ -310,7 +310,7 @@ class Pool:
         for start in range(0, n, 65536):
             stop = min(n, start + 65536)
             self.reserve(stop - start, int(offsets[stop] - offsets[start]))
-            _intern_all(self.arrays, data, offsets, valid, out, start, stop)
+            _intern_all(self.arrays, data, offsets, valid, out, start, stop=stop)
         return out
 
     def import_ids(self, other: Pool, ids: Array) -> Array:

@@ -151,7 +151,7 @@ def _apply(tree: Tree, pool: PoolArrays, slot: int, count: int) -> None:
             first = k
             while k < most and (ends or tree.queue[NET + k] < to):
                 k += 1
-            intact = _change_leaf(tree, pool, slot, parent, leaf, first, k, ends)
+            intact = _change_leaf(tree, pool, slot, parent, leaf, first, stop=k, ends=ends)
 
 
 @kernel
@@ -256,7 +256,7 @@ def _split_leaf(
         if block_size(tree, child) == LIMIT:
             two_full = block_level(tree, child) == 0 and left >= LIMIT + _HALF
             kept = np.int64(LIMIT - 1 if in_order or two_full else _HALF)
-            block = split_child(tree, pool, False, slot, parent, block, at, kept)
+            block = split_child(tree, pool, False, slot, parent, block, at=at, kept=kept)
             right = tree.heap[block + 2 + (at + 1) * _ENTRY]
         else:
             parent, block = block + 1 + at * _ENTRY, child

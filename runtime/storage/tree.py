@@ -70,7 +70,9 @@ def split_child(
     copy_numbers(tree, child + 1 + kept * stride, right + 1, given * stride)
     tree.heap[right] |= given
     tree.heap[child] -= given
-    entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
+    entry = insert_entry(
+        tree, pool, pooled, slot, parent, block, at=at + 1, word=tree.heap[right + 1]
+    )
     tree.heap[entry + 1] = right
     if tree.meta[WEIGHED] != 0:
         weight = block_weight(tree, right)
@@ -98,7 +100,7 @@ def tree_entry(
         at = rank - 1
         child = tree.heap[block + 2 + at * stride]
         if block_size(tree, child) == LIMIT:
-            block = split_child(tree, pool, pooled, slot, parent, block, at, LIMIT >> 1)
+            block = split_child(tree, pool, pooled, slot, parent, block, at=at, kept=LIMIT >> 1)
         else:
             parent = block + 1 + at * stride
             block = child
@@ -108,7 +110,7 @@ def tree_entry(
         if tree.heap[entry] == word:
             return entry
     tree.meta[LIVE] += 1
-    return insert_entry(tree, pool, pooled, slot, parent, block, rank, word)
+    return insert_entry(tree, pool, pooled, slot, parent, block, at=rank, word=word)
 
 
 @kernel
@@ -162,7 +164,7 @@ def tree_remove(
     if keeper == 0:
         tree.root[slot] = 0
     else:
-        erase_entry(tree, pool, pooled, slot, keeper_parent, keeper, keeper_at)
+        erase_entry(tree, pool, pooled, slot, keeper_parent, keeper, at=keeper_at)
 
 
 @cold_kernel
@@ -280,7 +282,7 @@ class TreeView:
         found = np.zeros((int(tree.meta[LIVE]) if by_arrival else 0, 2), np.int64)
         marks, way = np.zeros(len(tree.heap), np.uint8), np.zeros((FRAMES, 2), np.int64)
         flags = pooled, by_bytes, by_arrival
-        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, way, found)
+        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, way, found=found)
         audit.require(right, name, "its blocks are no trees")
         audit.require(check_free(tree, marks), name, "its blocks lie in one another")
         return found

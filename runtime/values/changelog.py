@@ -97,7 +97,7 @@ def transitions(
         np.empty(room, np.bool_),
         np.empty(room, "i1"),
     )
-    n = _transitions(was, now, changed, update_before, items, after_it, kinds)
+    n = _transitions(was, now, changed, update_before, items, after_it, kinds=kinds)
     return items[:n], after_it[:n], kinds[:n]
 
 

@@ -95,7 +95,7 @@ def ddsketch_merge(
     other_pool: PoolArrays,
     other_slot: int,
 ) -> None:
-    ranked_merge(view, pool, False, slot, other, other_pool, other_slot)
+    ranked_merge(view, pool, False, slot, other, other_pool, other_slot=other_slot)
 
 
 @kernel

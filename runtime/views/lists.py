@@ -81,7 +81,7 @@ def list_ordered(
         while repeat and count > 0 and out.meta[FULL] == 0:
             put_element(out, view.heap[entry], 1)
             count -= 1
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1 - side)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1 - side)
     end_list(out, k)
 
 
@@ -112,7 +112,7 @@ def list_top(
             put_element(out, view.heap[entry], count)
             if out.meta[FULL] == 0:
                 _raise_last(out, start)
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     end_list(out, k)
 
 
@@ -124,7 +124,7 @@ def mode(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bo
     while entry != 0:
         if view.heap[entry + 1] > most:
             best, most = view.heap[entry], view.heap[entry + 1]
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     return best, most > 0
 
 

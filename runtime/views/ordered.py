@@ -43,7 +43,7 @@ def ordered_merge(
         word = other.heap[entry]
         ours = import_word(pool, other_pool, word) if pooled else word
         queue_change(view, pool, pooled, slot, ours, other.heap[entry + 1])
-        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, 1)
+        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, side=1)
 
 
 @kernel

@@ -68,7 +68,7 @@ def only(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, in
         if view.heap[entry + 1] > 0:
             word = view.heap[entry]
             rows += view.heap[entry + 1]
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     return word, rows
 
 
@@ -81,5 +81,5 @@ def product(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> float:
         count = view.heap[entry + 1]
         if count > 0:
             result *= word_to_float(view.heap[entry]) ** np.float64(count)
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     return result

@@ -99,14 +99,14 @@ def _give_away(tree: Tree, slot: int, widest: int, pool: PoolArrays, pooled: boo
     """From the last entry on give g to the successor where that leaves its gap within `widest`."""
     first = tree_end(tree, slot, 0)
     leaf, kept = tree_start(tree, slot, 1)
-    leaf, entry = tree_step(tree, pool, pooled, slot, leaf, kept, 0)
+    leaf, entry = tree_step(tree, pool, pooled, slot, leaf, kept, side=0)
     while entry != 0 and entry != first:
         if tree.heap[entry + G] + _gap(tree, kept) <= widest:
             tree.heap[kept + G] += tree.heap[entry + G]
             tree.heap[entry + G] = 0
         else:
             kept = entry
-        leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, 0)
+        leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, side=0)
 
 
 @kernel
@@ -127,7 +127,7 @@ def _drop(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     leaf, entry = tree_start(tree, slot, 0)
     while entry != 0:
         kept = tree.heap[entry]
-        leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, 1)
+        leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, side=1)
         if entry != 0 and tree.heap[entry + G] == 0:
             tree_remove(tree, pool, pooled, pooled, slot, tree.heap[entry])
             leaf, entry = _find(tree, pool, pooled, slot, kept)
@@ -178,9 +178,9 @@ def quantiles_merge(
             tree.heap[ours + SPREAD] += _gap(theirs, entry)
             ours = tree_beside(tree, pool, pooled, slot, tree.heap[ours], 1)
         counts = theirs.heap[entry + G], theirs.heap[entry + SAME], theirs.heap[entry + SPREAD]
-        _take(view, pool, pooled, slot, ours, word, counts)
+        _take(view, pool, pooled, slot, ours, word, counts=counts)
         ours = tree_beside(tree, pool, pooled, slot, word, 1)
-        leaf, entry = tree_step(theirs, other_pool, pooled, other_slot, leaf, entry, 1)
+        leaf, entry = tree_step(theirs, other_pool, pooled, other_slot, leaf, entry, side=1)
     view.rows[slot] += other.rows[other_slot]
     if is_copy:
         view.fresh[slot] = other.fresh[other_slot]
@@ -219,7 +219,7 @@ def summary_percentile(
         if error < least:
             best, least = tree.heap[entry], error
         below = rank
-        leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, 1)
+        leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, side=1)
     return best
 
 

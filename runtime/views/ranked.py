@@ -60,7 +60,7 @@ def _change(
 def ranked_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """One more of a value; an entry whose count becomes 0 goes."""
     entry = tree_entry(view, pool, pooled, pooled, slot, word)
-    if _change(view, pool, pooled, slot, word, entry, 1):
+    if _change(view, pool, pooled, slot, word, entry, times=1):
         drop_entry(view, pool, pooled, pooled, slot, word)
 
 
@@ -70,7 +70,7 @@ def ranked_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: 
     entry = tree_find(view, pool, pooled, slot, word)
     if entry == 0:
         entry = make_entry(view, pool, pooled, pooled, slot, word)
-    if _change(view, pool, pooled, slot, word, entry, -1):
+    if _change(view, pool, pooled, slot, word, entry, times=-1):
         tree_remove(view, pool, pooled, pooled, slot, word)
 
 
@@ -80,7 +80,7 @@ def ranked_add(
 ) -> None:
     """Add to the count of a value, which may become negative; an entry whose count becomes 0 goes."""
     entry = tree_entry(view, pool, pooled, pooled, slot, word)
-    if _change(view, pool, pooled, slot, word, entry, times):
+    if _change(view, pool, pooled, slot, word, entry, times=times):
         tree_remove(view, pool, pooled, pooled, slot, word)
 
 
@@ -99,7 +99,7 @@ def ranked_merge(
         word = other.heap[entry]
         ours = import_word(pool, other_pool, word) if pooled else word
         ranked_add(view, pool, pooled, slot, ours, other.heap[entry + 1])
-        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, 1)
+        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, side=1)
 
 
 @kernel

@@ -98,8 +98,8 @@ def stamped_merge(
         word = other.heap[entry]
         ours = import_word(pool, other_pool, word) if pooled else word
         count, stamp = other.heap[entry + 1], later + other.heap[entry + 2]
-        _merge_entry(view, pool, pooled, slot, ours, count, stamp, latest)
-        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, 1)
+        _merge_entry(view, pool, pooled, slot, ours, count, stamp=stamp, latest=latest)
+        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, side=1)
 
 
 @kernel
@@ -163,7 +163,7 @@ def _outermost_arrival(
     """Return, of the values there with the outermost order key, the one with the outermost stamp."""
     leaf, entry = tree_start(view, slot, side)
     while entry != 0 and view.heap[entry + 1] <= 0:
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1 - side)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1 - side)
     best = entry
     # No key is the beginning of another, so one with the same bytes is the same.
     length = key_length(pool, view.heap[best], widths) if best != 0 else np.int64(0)
@@ -171,7 +171,7 @@ def _outermost_arrival(
         later = view.heap[entry + 2] > view.heap[best + 2]
         if view.heap[entry + 1] > 0 and later == (side == 1):
             best = entry
-        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, 1 - side)
+        leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1 - side)
     return view.heap[best], best != 0
 
 
