@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "302a55fcd8420fe5"
-DIGEST = "a1754ea6a009a144"
+SUPPORT = "07c7ff09ba5c32b5"
+DIGEST = "e6e02f5d0c0ce6aa"
 
 
 class Inputs(NamedTuple):
