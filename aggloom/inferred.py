@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aggloom.codegen import quoted, type_name
+from aggloom.codegen import quote_name, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.later_rows import check_csv, check_json
@@ -69,7 +69,7 @@ class InferredColumns:
 
 
 def _quote_name(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name)
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else quote_name(name)
 
 
 def sniff_format(path: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field, Option, Shape, View
 from aggloom.codegen.handler.call_lines import lines_of_calls
-from aggloom.codegen.handler.carry import Carried, carried, same_call
+from aggloom.codegen.handler.carry import Carried, match_state, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.planner.explain import explain, tables_read
@@ -23,8 +23,8 @@ from aggloom.codegen.scalar.calc import (
 )
 from aggloom.codegen.scalar.cutting import cut_column
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.scalar.quick import quickened
+from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.quick import quicken_expression
 from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
 from aggloom.codegen.spec.absent_columns import (
     ABSENT,
@@ -60,7 +60,7 @@ from aggloom.codegen.spec.lookup_table import (
 from aggloom.codegen.spec.zones import spell_zone
 from aggloom.codegen.sql.asof_join_sql import asof_join_sql
 from aggloom.codegen.sql.depth import on_large_stack
-from aggloom.codegen.sql.frames import Bound, Frame
+from aggloom.codegen.sql.frames import Bound, FrameClause
 from aggloom.codegen.sql.join_sql import join_sql
 from aggloom.codegen.sql.lookup_sql import lookup_sql
 from aggloom.codegen.sql.over_sql import over_sql
@@ -94,7 +94,7 @@ __all__ = [
     "Example",
     "Field",
     "Files",
-    "Frame",
+    "FrameClause",
     "Function",
     "GeneratedSource",
     "GivenRows",
@@ -112,7 +112,6 @@ __all__ = [
     "aggregate",
     "asof_join_sql",
     "calculate",
-    "carried",
     "columns_of",
     "cut_column",
     "cut_statements",
@@ -131,14 +130,15 @@ __all__ = [
     "lookup_table",
     "lower_calc",
     "lower_condition",
+    "match_state",
     "milliseconds",
     "on_large_stack",
     "over_sql",
     "parse_type",
     "plan_of",
     "prepare",
-    "quickened",
-    "quoted",
+    "quicken_expression",
+    "quote_name",
     "rank_sql",
     "read_script",
     "register",

@@ -69,7 +69,7 @@ def environment() -> Environment:
     templates.filters["literal"] = literal
     templates.filters["comment"] = comment
     templates.filters["data"] = _data
-    templates.filters["docstring"] = docstring
+    templates.filters["docstring"] = escape_docstring
     return templates
 
 
@@ -91,6 +91,6 @@ def comment(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
 
 
-def docstring(text: str) -> str:
+def escape_docstring(text: str) -> str:
     """User text inside a docstring: one line, nothing that ends or escapes it."""
     return comment(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -190,11 +190,11 @@ def _result(
 
 
 def _stateful_nodes(out: DataFrame) -> int:
-    from aggloom.codegen.planner.tree import numbered
+    from aggloom.codegen.planner.tree import list_stateful_nodes
     from aggloom.runtime.spark.plan.lower import find_lowering
 
     made = find_lowering(out)
-    return 0 if made is None else len(numbered(made.plan))
+    return 0 if made is None else len(list_stateful_nodes(made.plan))
 
 
 def _link(events: Events, given: Path, table: str, file: str) -> None:

@@ -14,7 +14,7 @@ from aggloom.codegen.catalogue.entry import (
     Types,
     View,
 )
-from aggloom.codegen.catalogue.result_types import average, bigint, boolean, first, summed
+from aggloom.codegen.catalogue.result_types import average, bigint, boolean, first, sum_type
 
 X = Argument("x")
 NUMBER = Argument("x", "number")
@@ -64,7 +64,7 @@ _TREE = "16 bytes a live value"
 _ROWS = "32 bytes a live value, and the text of those that are text, once"
 
 
-def _counted(types: Types, dialect: str, options: Options) -> pa.DataType:
+def _count_type(types: Types, dialect: str, options: Options) -> pa.DataType:
     return pa.int64()
 
 
@@ -72,12 +72,12 @@ def _extreme(name: str, doc: str, field: Field, result: int, duckdb: str) -> Agg
     return Aggregate(
         name,
         doc,
-        (X,),
-        first,
-        Shape((COUNT, field), field.name, NONE),
-        (Example((3, None, 4), result),),
-        "8 bytes; over changes " + _TREE,
-        "O(1) a row; over changes " + _OLOG,
+        arguments=(X,),
+        result=first,
+        append=Shape((COUNT, field), field.name, NONE),
+        examples=(Example((3, None, 4), result),),
+        keeps="8 bytes; over changes " + _TREE,
+        cost="O(1) a row; over changes " + _OLOG,
         retract=Shape((ORDERED,), f"{field.name}(ordered)"),
         ignores_distinct=True,
         oracle=duckdb,
@@ -89,17 +89,17 @@ def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) ->
     return Aggregate(
         name,
         doc,
-        (X,),
-        first,
-        Shape((COUNT, plain), plain.name, NONE),
-        (
+        arguments=(X,),
+        result=first,
+        append=Shape((COUNT, plain), plain.name, NONE),
+        examples=(
             Example((None, 4, 3, None), 3 if last else 4),
             Example(
                 ((1, 5), (2, 9), (3, 1)), 2 if last else 3, types=("INT", "INT"), order_by=("y",)
             ),
         ),
-        "16 bytes; over changes " + _ROWS,
-        "O(1) a row and a read; with ORDER BY over changes " + _OLOG,
+        keeps="16 bytes; over changes " + _ROWS,
+        cost="O(1) a row and a read; with ORDER BY over changes " + _OLOG,
         retract=Shape((SEQUENCE,), "newest(sequence)" if last else "oldest(sequence)"),
         ordered=Shape((COUNT, ordered), ordered.name, NONE),
         ordered_retract=Shape(
@@ -116,12 +116,12 @@ def _by(name: str, doc: str, field: Field, alias: str, example: object) -> Aggre
     return Aggregate(
         name,
         doc,
-        (X, Argument("y")),
-        first,
-        Shape((COUNT, field), field.name, NONE),
-        (Example((("a", 3), ("b", 4), (None, None)), example, types=("STRING", "INT")),),
-        "8 bytes and one row as bytes; over changes 16 bytes a distinct row, and the row as bytes",
-        "O(1) a row; over changes " + _OLOG,
+        arguments=(X, Argument("y")),
+        result=first,
+        append=Shape((COUNT, field), field.name, NONE),
+        examples=(Example((("a", 3), ("b", 4), (None, None)), example, types=("STRING", "INT")),),
+        keeps="8 bytes and one row as bytes; over changes 16 bytes a distinct row, and the row as bytes",
+        cost="O(1) a row; over changes " + _OLOG,
         retract=Shape((ORDERED,), f"{field.name}(ordered)"),
         row=("y", "x"),
         skips=("y",),
@@ -135,12 +135,12 @@ def _logical(name: str, doc: str, value: str, example: bool, aliases: tuple[str,
     return Aggregate(
         name,
         doc,
-        (Argument("x", "boolean"),),
-        boolean,
-        Shape((COUNT, TRUES), value, NONE),
-        (Example((True, None, False), example, types=("BOOLEAN",)),),
-        "16 bytes",
-        _O1,
+        arguments=(Argument("x", "boolean"),),
+        result=boolean,
+        append=Shape((COUNT, TRUES), value, NONE),
+        examples=(Example((True, None, False), example, types=("BOOLEAN",)),),
+        keeps="16 bytes",
+        cost=_O1,
         oracle=f"{name.lower()}({{x}})",
         aliases=aliases,
     )
@@ -150,16 +150,16 @@ def _bitwise(name: str, doc: str, field: Field, retract: Shape | None, result: i
     return Aggregate(
         name,
         doc,
-        (Argument("x", "integer"),),
-        first,
-        Shape((COUNT, field), field.name, NONE),
-        (Example((3, None, 6), result),),
-        (
+        arguments=(Argument("x", "integer"),),
+        result=first,
+        append=Shape((COUNT, field), field.name, NONE),
+        examples=(Example((3, None, 6), result),),
+        keeps=(
             "16 bytes"
             if retract is None
             else "16 bytes; over changes 8 bytes for each bit of the type"
         ),
-        _O1 if retract is None else "O(1) a row; over changes a step for each bit",
+        cost=_O1 if retract is None else "O(1) a row; over changes a step for each bit",
         retract=retract,
         ignores_distinct=name != "BIT_XOR",
         oracle=f"{name.lower()}({{x}})",
@@ -170,58 +170,59 @@ ENTRIES = (
     Aggregate(
         "COUNT",
         "Rows, or rows where no argument is NULL.",
-        (Argument("x", many=True, optional=True),),
-        _counted,
-        Shape((COUNT,), "count"),
-        (Example((3, None, 3), 2),),
-        "8 bytes",
-        _O1,
+        arguments=(Argument("x", many=True, optional=True),),
+        result=_count_type,
+        append=Shape((COUNT,), "count"),
+        examples=(Example((3, None, 3), 2),),
+        keeps="8 bytes",
+        cost=_O1,
         oracle="count({x})",
     ),
     Aggregate(
         "COUNT_IF",
         "Rows where the argument is true.",
-        (Argument("x", "boolean"),),
-        bigint,
-        Shape((TRUES,), "trues"),
-        (Example((True, None, False), 1, types=("BOOLEAN",)),),
-        "8 bytes",
-        _O1,
+        arguments=(Argument("x", "boolean"),),
+        result=bigint,
+        append=Shape((TRUES,), "trues"),
+        examples=(Example((True, None, False), 1, types=("BOOLEAN",)),),
+        keeps="8 bytes",
+        cost=_O1,
         oracle="count({x}) FILTER (WHERE {x})",
         aliases=("COUNTIF",),
     ),
     Aggregate(
         "SUM",
         "Sum of the values that are not NULL; NULL without any.",
-        (NUMBER,),
-        summed,
-        Shape((COUNT, SUM), "total(sum)", NONE),
-        (Example((3, None, 4), 7),),
-        "16 bytes for integers to 32 bits, 24 for BIGINT and DECIMAL to 18 digits, 32 beyond, 64 for FLOAT and DOUBLE",
-        _O1,
+        arguments=(NUMBER,),
+        result=sum_type,
+        append=Shape((COUNT, SUM), "total(sum)", NONE),
+        examples=(Example((3, None, 4), 7),),
+        keeps="16 bytes for integers to 32 bits, 24 for BIGINT and DECIMAL to 18 digits, 32 beyond, 64 for FLOAT "
+        "and DOUBLE",
+        cost=_O1,
         oracle="sum({x})",
     ),
     Aggregate(
         "SUM0",
         "Sum of the values that are not NULL; 0 without any.",
-        (NUMBER,),
-        summed,
-        Shape((COUNT, SUM), "total(sum)"),
-        (Example((None,), 0),),
-        "as SUM",
-        _O1,
+        arguments=(NUMBER,),
+        result=sum_type,
+        append=Shape((COUNT, SUM), "total(sum)"),
+        examples=(Example((None,), 0),),
+        keeps="as SUM",
+        cost=_O1,
         oracle="coalesce(sum({x}), 0)",
         aliases=("$SUM0",),
     ),
     Aggregate(
         "AVG",
         "Mean of the values that are not NULL; NULL without any.",
-        (NUMBER,),
-        average,
-        Shape((COUNT, SUM), "average(sum, count)", NONE),
-        (Example((3, None, 4), 3.5),),
-        "as SUM",
-        _O1,
+        arguments=(NUMBER,),
+        result=average,
+        append=Shape((COUNT, SUM), "average(sum, count)", NONE),
+        examples=(Example((3, None, 4), 3.5),),
+        keeps="as SUM",
+        cost=_O1,
         oracle="avg({x})",
         aliases=("MEAN",),
     ),
@@ -279,12 +280,12 @@ ENTRIES = (
     Aggregate(
         "SINGLE_VALUE",
         "The value of the only row, NULL included; an error where there are more.",
-        (X,),
-        first,
-        Shape((ORDERED,), "only(ordered)"),
-        (Example((None,), None), Example((4,), 4)),
-        "16 bytes a distinct value, and the value as bytes",
-        _OLOG,
+        arguments=(X,),
+        result=first,
+        append=Shape((ORDERED,), "only(ordered)"),
+        examples=(Example((None,), None), Example((4,), 4)),
+        keeps="16 bytes a distinct value, and the value as bytes",
+        cost=_OLOG,
         nulls=("respect", "respect"),
     ),
 )

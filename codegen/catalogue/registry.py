@@ -61,14 +61,14 @@ def find(function: str) -> Aggregate | None:
     return _CAPTURED.get().get(name) or USER_DEFINED.get(name) or CATALOGUE.get(name)
 
 
-def known() -> list[str]:
+def list_functions() -> list[str]:
     """Every name that a call may use, but for those that only plans use, which begin with $."""
     names = [*CATALOGUE, *ALIASES, *USER_DEFINED, *_CAPTURED.get()]
     return [name for name in names if not name.startswith("$")]
 
 
 @contextmanager
-def using(captured: Mapping[str, Aggregate]) -> Iterator[None]:
+def use_definitions(captured: Mapping[str, Aggregate]) -> Iterator[None]:
     """Let these definitions, which a spec brought along, come before what is registered here."""
     token = _CAPTURED.set(captured)
     try:

@@ -32,7 +32,7 @@ def first(types: Types, dialect: str, options: Options) -> pa.DataType:
     return types[0]
 
 
-def summed(types: Types, dialect: str, options: Options) -> pa.DataType:
+def sum_type(types: Types, dialect: str, options: Options) -> pa.DataType:
     """Spark: BIGINT, DOUBLE, DECIMAL(p + 10, s). Flink: the argument's own type, DECIMAL(38, s)."""
     argument = types[0]
     if pa.types.is_decimal(argument):

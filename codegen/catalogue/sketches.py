@@ -12,12 +12,12 @@ ENTRIES = (
     Aggregate(
         "APPROX_COUNT_DISTINCT",
         "About how many distinct values there are: HyperLogLog with the given relative standard error.",
-        (X,),
-        bigint,
-        Shape((View("hyperloglog"),), "estimate(hyperloglog)"),
-        (Example((3, None, 4, 3), 2),),
-        "(1.04 / error)**2 bytes, up to the next power of two: 512 for 0.05",
-        "O(1) a row, O(registers) a read",
+        arguments=(X,),
+        result=bigint,
+        append=Shape((View("hyperloglog"),), "estimate(hyperloglog)"),
+        examples=(Example((3, None, 4, 3), 2),),
+        keeps="(1.04 / error)**2 bytes, up to the next power of two: 512 for 0.05",
+        cost="O(1) a row, O(registers) a read",
         options=(Option("error", "fraction", 0.05),),
         ignores_distinct=True,
         instead="COUNT(DISTINCT ...)",
@@ -26,12 +26,14 @@ ENTRIES = (
     Aggregate(
         "APPROX_PERCENTILE",
         "A value whose rank is within 1 / accuracy of the fraction: a Greenwald-Khanna summary.",
-        (NUMBER,),
-        sketched_percentile,
-        Shape((View("quantiles"),), "summary_percentile(quantiles, fraction)", "none(quantiles)"),
-        (Example((4, 3, None, 8, 9), 4, (("fraction", 0.5),)),),
-        "100 to 400 bytes an entry, fewer than 2 * accuracy of them (few while there are few values)",
-        "O(log n) a row, O(entries) a read",
+        arguments=(NUMBER,),
+        result=sketched_percentile,
+        append=Shape(
+            (View("quantiles"),), "summary_percentile(quantiles, fraction)", "none(quantiles)"
+        ),
+        examples=(Example((4, 3, None, 8, 9), 4, (("fraction", 0.5),)),),
+        keeps="100 to 400 bytes an entry, fewer than 2 * accuracy of them (few while there are few values)",
+        cost="O(log n) a row, O(entries) a read",
         options=(_FRACTION, Option("accuracy", "whole", 10000)),
         by_arrival=True,
         instead="PERCENTILE, or LOG_PERCENTILE for bounded state",
@@ -40,14 +42,14 @@ ENTRIES = (
     Aggregate(
         "LOG_PERCENTILE",
         "A value within a relative error of the percentile: a histogram of logarithmic bins, which rows can leave.",
-        (NUMBER,),
-        percentile,
-        Shape(
+        arguments=(NUMBER,),
+        result=percentile,
+        append=Shape(
             (View("ddsketch", "real"),), "binned_percentile(ddsketch, fraction)", "none(ddsketch)"
         ),
-        (Example((100, None), 100.49456770856703, (("fraction", 0.5),)),),
-        "24 bytes a bin that is in use: at most 2,100 at error 0.01 for values from 1e-9 to 1e9",
-        "O(log bins) a row and a read",
+        examples=(Example((100, None), 100.49456770856703, (("fraction", 0.5),)),),
+        keeps="24 bytes a bin that is in use: at most 2,100 at error 0.01 for values from 1e-9 to 1e9",
+        cost="O(log bins) a row and a read",
         options=(_FRACTION, Option("error", "fraction", 0.01)),
     ),
 )

@@ -39,11 +39,11 @@ def _blocks(lines: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, l
         if line.startswith(("def ", "class ")):
             calls, in_values = [], line.startswith(_VALUES)
         own, beside = _OWN_LINE.fullmatch(line), _BESIDE.fullmatch(line)
-        named = _named(own[2], names) if own else []
+        named = _split_calls(own[2], names) if own else []
         if named and own:
             calls, indent = named, len(own[1])
         elif beside and not calls:
-            yield from ((number, [each]) for each in _named(beside[1], names))
+            yield from ((number, [each]) for each in _split_calls(beside[1], names))
         if not line.strip():
             # What comes after a block of a function's own lines is for all calls; of values each block is one call's.
             calls = calls if in_values or indent > _FUNCTION else []
@@ -53,7 +53,7 @@ def _blocks(lines: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, l
             yield number, calls
 
 
-def _named(words: str, names: Sequence[str]) -> list[str]:
+def _split_calls(words: str, names: Sequence[str]) -> list[str]:
     """The calls that a comment lists, the longest names first; none if it says anything else."""
     found = []
     while words:

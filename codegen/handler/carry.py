@@ -34,18 +34,18 @@ class Carried:
     empty: tuple[AggCall, ...]
 
 
-def carried(old: AggSpec, new: AggSpec, backend: str = "numba") -> Carried:
+def match_state(old: AggSpec, new: AggSpec, backend: str = "numba") -> Carried:
     """Return the parts of the state of `old` that serve `new`, which may differ in its calls.
 
     Raises StateMismatchError for an added call that shares a part of its state with rows from before it, but not all.
     """
-    before, after = _planned(old, backend), _planned(new, backend)
+    before, after = _make_planner(old, backend), _make_planner(new, backend)
     if before.backend != after.backend:
         raise StateMismatchError(
             f"the old handler's state is of backend {before.backend!r}, the new one's of {after.backend!r}. "
             "Run the query that this checkpoint belongs to, or give this one a checkpoint directory of its own."
         )
-    united = _planned(_united(old, new), backend, before.columns)
+    united = _make_planner(_unite_specs(old, new), backend, before.columns)
     return _Carrying(before, after, united).result()
 
 
@@ -55,7 +55,7 @@ def same_call(call: AggCall) -> Hashable:
     return *form, call.options, call.monotonic
 
 
-def _planned(spec: AggSpec, backend: str, names: Names | None = None) -> Planner:
+def _make_planner(spec: AggSpec, backend: str, names: Names | None = None) -> Planner:
     planner = Planner(spec, backend)
     # Columns are called as in the plan that this one is compared with.
     planner.columns = names or planner.columns
@@ -63,7 +63,7 @@ def _planned(spec: AggSpec, backend: str, names: Names | None = None) -> Planner
     return planner
 
 
-def _united(old: AggSpec, new: AggSpec) -> AggSpec:
+def _unite_specs(old: AggSpec, new: AggSpec) -> AggSpec:
     """The old spec with the calls of the new one that it does not have behind its own."""
     there = {same_call(call) for call in old.calls}
     added = dict.fromkeys(replace(c, alias=None) for c in new.calls if same_call(c) not in there)

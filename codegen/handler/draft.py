@@ -10,12 +10,12 @@ from aggloom.codegen.catalogue.entry import Aggregate, Shape
 from aggloom.codegen.handler.lower import number_kind
 from aggloom.codegen.handler.operands import Operand, WordText, component_of, number_of, real_of
 from aggloom.codegen.handler.plan_parts import (
-    Block,
+    CallBlock,
+    CallOutput,
     Distinct,
     Input,
     Local,
     Names,
-    Output,
     StateField,
     StateView,
 )
@@ -36,7 +36,7 @@ class CallPlan:
     entry: Aggregate
     shape: Shape
     operand: Operand | None
-    block: Block
+    block: CallBlock
     distinct: bool
     fields: dict[str, StateField] = field(default_factory=dict)
     views: dict[str, StateView] = field(default_factory=dict)
@@ -54,9 +54,9 @@ class Draft:
         self.inputs: dict[str, Input] = {}
         self.fields: dict[object, StateField] = {}
         self.views: dict[object, StateView] = {}
-        self.blocks: dict[object, Block] = {}
+        self.blocks: dict[object, CallBlock] = {}
         self.distincts: dict[object, Distinct] = {}
-        self.outputs: list[Output] = []
+        self.outputs: list[CallOutput] = []
         self.calls: list[CallPlan] = []
         self.lets: dict[str, str] = {}
         self.spilling = 0
@@ -64,7 +64,7 @@ class Draft:
         self._numbers: dict[str, int] = {}
 
     @property
-    def retracting(self) -> bool:
+    def has_retractions(self) -> bool:
         return self.spec.input_changes == "retract"
 
     def type_of(self, column: str) -> pa.DataType:
@@ -99,14 +99,14 @@ class Draft:
         self.inputs[attr] = Input(attr, column, form)
         return f"inputs.{attr}"
 
-    def read(self, column: str, form: str) -> str:
+    def read_column(self, column: str, form: str) -> str:
         """The text that reads a column in a form from a row of the batch."""
         return f"{self.bind(column, form)}[i]"
 
     def read_operand(self, operand: Operand) -> str:
         """The text that reads an operand from a row of the batch."""
         if operand.form != "row":
-            return self.read(operand.columns[0], operand.form)
+            return self.read_column(operand.columns[0], operand.form)
         columns = tuple(zip(operand.columns, operand.parts, strict=True))
         marks = ["d" * part[0] + "nf"[part[1]] * (part[1] == part[0]) for part in operand.parts]
         stem = "_".join(
@@ -133,7 +133,7 @@ class Draft:
         """The local name of an argument as a DOUBLE."""
         name = f"real_{self.columns[column]}"
         from_word = real_of(self.component(call, column), self.type_of(column))
-        call.block.locals[name] = Local(name, self.read(column, "real"), from_word)
+        call.block.locals[name] = Local(name, self.read_column(column, "real"), from_word)
         return name
 
     def word(self, call: CallPlan) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.handler.render import drafted, formatted, stated_digest, text_digest
+from aggloom.codegen.handler.render import format_draft, render_draft, stated_digest, text_digest
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
@@ -85,17 +85,17 @@ def generate(
     if not isinstance(directory, str | Path | None):
         raise SpecError(f"generate: directory is {directory!r}; it must be the path of a directory")
     plan = plan_of(spec, backend)
-    draft = drafted(plan)
+    draft = render_draft(plan)
     place = Path(directory) if directory is not None else cache_directory()
     if name is None:
         text = _formatted_once(draft, place)
         path = write_once(text, text_digest(text), place)
     else:
-        text = formatted(draft)
+        text = format_draft(draft)
         path = write_named(text, name, place)
     digest = text_digest(text)
     class_name = NAMESPACE_CLASS_NAME if spec.namespace else CLASS_NAME
-    return GeneratedSource(text, digest, path, class_name, plan.backend, spec.untrusted)
+    return GeneratedSource(text, digest, path, class_name, plan.backend, spec.untrusted_functions)
 
 
 def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
@@ -108,19 +108,19 @@ def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
         raise GeneratedSourceError(
             f"{path} is named by its digest, which another text would not have; generate it anew"
         )
-    stated = _stated(path)
+    stated = _read_constants(path)
     spec = AggSpec.from_json(stated["SPEC_JSON"], trust=trust)
     if stated["BACKEND"] == "numba":
-        user_trust.refuse(spec.untrusted)
+        user_trust.refuse(spec.untrusted_functions)
     return generate(spec, stated["BACKEND"], path.parent, path.stem)  # type: ignore[arg-type]
 
 
 def stated_spec(path: Path) -> AggSpec:
     """The spec that a module was generated from; the module is read, not run."""
-    return AggSpec.from_json(_stated(path)["SPEC_JSON"])
+    return AggSpec.from_json(_read_constants(path)["SPEC_JSON"])
 
 
-def _stated(path: Path) -> dict[str, str]:
+def _read_constants(path: Path) -> dict[str, str]:
     """Read the constants that say what a module was made from; it is not run: its run time may be another version's."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -156,7 +156,7 @@ def _formatted_once(draft: str, directory: Path) -> str:
             return text
     except (OSError, UnicodeDecodeError):
         pass
-    text = formatted(draft)
+    text = format_draft(draft)
     _write(text_digest(text), made)
     return text
 

@@ -46,7 +46,7 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 
 
 @dataclass(frozen=True)
-class Scope:
+class NameScope:
     """The meaning of names: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
     views: to the text of the array and of the pool, as calls take them. pooled: whether words are ids of the pool.
@@ -65,17 +65,17 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Lowered:
+class GeneratedText:
     """The generated text of an expression, and the names of fields, views, arguments and options in it."""
 
     text: str = ""
     names: frozenset[str] = frozenset()
 
 
-def lower(expression: str, scope: Scope) -> Lowered:
+def lower(expression: str, scope: NameScope) -> GeneratedText:
     """An expression with names replaced and functions spelled out."""
     text = str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
-    return Lowered(text, names_in(expression))
+    return GeneratedText(text, names_in(expression))
 
 
 def names_in(expression: str | None) -> frozenset[str]:
@@ -88,7 +88,7 @@ def names_in(expression: str | None) -> frozenset[str]:
 
 
 class _Lowering(ast.NodeVisitor):
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: NameScope) -> None:
         self.scope = scope
 
     def visit_Call(self, node: ast.Call) -> str:
@@ -177,7 +177,7 @@ class Value:
 
 def lower_value(
     expression: str,
-    scope: Scope,
+    scope: NameScope,
     argument: pa.DataType | None,
     result: pa.DataType,
     fractions: tuple[float, ...] | None = None,
@@ -203,7 +203,7 @@ def lower_value(
 
 def _single_value(
     expression: str,
-    scope: Scope,
+    scope: NameScope,
     argument: pa.DataType | None,
     result: pa.DataType,
     reals: bool,
@@ -242,7 +242,11 @@ def float_value(text: str, result: pa.DataType) -> Value:
 
 
 def sum_value(
-    function: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
+    function: str,
+    names: list[str],
+    scope: NameScope,
+    argument: pa.DataType | None,
+    result: pa.DataType,
 ) -> Value:
     total, kind = scope.names[names[0]], scope.kinds[names[0]]
     if kind == "float":

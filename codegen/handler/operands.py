@@ -35,7 +35,7 @@ class Operand:
     keys: int = 0
 
     @property
-    def pooled(self) -> bool:
+    def is_pooled(self) -> bool:
         return self.form == "row" or (self.form == "word" and is_pooled(self.types[0]))
 
     @property

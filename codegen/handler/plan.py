@@ -11,7 +11,7 @@ from aggloom.codegen.handler.draft import CallPlan, Draft
 from aggloom.codegen.handler.operands import operand_of
 from aggloom.codegen.handler.plan_blocks import block_of, is_distinct
 from aggloom.codegen.handler.plan_output import enter_output
-from aggloom.codegen.handler.plan_parts import Block, HandlerPlan, StateField, StateView
+from aggloom.codegen.handler.plan_parts import CallBlock, HandlerPlan, StateField, StateView
 from aggloom.codegen.handler.plan_state import enter_field, enter_view
 from aggloom.codegen.handler.plan_user import class_calls, enter_class, user_parts
 from aggloom.codegen.spec.agg_call import AggCall
@@ -43,21 +43,21 @@ class Planner(Draft):
         return HandlerPlan(
             self.spec,
             self.backend,
-            list(self.inputs.values()),
-            list(self.fields.values()),
-            views,
-            [b for b in self.blocks.values() if b.updates or b.views or b.users],
-            list(self.distincts.values()),
-            self.outputs,
+            inputs=list(self.inputs.values()),
+            fields=list(self.fields.values()),
+            views=views,
+            blocks=[b for b in self.blocks.values() if b.updates or b.views or b.users],
+            distincts=list(self.distincts.values()),
+            outputs=self.outputs,
             **user_parts(self.spec, self.classes),
         )
 
     def _counts(self) -> bool:
-        return self.retracting or any(map(_is_count_of_rows, self.spec.calls))
+        return self.has_retractions or any(map(_is_count_of_rows, self.spec.calls))
 
     def _enter(self, call: AggCall, entry: Aggregate) -> None:
         if _is_count_of_rows(call):
-            counting = CallPlan(call, entry, entry.append, None, Block([], None), False)
+            counting = CallPlan(call, entry, entry.append, None, CallBlock([], None), False)
             counting.fields["count"] = self.fields["records"]
             self.calls.append(counting)
             enter_output(self, counting)
@@ -73,7 +73,7 @@ class Planner(Draft):
         # DISTINCT leaves no order in its counts: only a view of arrivals says what came first when two are merged.
         states = entry.shape(True, ordered).state
         arriving = any(isinstance(s, View) and VIEW_KINDS[s.kind].arrival for s in states)
-        retracting = self.retracting and not call.monotonic
+        retracting = self.has_retractions and not call.monotonic
         shape = entry.shape(retracting or (distinct and arriving), ordered)
         entered = CallPlan(call, entry, shape, operand, block, distinct)
         self.calls.append(entered)

@@ -10,7 +10,7 @@ from aggloom.codegen.handler.operands import (
     operand_of,
     skipping_columns,
 )
-from aggloom.codegen.handler.plan_parts import Block, Distinct, StateView
+from aggloom.codegen.handler.plan_parts import CallBlock, Distinct, StateView
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.views import MULTISET
 
@@ -20,7 +20,7 @@ def is_distinct(call: AggCall, entry: Aggregate) -> bool:
     return call.distinct and not entry.ignores_distinct and bool(call.args)
 
 
-def block_of(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | None) -> Block:
+def block_of(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | None) -> CallBlock:
     """The block of a call, new or shared."""
     if is_distinct(call, entry) and operand is not None:
         block = _distinct_block(draft, call, entry, operand)
@@ -32,18 +32,20 @@ def block_of(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | N
 
 def _guards(draft: Draft, call: AggCall, entry: Aggregate) -> list[str]:
     columns = skipping_columns(call, entry, draft.spec.dialect)
-    guards = [draft.read(column, "valid") for column in columns]
+    guards = [draft.read_column(column, "valid") for column in columns]
     if "frequency" in named_arguments(call, entry):
-        guards.append(f"{draft.read(call.args[1], 'number')} > 0")
+        guards.append(f"{draft.read_column(call.args[1], 'number')} > 0")
     return guards
 
 
-def _plain_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | None) -> Block:
-    guards = [draft.read(call.filter, "flag")] if call.filter else []
+def _plain_block(
+    draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | None
+) -> CallBlock:
+    guards = [draft.read_column(call.filter, "flag")] if call.filter else []
     guards += _guards(draft, call, entry)
     key = (call.args, tuple(guards), None if operand is None else operand.identity)
     if key not in draft.blocks:
-        draft.blocks[key] = Block(guards, operand)
+        draft.blocks[key] = CallBlock(guards, operand)
     return draft.blocks[key]
 
 
@@ -55,20 +57,20 @@ def _distinct_key(draft: Draft, call: AggCall, entry: Aggregate) -> object:
     return operand.form, operand.columns, parts, tuple(_guards(draft, call, entry))
 
 
-def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand) -> Block:
+def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand) -> CallBlock:
     key, spec = _distinct_key(draft, call, entry), draft.spec
     same = [c for c in spec.calls if _distinct_key(draft, c, spec.entry(c)) == key]
     filters = list(dict.fromkeys(c.filter for c in same))
     if key not in draft.distincts:
         word = draft.read_operand(operand)
         attr = f"distinct_{'_'.join(draft.columns[c] for c in operand.columns)}"
-        view = StateView(draft.unique(attr), MULTISET, operand.pooled, len(filters))
+        view = StateView(draft.unique(attr), MULTISET, operand.is_pooled, len(filters))
         guards = _guards(draft, call, entry)
         if all(filters):
-            either = " or ".join(draft.read(f, "flag") for f in filters if f)
+            either = " or ".join(draft.read_column(f, "flag") for f in filters if f)
             guards.insert(0, f"({either})" if len(filters) > 1 else either)
         blocks = [
-            Block([draft.read(f, "flag")] if f else [], operand, column=column)
+            CallBlock([draft.read_column(f, "flag")] if f else [], operand, column=column)
             for column, f in enumerate(filters)
         ]
         draft.distincts[key] = Distinct(view, word, guards, blocks)

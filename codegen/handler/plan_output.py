@@ -9,10 +9,17 @@ import pyarrow as pa
 from aggloom.codegen.catalogue.entry import Field, View
 from aggloom.codegen.catalogue.registry import options_of
 from aggloom.codegen.handler.draft import CallPlan, Draft
-from aggloom.codegen.handler.lower import Lowered, Scope, Value, lower, lower_value, names_in
+from aggloom.codegen.handler.lower import (
+    GeneratedText,
+    NameScope,
+    Value,
+    lower,
+    lower_value,
+    names_in,
+)
 from aggloom.codegen.handler.operands import named_arguments
-from aggloom.codegen.handler.plan_parts import NOT_LIVE, Let, Output
-from aggloom.codegen.handler.plan_state import holds_reals, summed, widths_of
+from aggloom.codegen.handler.plan_parts import NOT_LIVE, CallOutput, Let
+from aggloom.codegen.handler.plan_state import find_summed_column, holds_reals, widths_of
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.user.checks import value_type
@@ -28,32 +35,32 @@ def enter_output(draft: Draft, call: CallPlan) -> None:
     condition = shape.empty if dialect in entry.empty_in else None
     lets = _lets(draft, call, shape.let, names_in(shape.value) | names_in(condition), scope)
     value = _value(draft, call, shape.value, scope, options)
-    empty = lower(condition, scope) if condition else Lowered()
+    empty = lower(condition, scope) if condition else GeneratedText()
     used = value.names.union(empty.names, *(let.names for let in lets))
     text = empty.text
     if entry.user_defined:
         # A user's value need not know of keys that are not shown.
         text = " or ".join(filter(None, [NOT_LIVE, text and f"({text})"]))
     draft.outputs.append(
-        Output(
+        CallOutput(
             f"out_{draft.results[call.call.output_name]}",
             describe_call(call.call),
-            value.texts,
-            value.form,
-            value.check,
-            text,
-            tuple(field for name, field in call.fields.items() if name in used),
-            tuple(view for name, view in call.views.items() if name in used),
-            lets,
-            _returns(call),
-            tuple(sorted(options.items())),
-            _element(call),
+            texts=value.texts,
+            form=value.form,
+            check=value.check,
+            empty=text,
+            loads=tuple(field for name, field in call.fields.items() if name in used),
+            views=tuple(view for name, view in call.views.items() if name in used),
+            let=lets,
+            returns=_returns(call),
+            options=tuple(sorted(options.items())),
+            element=_element(call),
         )
     )
 
 
 def _value(
-    draft: Draft, call: CallPlan, expression: str, scope: Scope, options: dict[str, Any]
+    draft: Draft, call: CallPlan, expression: str, scope: NameScope, options: dict[str, Any]
 ) -> Value:
     types = draft.spec.arg_types(call.call)
     argument = types[0] if types else None
@@ -78,7 +85,7 @@ def _lets(
     call: CallPlan,
     named: tuple[tuple[str, str], ...],
     used: frozenset[str],
-    scope: Scope,
+    scope: NameScope,
 ) -> tuple[Let, ...]:
     """The numbers that a value or its condition names and that no earlier call has computed."""
     new = []
@@ -93,12 +100,12 @@ def _lets(
     return tuple(new)
 
 
-def _scope(draft: Draft, call: CallPlan, options: dict[str, Any]) -> Scope:
+def _scope(draft: Draft, call: CallPlan, options: dict[str, Any]) -> NameScope:
     names = {n: f.attr for n, f in call.fields.items()}
     names |= {name: repr(value) for name, value in options.items()}
     names["out"] = f"out_{draft.results[call.call.output_name]}"
     names["backwards"] = str(call.operand is not None and call.operand.backwards)
-    return Scope(
+    return NameScope(
         names,
         {n: f.kind for n, f in call.fields.items()},
         {n: f.spill for n, f in call.fields.items()},
@@ -112,7 +119,7 @@ def _scope(draft: Draft, call: CallPlan, options: dict[str, Any]) -> Scope:
 def _scales(draft: Draft, call: CallPlan) -> dict[str, int]:
     """The scales of a call's exact sums of decimals."""
     sums = [s for s in call.shape.state if isinstance(s, Field) and s.kind == "number"]
-    types = {state.name: draft.type_of(summed(state, call)) for state in sums}
+    types = {state.name: draft.type_of(find_summed_column(state, call)) for state in sums}
     return {name: t.scale for name, t in types.items() if pa.types.is_decimal(t)}
 
 

@@ -69,13 +69,13 @@ class StateField:
             self.kind, "{0}[{1}]"
         )
 
-    def loaded(self, state: str, slot: str) -> str:
+    def load_text(self, state: str, slot: str) -> str:
         text = self.load.format(f"{state}.{self.attr}", slot)
         if self.pooled and state == "other":
             return f"rt.import_word(state.pool, other.pool, {text})"
         return text
 
-    def stored(self, value: str) -> str:
+    def store_text(self, value: str) -> str:
         """The statement that stores `value` at slot s."""
         if self.kind in ("wide", "float"):
             return f"rt.store_{self.kind}(state.{self.attr}, s, {value})"
@@ -84,7 +84,7 @@ class StateField:
         return f"state.{self.attr}[s] = {value}"
 
     @property
-    def cleared(self) -> list[str]:
+    def clear_lines(self) -> list[str]:
         """The statements that make the field as new."""
         if self.kind == "float":
             spilled = f"rt.spill_reset(state.spill, s, {self.spill})"
@@ -92,8 +92,8 @@ class StateField:
         if self.kind == "wide":
             return [f"rt.clear_wide(state.{self.attr}, s)"]
         if self.kind == "object":
-            return [self.stored(f"{self.initial}()")]
-        return [self.stored(self.initial or ("0.0" if self.kind == "double" else "0"))]
+            return [self.store_text(f"{self.initial}()")]
+        return [self.store_text(self.initial or ("0.0" if self.kind == "double" else "0"))]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Local:
 
 
 @dataclass
-class Block:
+class CallBlock:
     """Calls over the same arguments under one FILTER."""
 
     guards: list[str]
@@ -193,13 +193,13 @@ class Block:
         return [u.field for u in self.updates] + [f for u in self.users for f in u.fields]
 
     @property
-    def emptied(self) -> list[str]:
+    def reset_lines(self) -> list[str]:
         """Lines that clear fields when the count is back to 0, so that no rounding is left of what was taken back.
 
         Only users' fields are rounded; float sums are exact, and a count of 0 may stand for -1 +1.
         """
         sums = [u.field for u in self.updates if u.field.kind == "double"]
-        return [line for f in sums for line in f.cleared] if self.counter else []
+        return [line for f in sums for line in f.clear_lines] if self.counter else []
 
     @property
     def counter(self) -> str:
@@ -215,7 +215,7 @@ class Distinct:
     view: StateView
     word: str
     guards: list[str]
-    blocks: list[Block]
+    blocks: list[CallBlock]
 
     @property
     def guard(self) -> str:
@@ -232,7 +232,7 @@ class Let:
 
 
 @dataclass(frozen=True)
-class Output:
+class CallOutput:
     """One call's result: `texts` give it (with a flag if `check`), NULL where `empty` holds.
 
     loads, views: the state that it reads. let: what is computed first.
@@ -262,7 +262,7 @@ class Output:
         return f"{dtype}[rows]" if width is None else f"{dtype}[rows, {width}]"
 
     @property
-    def nothing(self) -> str:
+    def null_value(self) -> str:
         """The value that stands where the result is NULL."""
         if self.form in ("words", "floats"):
             return f"({', '.join([f'rt.NO_{self.form[:-1].upper()}'] * len(self.texts))},)"
@@ -288,9 +288,9 @@ class HandlerPlan:
     inputs: list[Input]
     fields: list[StateField]
     views: list[StateView]
-    blocks: list[Block]
+    blocks: list[CallBlock]
     distincts: list[Distinct]
-    outputs: list[Output]
+    outputs: list[CallOutput]
     functions: list[Rendered] = field(default_factory=list)
     names: tuple[str, ...] = ()
     unmergeable: tuple[str, ...] = ()
@@ -298,7 +298,7 @@ class HandlerPlan:
     verdicts: tuple[tuple[str, str], ...] = ()
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         return self.backend == "numba"
 
     @property
@@ -308,7 +308,7 @@ class HandlerPlan:
         return sorted("numpy as np" if module == "np" else module for module in used)
 
     @property
-    def retracting(self) -> bool:
+    def has_retractions(self) -> bool:
         return self.spec.input_changes == "retract"
 
     @property
@@ -316,9 +316,9 @@ class HandlerPlan:
         return any(view.kind is SPILL for view in self.views)
 
     @property
-    def queued(self) -> list[StateView]:
+    def queued_views(self) -> list[StateView]:
         """The views that note changes."""
-        return [view for view in self.views if view.kind.queued and self.compiled]
+        return [view for view in self.views if view.kind.queued and self.is_compiled]
 
     @property
     def lists(self) -> list[str]:

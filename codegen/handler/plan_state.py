@@ -10,7 +10,7 @@ import pyarrow as pa
 from aggloom.codegen.catalogue.entry import Field, View
 from aggloom.codegen.catalogue.registry import options_of
 from aggloom.codegen.handler.draft import CallPlan, Draft
-from aggloom.codegen.handler.lower import Kind, Scope, lower, names_in, number_kind
+from aggloom.codegen.handler.lower import Kind, NameScope, lower, names_in, number_kind
 from aggloom.codegen.handler.operands import (
     Operand,
     WordText,
@@ -50,7 +50,7 @@ def _update(
     earlier = {**call.fields, state.name: field}
     names = {n: f.attr for n, f in earlier.items()}
     names |= {f"other_{n}": f"other_{f.attr}" for n, f in earlier.items()}
-    scope = Scope(
+    scope = NameScope(
         names | arguments | (_constants(draft, call) if call.entry.user_defined else {}),
         {n: f.kind for n, f in earlier.items()},
         {n: f.spill for n, f in earlier.items()},
@@ -79,19 +79,19 @@ def _layout(draft: Draft, state: Field, call: CallPlan) -> tuple[Kind, tuple[str
     if state.kind == "double":
         return "double", ("f8", 0), False
     if state.kind == "word":
-        return "word", ("i8", 0), call.operand is not None and call.operand.pooled
+        return "word", ("i8", 0), call.operand is not None and call.operand.is_pooled
     if state.kind == "real":
         return "float", ("f8", 7), False
     if state.kind != "number":
         return "int", ("i8", 0), False
-    dtype = draft.type_of(summed(state, call))
+    dtype = draft.type_of(find_summed_column(state, call))
     kind = number_kind(dtype, draft.spec.dialect)
     # So many numbers of 64 bits as a count can count add up to less than 128.
     limbs = 3 if is_wide_decimal(dtype) else 2
     return kind, {"float": ("f8", 7), "wide": ("i8", limbs)}.get(kind, ("i8", 0)), False
 
 
-def summed(state: Field, call: CallPlan) -> str:
+def find_summed_column(state: Field, call: CallPlan) -> str:
     """The column that a field of kind number sums."""
     used = names_in(state.accumulate)
     named = named_arguments(call.call, call.entry)
@@ -103,7 +103,7 @@ def _scale(draft: Draft, state: Field, call: CallPlan) -> int:
     """The digits after the point of an exact sum of decimals, which is held as an integer."""
     if state.kind != "number":
         return 0
-    dtype = draft.type_of(summed(state, call))
+    dtype = draft.type_of(find_summed_column(state, call))
     return int(dtype.scale) if pa.types.is_decimal(dtype) else 0
 
 
@@ -152,7 +152,7 @@ def enter_view(draft: Draft, state: View, call: CallPlan) -> StateView:
     if key in draft.views:
         return draft.views[key]
     attr = draft.unique(f"{state.kind}_{draft.suffix(call, True)}")
-    view = StateView(attr, kind, kept.pooled, width)
+    view = StateView(attr, kind, kept.is_pooled, width)
     draft.views[key] = view
     if real:
         local = f"rank_{draft.columns[kept.columns[0]]}"
@@ -170,7 +170,7 @@ def _steps(draft: Draft, view: StateView, local: str, call: CallPlan, latest: bo
     merge = f"{function}_merge({view.here}, other.{view.attr}, other.pool, o{more})"
     named = named_arguments(call.call, call.entry)
     if "frequency" in named:
-        times = draft.read(named["frequency"], "number")
+        times = draft.read_column(named["frequency"], "number")
         add = f"{function}_add({view.here}, {local}, {{}}{times})"
         return ViewStep(view, add.format(""), add.format("-"), merge)
     return ViewStep(

@@ -12,7 +12,7 @@ from aggloom.codegen.handler.draft import CallPlan, Draft
 from aggloom.codegen.handler.lower import number_kind
 from aggloom.codegen.handler.operands import respects_nulls
 from aggloom.codegen.handler.plan_blocks import is_distinct
-from aggloom.codegen.handler.plan_parts import NOT_LIVE, Local, Output, StateField, UserStep
+from aggloom.codegen.handler.plan_parts import NOT_LIVE, CallOutput, Local, StateField, UserStep
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
@@ -112,7 +112,7 @@ def _local(draft: Draft, call: CallPlan, column: str, form: str) -> str:
         draft, call, column
     )
     read = {"whole": "number"}.get(form, form)
-    call.block.locals[name] = Local(name, draft.read(column, read), from_word)
+    call.block.locals[name] = Local(name, draft.read_column(column, read), from_word)
     return name
 
 
@@ -245,18 +245,18 @@ def _output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField
                 else f"rt.user_real({called})"
             )
     draft.outputs.append(
-        Output(
+        CallOutput(
             f"out_{draft.results[call.call.output_name]}",
             describe_call(call.call),
-            (text,),
-            form,
-            check,
-            NOT_LIVE,
-            tuple(fields),
-            (),
-            (),
-            "",
-            (),
-            None,
+            texts=(text,),
+            form=form,
+            check=check,
+            empty=NOT_LIVE,
+            loads=tuple(fields),
+            views=(),
+            let=(),
+            returns="",
+            options=(),
+            element=None,
         )
     )

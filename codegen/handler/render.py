@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.spec.agg_call import describe_call
-from aggloom.codegen.templating import docstring, environment, literal
+from aggloom.codegen.templating import environment, escape_docstring, literal
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
@@ -26,16 +26,16 @@ _IMPORT = re.compile(r"^ *from (aggloom\.runtime[\w.]*) import ([\w, *]+)", re.M
 
 def render(plan: HandlerPlan) -> str:
     """The module's text."""
-    return formatted(drafted(plan))
+    return format_draft(render_draft(plan))
 
 
-def drafted(plan: HandlerPlan) -> str:
+def render_draft(plan: HandlerPlan) -> str:
     """The module's text before it is formatted."""
     spec = plan.spec
     calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
     keys = ", ".join(spec.group_by[:-1] if spec.namespace else spec.group_by)
     title = f"{calls} GROUP BY {keys}" if keys else calls
-    title = docstring(f"{title} in windows" if spec.namespace else title)
+    title = escape_docstring(f"{title} in windows" if spec.namespace else title)
     return (
         environment()
         .get_template("handler.py.j2")
@@ -48,7 +48,7 @@ def drafted(plan: HandlerPlan) -> str:
     )
 
 
-def formatted(draft: str) -> str:
+def format_draft(draft: str) -> str:
     """A draft as black writes it, with its digest in it."""
     # Late: a draft that was formatted once is not again, and black takes as long to import as to do it.
     import black

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
+from aggloom.codegen.operators.aggregate import AggregateNode, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.as_of import AsOfJoin
-from aggloom.codegen.operators.asked import Asked, Dimension
+from aggloom.codegen.operators.asked import Dimension, LookupQuestion
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
-from aggloom.codegen.operators.calc import Calc, pick, renamed
+from aggloom.codegen.operators.calc import Calc, pick, rename_columns
 from aggloom.codegen.operators.deduplicate import (
     Deduplicate,
-    deduplicated,
     deduplicated_table,
+    plan_deduplicate,
 )
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
@@ -19,24 +19,23 @@ from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.lookup import LookupJoin
 from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
 from aggloom.codegen.operators.multi_join import MultiJoin
-from aggloom.codegen.operators.normalise import Normalise, normalised
+from aggloom.codegen.operators.normalise import Normalise, normalise_rows
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
-from aggloom.codegen.operators.rank import Rank, ranked
+from aggloom.codegen.operators.rank import Rank, plan_rank
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
 from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
-CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
+CHOICES: tuple[Chosen, ...] = (plan_deduplicate, plan_rank)
 """Operators that a numbering may become once its range is known; the first that can do it does."""
 
 __all__ = [
     "CHOICES",
     "ONE_ROW",
-    "Aggregate",
+    "AggregateNode",
     "AsOfJoin",
-    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
@@ -53,6 +52,7 @@ __all__ = [
     "LocalAggregate",
     "Lookup",
     "LookupJoin",
+    "LookupQuestion",
     "MaterialisedLookup",
     "MultiJoin",
     "Node",
@@ -71,10 +71,10 @@ __all__ = [
     "below_unions",
     "deduplicated_table",
     "mark",
-    "normalised",
+    "normalise_rows",
     "one_row",
     "pick",
-    "renamed",
+    "rename_columns",
     "transform",
     "union_parts",
     "walk",

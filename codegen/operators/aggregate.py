@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import (
-    Accumulators,
+    AccumulatorRows,
     Key,
     Node,
     Pruner,
@@ -18,14 +18,14 @@ from aggloom.codegen.operators.base import (
     Title,
     Trend,
     constant,
-    listed,
+    sort_kinds,
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import state_of
 from aggloom.codegen.operators.words import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
-from aggloom.codegen.spec.durations import shown as shown_duration
+from aggloom.codegen.spec.durations import format_duration as shown_duration
 
 Role = Literal["", "partial", "final"]
 _COUNTS = ("COUNT", "COUNT_IF", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
@@ -40,7 +40,7 @@ _TRENDS: dict[str, Trend] = {
 _SUMS = ("SUM", "SUM0")
 
 
-class Grouped(Node):
+class AggregateRows(Node):
     """The known traits of the rows that leave an aggregate, whatever its form: one for each key that has rows."""
 
     input: Node
@@ -53,7 +53,7 @@ class Grouped(Node):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
-        return listed({"I", "UB", "UA"} | (set() if self.never_deletes else {"D"}))
+        return sort_kinds({"I", "UB", "UA"} | (set() if self.never_deletes else {"D"}))
 
     @property
     def is_complete(self) -> bool:
@@ -96,7 +96,7 @@ class Grouped(Node):
 
 
 @dataclass(frozen=True)
-class Aggregate(Grouped):
+class AggregateNode(AggregateRows):
     """GROUP BY: the spec's schema is the input's, and nothing stands before its keys or after its calls.
 
     state_ttl: after how many milliseconds without a change it forgets a key, if that differs from the plan's option.
@@ -124,7 +124,7 @@ class Aggregate(Grouped):
     def title(self) -> Title:
         return "LogicalAggregate", shown_aggregate(self.spec, self.role, self.state_ttl)
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         spec = self.spec
         calls = tuple(call for call in spec.calls if call.output_name in names)
         if not calls and not spec.group_by:
@@ -136,18 +136,18 @@ class Aggregate(Grouped):
             pruned = AggSpec(
                 pruned.handler_schema, spec.group_by, calls, spec.input_changes, spec.dialect
             )
-        prune.dropped(spec, pruned)
-        return Aggregate(
+        prune.note_dropped_calls(spec, pruned)
+        return AggregateNode(
             pick(prune.input(self.input, read), read), pruned, self.role, self.state_ttl
         )
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         rows = Exchange(self.input, self.spec.group_by)
         return GroupAggregate(rows, self.spec, self.role, state_ttl=self.state_ttl)
 
 
 @dataclass(frozen=True)
-class GroupAggregate(Grouped, Stateful):
+class GroupAggregate(AggregateRows, Stateful):
     """A keyed operator; `merges`: its input are accumulators. update_before: whether it emits -U."""
 
     input: Node
@@ -189,7 +189,7 @@ class GroupAggregate(Grouped, Stateful):
         )
 
     @property
-    def described(self) -> dict[str, Any]:
+    def state_description(self) -> dict[str, Any]:
         return {"spec": json.loads(self.spec.to_json()), "windows": None}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class GroupAggregate(Grouped, Stateful):
     def local_half(self, rows: Node) -> Node:
         return LocalAggregate(rows, self.spec, self.role)
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
 
     def without_before(self) -> Node:
@@ -210,7 +210,7 @@ class GroupAggregate(Grouped, Stateful):
 
 
 @dataclass(frozen=True)
-class LocalAggregate(Accumulators):
+class LocalAggregate(AccumulatorRows):
     """Rows are aggregated before the exchange; what leaves are accumulators of the spec."""
 
     input: Node

@@ -14,7 +14,7 @@ from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
 from aggloom.codegen.operators.join import smallest_key
 from aggloom.codegen.operators.rows_by_key import holds_texts, row_bytes
 from aggloom.codegen.operators.two_sided import TwoSided
-from aggloom.codegen.operators.words import one_line, shown, shown_names
+from aggloom.codegen.operators.words import format_name, one_line, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.dtypes import type_name
 
@@ -47,14 +47,14 @@ class AsOfJoin(TwoSided):
         return f"{word} {self.kind.upper()} JOIN ON {self.equalities or 'TRUE'}"
 
     @cached_property
-    def known(self) -> tuple[Key | None, Key | None]:
+    def row_keys(self) -> tuple[Key | None, Key | None]:
         """The columns by which the rows of each side are told apart; None: all of them."""
         if self.waits:
             return None, (self.times[1],)
         return smallest_key(self.left, self.keys), smallest_key(self.right, self.right_keys)
 
     @property
-    def chained(self) -> bool:
+    def is_chained(self) -> bool:
         """True if rows of the left come from below when the same watermark says so."""
         return self.waits and any(node.awaits_watermark for node in walk(self.left))
 
@@ -109,11 +109,11 @@ class AsOfJoin(TwoSided):
         sides = [[(f.name, type_name(f.type)) for f in each.schema] for each in self.inputs]
         what = (self.pairs, self.null_safe, self.times, self.matches, self.condition, sides)
         kind = "temporal" if self.waits else "asof"
-        return f"{kind} join {self.kind} {what!r} {self.known!r} {self.columns!r}"
+        return f"{kind} join {self.kind} {what!r} {self.row_keys!r} {self.columns!r}"
 
     @property
     def title(self) -> Title:
-        left, right = map(shown, self.times)
+        left, right = map(format_name, self.times)
         time = f"({left} {self.matches} {right})"
         time = f"__TEMPORAL_JOIN_CONDITION({left}, {right})" if self.waits else time
         where = [self.equalities] if self.pairs else []
@@ -130,7 +130,7 @@ class AsOfJoin(TwoSided):
             {"name": "written", "kind": "time", "bytes_per_key": WORD},
         ]
         parts += [{"name": "due", "kind": "time", "bytes_per_key": WORD}] if self.waits else []
-        kept = [pa.schema(self._kept(side)) for side in range(2)]
+        kept = [pa.schema(self._stored_columns(side)) for side in range(2)]
         what = ("its rows of the left", "its rows of the right")
         if self.waits:
             what = (
@@ -149,26 +149,26 @@ class AsOfJoin(TwoSided):
         texts = holds_texts(pa.schema([*stored, *kept[0], *kept[1]]))
         return self.footprint(parts, ttl, bounds, texts, TEXT)
 
-    def _kept(self, side: int) -> list[pa.Field]:
+    def _stored_columns(self, side: int) -> list[pa.Field]:
         """The columns of a side that are stored with its rows."""
         read = {*self.columns, *columns_of(self.condition or "TRUE"), *self.times}
-        read |= {*(self.known[side] or ())}
+        read |= {*(self.row_keys[side] or ())}
         return [field for field in self.inputs[side].schema if field.name in read]
 
     @property
     def local_obstacle(self) -> str:
         return "which row is the nearest is known only where the rows of both sides are"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
         read = {*columns, *columns_of(self.condition or "TRUE"), *self.times}
         sides = []
         for each, keys, known in zip(
-            self.inputs, (self.keys, self.right_keys), self.known, strict=True
+            self.inputs, (self.keys, self.right_keys), self.row_keys, strict=True
         ):
             others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
             wanted = [*keys, *others]
             sides.append(pick(prune.input(each, wanted), wanted))
         pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
-        prune.replaced(self, pruned)
+        prune.note_replacement(self, pruned)
         return pruned

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend
-from aggloom.codegen.operators.words import one_line, shown, shown_names
+from aggloom.codegen.operators.words import format_name, one_line, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import BatchFrame, LookupTable
@@ -18,7 +18,7 @@ _FLINK = {"inner": "InnerJoin", "left": "LeftOuterJoin"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class LookupQuestion:
     """A question to a table, and what becomes of the answers.
 
     name: the table's in messages. pairs: (column of the row, column of the table), of one type. names: (column of the
@@ -59,14 +59,14 @@ class Asked:
         return bool(self.table.key) and set(self.table.key) <= asked
 
     @property
-    def read(self) -> set[str]:
+    def columns_read(self) -> set[str]:
         """The columns of the joined rows that it reads itself."""
         texts = (self.before or "TRUE", self.condition or "TRUE")
         return {*self.keys, *(name for text in texts for name in columns_of(text))}
 
-    def pruned(self, names: set[str]) -> Asked:
+    def prune_columns(self, names: set[str]) -> LookupQuestion:
         """The same, with those of the table's columns that are read."""
-        read = {*names, *self.read}
+        read = {*names, *self.columns_read}
         return replace(self, names=tuple(pair for pair in self.names if pair[0] in read))
 
     @property
@@ -80,7 +80,7 @@ class Asked:
 
     def words(self, columns: Key) -> dict[str, list[str]]:
         """Its line in Flink's words."""
-        equal = [f"{shown(right)}={shown(left)}" for left, right in self.pairs]
+        equal = [f"{format_name(right)}={format_name(left)}" for left, right in self.pairs]
         where = [one_line(each) for each in (self.before, self.condition) if each is not None]
         found = {"table": [self.name], "joinType": [_FLINK[self.kind]], "lookup": equal}
         found |= {"where": [" AND ".join(where)]} if where else {}
@@ -134,11 +134,11 @@ class Dimension(Node):
     def title(self) -> Title:
         return "LookupTable", {"table": [self.name]}
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         self.refuse()
         return self
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         self.refuse()
         return self
 

@@ -40,9 +40,9 @@ class Pruner(Protocol):
 
     def input(self, node: Node, names: list[str]) -> Node: ...
 
-    def dropped(self, spec: AggSpec, pruned: AggSpec) -> None: ...
+    def note_dropped_calls(self, spec: AggSpec, pruned: AggSpec) -> None: ...
 
-    def replaced(self, spec: Subject, pruned: Subject) -> None: ...
+    def note_replacement(self, spec: Subject, pruned: Subject) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Node(ABC):
         """The name in Flink's words, and what its line in EXPLAIN says, as lists of texts."""
 
     @abstractmethod
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         """The node with at least these of its columns, over inputs with no more than it reads."""
 
     @property
@@ -192,7 +192,7 @@ class Node(ABC):
         """The lineage as data, where that is worth comparing piece by piece."""
         return self.lineage
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         """The node as it runs, over exchanged rows if it has keyed state."""
         return self
 
@@ -278,7 +278,7 @@ class Stateful(Node):
 
     @property
     @abstractmethod
-    def described(self) -> dict[str, Any]:
+    def state_description(self) -> dict[str, Any]:
         """Return the parts that its state is made from, beside what is below it."""
 
 
@@ -312,7 +312,7 @@ class Passing(Node):
         return self.input.distribution
 
 
-class Accumulators(Passing):
+class AccumulatorRows(Passing):
     """A node that accumulators leave: of their rows is known what is known of those that they were made of."""
 
     @property
@@ -331,7 +331,7 @@ class Accumulators(Passing):
     def distribution(self) -> None:
         return None
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
 
 
@@ -359,7 +359,7 @@ def mark(*schemas: pa.Schema) -> str:
     return found
 
 
-def listed(kinds: set[str]) -> tuple[str, ...]:
+def sort_kinds(kinds: set[str]) -> tuple[str, ...]:
     """Kinds of rows in their order."""
     return tuple(kind for kind in KINDS if kind in kinds)
 

@@ -8,10 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, WindowColumns, listed
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Title,
+    Trend,
+    WindowColumns,
+    sort_kinds,
+)
 from aggloom.codegen.operators.words import shown_projection
 from aggloom.codegen.scalar.calc import lower_calc
-from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quoted
+from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.signs import Signs
 from aggloom.codegen.spec.dtypes import type_name
@@ -37,7 +45,7 @@ class Calc(Node):
         return self.columns
 
     @property
-    def picked(self) -> tuple[str, ...] | None:
+    def picked_columns(self) -> tuple[str, ...] | None:
         """The input's columns that it takes, if that is all it does."""
         if self.where is not None:
             return None
@@ -48,7 +56,7 @@ class Calc(Node):
     def changelog(self) -> tuple[str, ...]:
         found = set(self.input.changelog)
         # The new half of an update may fail the filter that the old one has passed.
-        return listed(found | ({"D"} if "UA" in found and not self.never_deletes else set()))
+        return sort_kinds(found | ({"D"} if "UA" in found and not self.never_deletes else set()))
 
     @property
     def is_complete(self) -> bool:
@@ -63,11 +71,11 @@ class Calc(Node):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
-        return self._named(self.input.unique_keys)
+        return self._rename_keys(self.input.unique_keys)
 
     @cached_property
     def ordered_keys(self) -> tuple[Key, ...]:
-        return self._named(self.input.ordered_keys)
+        return self._rename_keys(self.input.ordered_keys)
 
     @cached_property
     def never_null(self) -> frozenset[str]:
@@ -127,7 +135,7 @@ class Calc(Node):
         return tuple(names[column] for column in below)
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
-        if self.picked is None:
+        if self.picked_columns is None:
             try:
                 lower_calc(self.where, self.select, self.columns, self.input.schema)
             except UnsupportedExpressionError as error:
@@ -151,7 +159,7 @@ class Calc(Node):
         select = {"select": [shown_projection(name, sql) for name, sql in self.select]}
         return "Calc", select | ({} if self.where is None else {"where": [self.where]})
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         kept = tuple(pair for pair in self.select if pair[0] in names) or self._spare()
         read = {name for _, sql in kept for name in columns_of(sql)}
         read |= set(columns_of(self.where)) if self.where is not None else set()
@@ -162,7 +170,7 @@ class Calc(Node):
     def without_before(self) -> Node:
         return self.over(self.input.without_before())
 
-    def _named(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    def _rename_keys(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Those of the input's keys that are picked, by their names here."""
         names = {column_name(sql): name for name, sql in reversed(self.select)}
         return tuple(
@@ -179,10 +187,10 @@ class Calc(Node):
         return ((self.select[0][0], NO_TIME),)
 
 
-def renamed(node: Node, schema: pa.Schema) -> Calc:
+def rename_columns(node: Node, schema: pa.Schema) -> Calc:
     """A Calc that gives all columns of a node the names of a schema."""
     pairs = zip(schema.names, node.schema.names, strict=True)
-    return Calc(node, tuple((name, quoted(own)) for name, own in pairs), schema)
+    return Calc(node, tuple((name, quote_name(own)) for name, own in pairs), schema)
 
 
 def pick(node: Node, names: list[str]) -> Node:
@@ -190,4 +198,4 @@ def pick(node: Node, names: list[str]) -> Node:
     if names == node.schema.names:
         return node
     columns = pa.schema([node.schema.field(name) for name in names])
-    return Calc(node, tuple((name, quoted(name)) for name in names), columns)
+    return Calc(node, tuple((name, quote_name(name)) for name in names), columns)

@@ -14,16 +14,16 @@ from aggloom.codegen.operators.base import (
     Title,
     Trend,
     constant,
-    listed,
+    sort_kinds,
     walk,
 )
 from aggloom.codegen.operators.calc import Calc, pick
 from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.numbered import Numbered
 from aggloom.codegen.operators.rank import Rank
-from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_parts
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_parts
 from aggloom.codegen.operators.words import shown_names
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
@@ -32,7 +32,7 @@ from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nea
 Keep = Literal["first", "last"]
 
 
-class Settings(Protocol):
+class DeduplicateOptions(Protocol):
     """The planner's options that are about it."""
 
     @property
@@ -43,13 +43,13 @@ class Settings(Protocol):
 
 
 @dataclass(frozen=True)
-class Deduplicate(RowsByKey):
+class Deduplicate(KeyedRowsNode):
     """The first or the last row of each key; the first columns of its rows are the key.
 
     order: the time column by which rows come first or last; None: in the order in which they come. waits: whether a row
     is given out once, when the watermark has come to its time, or to window_end, the key column at which its window
     ends. update_before: whether updates come with -U. sends_insert: whether +I is told from +U where they do not.
-    chained: rows come from below when the same watermark says so.
+    is_chained: rows come from below when the same watermark says so.
     """
 
     input: Node
@@ -60,7 +60,7 @@ class Deduplicate(RowsByKey):
     sends_insert: bool = True
     waits: bool = False
     window_end: str | None = None
-    chained: bool = False
+    is_chained: bool = False
     merges: bool = False
 
     @property
@@ -105,7 +105,7 @@ class Deduplicate(RowsByKey):
         if self.never_updates:
             return ("I",)
         first = {"I"} if self.update_before or self.sends_insert else set()
-        return listed(first | {"UA"} | ({"UB"} if self.update_before else set()))
+        return sort_kinds(first | {"UA"} | ({"UB"} if self.update_before else set()))
 
     @property
     def never_deletes(self) -> bool:
@@ -171,12 +171,12 @@ class Deduplicate(RowsByKey):
     def local_obstacle(self) -> str:
         return f"which row is the {self.keep} is known only where all rows of its key are"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         needed = {*names, *self.key, self.order}
         read = [n for n in self.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
 
-    def settled(self, options: Settings) -> Deduplicate:
+    def decide_waits(self, options: DeduplicateOptions) -> Deduplicate:
         """As it runs over rows whose windows are known: by event time in a window it waits for the window's end."""
         chained = any(node.awaits_watermark for node in walk(self.input))
         bounds, waits, end = self.input.window_columns, self.waits, self.window_end
@@ -190,11 +190,11 @@ class Deduplicate(RowsByKey):
             sends_insert=options.deduplicate_insert,
             waits=waits,
             window_end=end,
-            chained=chained and waits,
+            is_chained=chained and waits,
         )
 
 
-def deduplicated(node: Numbered, asked: Range) -> Node | None:
+def plan_deduplicate(node: Numbered, asked: Range) -> Node | None:
     """The rows whose ROW_NUMBER by the clock or by one time is 1; None for other numberings."""
     rows, order = node.input, node.order
     if node.function != "ROW_NUMBER" or asked != Range(1, 1) or len(order) != 1:
@@ -209,7 +209,7 @@ def deduplicated(node: Numbered, asked: Range) -> Node | None:
         if not usual or not pa.types.is_timestamp(rows.schema.field(time).type):
             return None
     found = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
-    select = [(name, quoted(name)) for name in rows.schema.names]
+    select = [(name, quote_name(name)) for name in rows.schema.names]
     # The number of each of these rows is 1.
     return Calc(found, (*select, (node.number, "CAST(1 AS BIGINT)")), node.schema)
 

@@ -63,5 +63,5 @@ class Exchange(Passing):
         details = {"distribution": [hashed if self.keys else "single"]}
         return "Exchange", details | ({"reuse_id": [str(self.reuse)]} if self.reuse else {})
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self.over(prune.input(self.input, names))

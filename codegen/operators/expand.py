@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title, Trend
-from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.operators.words import format_name, shown_names
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Expand(Passing):
 
     @property
     def title(self) -> Title:
-        return "Expand", {"projects": [self._shown(project) for project in self.projects]}
+        return "Expand", {"projects": [self._format_items(project) for project in self.projects]}
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         # It stands between an aggregate and the columns that it reads: all of them are needed.
         return self.over(prune.input(self.input, list(self.input.schema.names)))
 
@@ -98,16 +98,20 @@ class Expand(Passing):
             return "constant" if set(item.columns) <= self.input.constants else None
         return self.input.trends.get(item.name)
 
-    def _shown(self, project: tuple[Item, ...]) -> str:
+    def _format_items(self, project: tuple[Item, ...]) -> str:
         pairs = zip(project, self.schema.names, strict=True)
         return "{" + ", ".join(_shown_item(item, name) for item, name in pairs) + "}"
 
 
 def _shown_item(item: Item, name: str) -> str:
     if isinstance(item, Column):
-        return shown(name) if item.name == name else f"{shown(item.name)} AS {shown(name)}"
+        return (
+            format_name(name)
+            if item.name == name
+            else f"{format_name(item.name)} AS {format_name(name)}"
+        )
     if isinstance(item, Bucket):
         text = f"MOD(HASH_CODE({', '.join(shown_names(item.columns))}), {item.buckets})"
     else:
         text = "null" if item.value is None else str(item.value).lower()
-    return f"{text} AS {shown(name)}"
+    return f"{text} AS {format_name(name)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.handler.plan_parts import Block, HandlerPlan, StateView
+from aggloom.codegen.handler.plan_parts import CallBlock, HandlerPlan, StateView
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.views.room import CELL as CELL
 from aggloom.codegen.views.room import TABLE as TABLE
@@ -33,13 +33,13 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     plan = plan_of(spec, backend)
     parts = list(_parts(plan, ttl))
     sizes = [part["bytes_per_key"] for part in parts]
-    whole = None if None in sizes or not plan.compiled else sum(sizes)
+    whole = None if None in sizes or not plan.is_compiled else sum(sizes)
     grows = list(dict.fromkeys(part["entries"] for part in parts if "entries" in part))
     keys = "the number of keys" if spec.group_by else "one key"
     found = {
         "bounded_by": [keys, *(f"per key, {what}" for what in grows)],
         "ttl_ms": ttl,
-        "compiled": plan.compiled,
+        "compiled": plan.is_compiled,
         "bytes_per_key": whole,
         "parts": parts,
         "texts": _holds_texts(plan),
@@ -110,7 +110,7 @@ def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _columns(block: Block) -> tuple[str, ...]:
+def _columns(block: CallBlock) -> tuple[str, ...]:
     return () if block.operand is None else block.operand.columns
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.operators.aggregate import GroupAggregate
-from aggloom.codegen.operators.base import Accumulators, Key, Node, Stateful, Title
+from aggloom.codegen.operators.base import AccumulatorRows, Key, Node, Stateful, Title
 from aggloom.codegen.operators.footprint import state_of
 from aggloom.codegen.operators.words import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
 
 
 @dataclass(frozen=True)
-class IncrementalAggregate(Accumulators, Stateful):
+class IncrementalAggregate(AccumulatorRows, Stateful):
     """The global half of a partial aggregate and the local half of the final one, in one node.
 
     What leaves are accumulators of `final`; `steps` (Calc and Expand) stand between the halves.
@@ -67,7 +67,7 @@ class IncrementalAggregate(Accumulators, Stateful):
 
     @property
     def lineage(self) -> str:
-        return "\n".join([f"aggregate {self.spec.to_json()}", *self._between])
+        return "\n".join([f"aggregate {self.spec.to_json()}", *self._lineage_between])
 
     @property
     def title(self) -> Title:
@@ -81,9 +81,9 @@ class IncrementalAggregate(Accumulators, Stateful):
         return "IncrementalGroupAggregate", details | more
 
     @property
-    def described(self) -> dict[str, Any]:
+    def state_description(self) -> dict[str, Any]:
         spec = json.loads(self.spec.to_json())
-        return {"spec": spec, "windows": None, "steps": self._between}
+        return {"spec": spec, "windows": None, "steps": self._lineage_between}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         return state_of(self.spec, backend, ttl)
@@ -96,7 +96,7 @@ class IncrementalAggregate(Accumulators, Stateful):
         return rows
 
     @property
-    def _between(self) -> list[str]:
+    def _lineage_between(self) -> list[str]:
         return [step.lineage for step in self.steps if step.lineage]
 
 

@@ -156,13 +156,13 @@ class Join(TwoSided):
     def held_by(self, side: int) -> Held:
         """Return the way in which the rows of a side are told apart, in Flink's words."""
         key = (self.left_key, self.right_key)[side]
-        return held(key, (self.keys, self.right_keys)[side])
+        return key_kind(key, (self.keys, self.right_keys)[side])
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
-        kept = [self._kept(side) for side in range(2)]
+        kept = [self._stored_columns(side) for side in range(2)]
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
@@ -180,11 +180,11 @@ class Join(TwoSided):
         texts = holds_texts(pa.schema([*stored, *kept[0], *kept[1]]))
         return self.footprint(parts, ttl, bounds, texts, TEXT)
 
-    def _kept(self, side: int) -> list[pa.Field]:
+    def _stored_columns(self, side: int) -> list[pa.Field]:
         """The columns of a side that are stored with its rows."""
         keys = (self.keys, self.right_keys)[side]
         known = {*((self.left_key, self.right_key)[side] or ())} - {*keys}
-        read = {*self._read, *known}
+        read = {*self._columns_read, *known}
         return [field for field in self.inputs[side].schema if field.name in read]
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
@@ -199,7 +199,7 @@ class Join(TwoSided):
         return self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
 
     @property
-    def _read(self) -> frozenset[str]:
+    def _columns_read(self) -> frozenset[str]:
         """The columns of both sides that are read from stored rows."""
         return frozenset({*self.columns, *columns_of(self.condition or "TRUE")})
 
@@ -211,9 +211,9 @@ class Join(TwoSided):
     def local_obstacle(self) -> str:
         return "which rows match is known only where the rows of both sides are"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        read = replace(self, columns=columns)._read
+        read = replace(self, columns=columns)._columns_read
         sides = []
         for each, keys, known in (
             (self.left, self.keys, self.left_key),
@@ -223,7 +223,7 @@ class Join(TwoSided):
             wanted = [*keys, *others] or each.schema.names[:1]
             sides.append(pick(prune.input(each, wanted), wanted))
         pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
-        prune.replaced(self, pruned)
+        prune.note_replacement(self, pruned)
         return pruned
 
 
@@ -241,7 +241,7 @@ def told_in_order(
     return tuple(key for key in found if {same.get(name, name) for name in key} == told)
 
 
-def held(known: Key | None, keys: Key) -> Held:
+def key_kind(known: Key | None, keys: Key) -> Held:
     """Return the way in which these columns tell rows apart where they lie by the join's key, in Flink's words."""
     if known is None:
         return "NoUniqueKey"

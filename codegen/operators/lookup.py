@@ -11,7 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.asked import Asked
+from aggloom.codegen.operators.asked import LookupQuestion
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
@@ -27,7 +27,7 @@ class LookupJoin(Node):
     """Rows with the answers to them; no two columns have the same name. columns: those that leave."""
 
     input: Node
-    asked: Asked
+    asked: LookupQuestion
     columns: Key
 
     @cached_property
@@ -98,20 +98,20 @@ class LookupJoin(Node):
     @property
     def remark(self) -> str:
         kept = "rows are answered as they come, and none is remembered, for nothing is taken back"
-        return f"table {self.asked.name}: {self.asked.table.shown}; {kept}"
+        return f"table {self.asked.name}: {self.asked.table.label}; {kept}"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        asked = self.asked.pruned(set(columns))
+        asked = self.asked.prune_columns(set(columns))
         own = self.input
         known = own.unique_key if not own.appends_only else None
-        read = {*columns, *asked.read, *(known or ())}
+        read = {*columns, *asked.columns_read, *(known or ())}
         wanted = [name for name in own.schema.names if name in read]
         return replace(
             self, input=pick(prune.input(own, wanted), wanted), asked=asked, columns=columns
         )
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         if self.input.appends_only:
             return self
         known = next(iter(sorted(self.input.ordered_keys, key=len)), None)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.asked import Asked
+from aggloom.codegen.operators.asked import LookupQuestion
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, mark
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
-from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
 from aggloom.codegen.spec.choices import Changes
 
 # Beside its words a row has: its arrival, whether it found nothing, links to its neighbours, a count, its slot, a cell.
@@ -26,7 +26,7 @@ class Lookup(Node):
     """
 
     input: Node
-    asked: Asked
+    asked: LookupQuestion
     order: Key
     wanted: Key
 
@@ -86,14 +86,14 @@ class Lookup(Node):
 
     @property
     def remark(self) -> str:
-        return f"table {self.asked.name}: {self.asked.table.shown}"
+        return f"table {self.asked.name}: {self.asked.table.label}"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
 
 
 @dataclass(frozen=True)
-class MaterialisedLookup(RowsByKey):
+class MaterialisedLookup(KeyedRowsNode):
     """Rows with their answers, each remembered with the row until it is taken back.
 
     key: the columns by which rows are told apart; they are the input's first. replaces: whether no two rows have the
@@ -101,7 +101,7 @@ class MaterialisedLookup(RowsByKey):
     """
 
     input: Node
-    asked: Asked
+    asked: LookupQuestion
     key: Key
     columns: Key
     replaces: bool
@@ -125,7 +125,7 @@ class MaterialisedLookup(RowsByKey):
         return pa.schema([(own if n in names else answers).field(n) for n in self.columns])
 
     @property
-    def remembered(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         own = [self.input.schema.field(name) for name in self.key]
         return pa.schema([*own, *(field for field in self.schema if field.name not in self.key)])
 
@@ -189,8 +189,8 @@ class MaterialisedLookup(RowsByKey):
     def local_obstacle(self) -> str:
         return "what a row got is known only where it is remembered"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         return self

@@ -18,12 +18,12 @@ from aggloom.codegen.operators.join import (
     NOTHING,
     ROW,
     Held,
-    held,
+    key_kind,
     smallest_key,
     told_in_order,
 )
-from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
-from aggloom.codegen.operators.words import one_line, shown, shown_names
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
+from aggloom.codegen.operators.words import format_name, one_line, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
@@ -32,7 +32,7 @@ Step = Literal["inner", "left"]
 
 
 @dataclass(frozen=True)
-class MultiJoin(RowsByKey):
+class MultiJoin(KeyedRowsNode):
     """Rows of several inputs that agree in their first columns, the key; no two columns have the same name.
 
     Of every input but the first: kinds: how it joins those before it; null_safe: of each column of the key, whether
@@ -69,13 +69,13 @@ class MultiJoin(RowsByKey):
         return self.key_of(0)
 
     @property
-    def remembered(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         return self.tables[0].schema
 
     @property
     def name(self) -> str:
         words = ", ".join(kind.upper() for kind in self.kinds)
-        return f"MULTI JOIN ({words}) ON {', '.join(shown(name) for name in self.keys)}"
+        return f"MULTI JOIN ({words}) ON {', '.join(format_name(name) for name in self.keys)}"
 
     @cached_property
     def every(self) -> pa.Schema:
@@ -87,7 +87,7 @@ class MultiJoin(RowsByKey):
         return pa.schema([self.every.field(name) for name in self.columns])
 
     @cached_property
-    def known(self) -> tuple[Key | None, ...]:
+    def row_keys(self) -> tuple[Key | None, ...]:
         """The columns of each input by which its rows are told apart; None: all of them."""
         return tuple(smallest_key(each, self.key_of(n)) for n, each in enumerate(self.tables))
 
@@ -154,14 +154,14 @@ class MultiJoin(RowsByKey):
     @cached_property
     def lineage(self) -> str:
         sides = [[(f.name, type_name(f.type)) for f in each.schema] for each in self.tables]
-        what = (self.null_safe, self.via, self.conditions, sides, self.known, self.columns)
+        what = (self.null_safe, self.via, self.conditions, sides, self.row_keys, self.columns)
         return f"multi join {self.kinds!r} {self.width} {what!r}"
 
     @property
     def title(self) -> Title:
         unique = [
             "noUniqueKey" if key is None else f"({', '.join(shown_names(key))})"
-            for key in self.known
+            for key in self.row_keys
         ]
         details: dict[str, list[str]] = {
             "joinType": [kind.upper() for kind in self.kinds],
@@ -174,7 +174,7 @@ class MultiJoin(RowsByKey):
 
     def held_by(self, which: int) -> Held:
         """Return the way in which the rows of an input are told apart, in Flink's words."""
-        return held(self.known[which], self.key_of(which))
+        return key_kind(self.row_keys[which], self.key_of(which))
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [
@@ -182,7 +182,7 @@ class MultiJoin(RowsByKey):
         ]
         lives = [ttl if own is None else own for own in self.ttls]
         stored = [self.every.field(name) for name in self.keys]
-        for which, kept in enumerate(self._kept()):
+        for which, kept in enumerate(self._stored_columns()):
             row = row_bytes(pa.schema(kept or [NOTHING])) + ROW
             if self.held_by(which) != "JoinKeyContainsUniqueKey":
                 row += CELL
@@ -195,11 +195,11 @@ class MultiJoin(RowsByKey):
         texts = holds_texts(pa.schema(stored))
         return self.footprint(parts, ttl, bounds, texts, TEXT)
 
-    def _kept(self) -> Iterator[list[pa.Field]]:
+    def _stored_columns(self) -> Iterator[list[pa.Field]]:
         """Yield, by input, the columns that are stored with its rows."""
-        read = {*self.columns, *self._read}
+        read = {*self.columns, *self._columns_read}
         for which, each in enumerate(self.tables):
-            known = {*(self.known[which] or ())} - {*self.key_of(which)}
+            known = {*(self.row_keys[which] or ())} - {*self.key_of(which)}
             yield [field for field in each.schema if field.name in read | known]
 
     def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
@@ -210,24 +210,24 @@ class MultiJoin(RowsByKey):
     def local_obstacle(self) -> str:
         return "which rows match is known only where the rows of all inputs are"
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         return self.over(*(Exchange(each, self.key_of(n)) for n, each in enumerate(self.tables)))
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        read = {*columns, *self._read}
+        read = {*columns, *self._columns_read}
         tables = []
         for which, each in enumerate(self.tables):
             keys = self.key_of(which)
-            others = {*read, *(self.known[which] or ())} - {*keys}
+            others = {*read, *(self.row_keys[which] or ())} - {*keys}
             wanted = [*keys, *(name for name in each.schema.names if name in others)]
             tables.append(pick(prune.input(each, wanted), wanted))
         pruned = replace(self, tables=tuple(tables), columns=columns)
-        prune.replaced(self, pruned)
+        prune.note_replacement(self, pruned)
         return pruned
 
     @property
-    def _read(self) -> set[str]:
+    def _columns_read(self) -> set[str]:
         """The columns that conditions read."""
         return {name for each in self.conditions for name in columns_of(each or "TRUE")}
 
@@ -236,7 +236,7 @@ class MultiJoin(RowsByKey):
         via = self.via[which] or (max(n for n in self.present if n <= which),)
         pairs = zip(self.key_of(via[0]), self.key_of(which + 1), self.null_safe[which], strict=True)
         words = [
-            f"({shown(one)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(other)})"
+            f"({format_name(one)} {'IS NOT DISTINCT FROM' if safe else '='} {format_name(other)})"
             for one, other, safe in pairs
         ]
         own = self.conditions[which]

@@ -16,19 +16,19 @@ from aggloom.codegen.operators.base import (
     Title,
     Trend,
     constant,
-    listed,
     mark,
+    sort_kinds,
     walk,
 )
 from aggloom.codegen.operators.calc import Calc, pick
-from aggloom.codegen.operators.rows_by_key import RowsByKey, row_parts
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, row_parts
 from aggloom.codegen.operators.words import shown_names
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.dtypes import type_name
 
 
 @dataclass(frozen=True)
-class Normalise(RowsByKey):
+class Normalise(KeyedRowsNode):
     """The rows of each key as whole changes: what an upsert replaces and a deletion takes away is remembered.
 
     The first columns of its input are the key. passes: the input's last column, BOOLEAN, if it has a filter: a row for
@@ -65,7 +65,7 @@ class Normalise(RowsByKey):
 
     @property
     def changelog(self) -> tuple[str, ...]:
-        return KINDS if self.update_before else listed({"I", "UA", "D"})
+        return KINDS if self.update_before else sort_kinds({"I", "UA", "D"})
 
     @property
     def never_deletes(self) -> bool:
@@ -106,17 +106,17 @@ class Normalise(RowsByKey):
     def local_obstacle(self) -> str:
         return "what a row replaces is known only where all rows of its key are"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         needed = {*names, *self.key, self.passes, self.absent}
         read = [n for n in self.input.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
 
-    def filtered(self, condition: str) -> Node:
+    def filter_rows(self, condition: str) -> Node:
         """The same of those rows only for which a condition over its columns is true."""
         names = self.schema.names
         passes = mark(self.schema) + "passes"
         both = condition if self.condition is None else f"({self.condition}) AND ({condition})"
-        select = [*((name, quoted(name)) for name in names), (passes, both)]
+        select = [*((name, quote_name(name)) for name in names), (passes, both)]
         below = self.input
         if self.passes is not None:
             assert isinstance(below, Calc)
@@ -130,7 +130,7 @@ class Normalise(RowsByKey):
         )
 
 
-def normalised(rows: Node, key: Key, absent: str | None = None) -> Node:
+def normalise_rows(rows: Node, key: Key, absent: str | None = None) -> Node:
     """The whole changes of upserts, with the columns in the order in which they came."""
     names = [name for name in rows.schema.names if name != absent]
     others = [name for name in names if name not in key]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend
-from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.operators.words import format_name, shown_names
 from aggloom.codegen.sql.numbering import Function, SortItem
 from aggloom.codegen.sql.numbering_range import Range
 
@@ -76,14 +76,14 @@ class Numbered(Node):
             "orderBy": shown_order(self.order),
         }
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
 
 
 def shown_order(order: tuple[SortItem, ...]) -> list[str]:
     """A sort key as Flink writes it: nulls are mentioned where they stand elsewhere than by default."""
     return [
-        shown(each.column)
+        format_name(each.column)
         + (" DESC" if each.descending else " ASC")
         + {
             (False, False): " NULLS LAST",

@@ -20,7 +20,7 @@ from aggloom.codegen.operators.base import (
     Trend,
     Waker,
     constant,
-    listed,
+    sort_kinds,
     walk,
 )
 from aggloom.codegen.operators.calc import pick
@@ -28,11 +28,11 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of
 from aggloom.codegen.operators.numbered import shown_order
 from aggloom.codegen.operators.rows_by_key import spec_of_rows
-from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.operators.words import format_name, shown_names
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.physical import is_pooled
 
@@ -58,7 +58,7 @@ class OverCall:
 
     name: str
     function: str
-    frame: Frame
+    frame: FrameClause
     columns: tuple[str, ...] = ()
     number: int = 0
     ignores_nulls: bool = False
@@ -155,7 +155,7 @@ class Over(Stateful):
         return () if self.spec is None else (self.spec,)
 
     @property
-    def chained(self) -> bool:
+    def is_chained(self) -> bool:
         """True if rows come from below when the same watermark says so."""
         return self.waits and any(node.awaits_watermark for node in walk(self.input))
 
@@ -169,7 +169,7 @@ class Over(Stateful):
         if self.by:
             return ("I",)
         kinds = {"I", "UA"} | ({"UB"} if self.update_before else set())
-        return listed(kinds | (set() if self.never_deletes else {"D"}))
+        return sort_kinds(kinds | (set() if self.never_deletes else {"D"}))
 
     @property
     def is_complete(self) -> bool:
@@ -191,10 +191,10 @@ class Over(Stateful):
         if self.appends_only:
             return super().ordered_keys
         # Messages go row by row: a number has its new row before the old one has left it.
-        return tuple(key for key in self._known if set(self.partition) <= set(key))
+        return tuple(key for key in self._row_keys if set(self.partition) <= set(key))
 
     @property
-    def _known(self) -> tuple[Key, ...]:
+    def _row_keys(self) -> tuple[Key, ...]:
         """The unique key by which a row that changes is known again, if there is one."""
         # The only row of a table has no columns by which it would be known.
         return tuple(key for key in self.input.unique_keys[:1] if key)
@@ -233,12 +233,12 @@ class Over(Stateful):
     def title(self) -> Title:
         order = shown_order(self.order)
         if self.by:
-            order = [f"{shown(self.order[0].column)} ASC"] if self.waits else ["PROCTIME ASC"]
+            order = [f"{format_name(self.order[0].column)} ASC"] if self.waits else ["PROCTIME ASC"]
         frames = list(dict.fromkeys(each.frame.text for each in self.calls))
         calls = [
             each.text
             + (f" OVER {each.frame.text}" if len(frames) > 1 and each.call else "")
-            + f" AS {shown(each.name)}"
+            + f" AS {format_name(each.name)}"
             for each in self.calls
         ]
         details = {
@@ -250,7 +250,7 @@ class Over(Stateful):
         return "OverAggregate", {name: words for name, words in details.items() if words}
 
     @property
-    def described(self) -> dict[str, Any]:
+    def state_description(self) -> dict[str, Any]:
         spec = self.spec or spec_of_rows(self.input.schema, self.partition, "retract")
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
@@ -266,7 +266,12 @@ class Over(Stateful):
             parts.append({"name": "given out", "kind": "numbers", "bytes_per_key": 4 * WORD})
         else:
             row += WORD * len(results) + len(results) // 8 + 1
-        kept = {"name": "rows", "kind": "sorted", "bytes_per_key": _TREE, "entries": self._kept}
+        kept = {
+            "name": "rows",
+            "kind": "sorted",
+            "bytes_per_key": _TREE,
+            "entries": self._stored_rows,
+        }
         parts.append({**kept, "bytes_per_entry": row})
         if self.by and self.spec is not None and self.adds_up:
             whole = state_of(self.spec, backend, 0)
@@ -293,10 +298,10 @@ class Over(Stateful):
     def local_half(self, rows: Node) -> Node:
         return rows
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         return self.over(Exchange(self.input, self.partition))
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         calls = tuple(each for each in self.calls if each.name in names)
         if not calls:
             below = self.input
@@ -305,7 +310,7 @@ class Over(Stateful):
         wanted |= {column for each in calls for column in each.reads}
         if not self.by:
             # By these a row that changes is known again.
-            wanted |= {column for key in self._known for column in key}
+            wanted |= {column for key in self._row_keys for column in key}
         every = self.input.schema.names
         # Rows have a column, even if only their number matters.
         read = [name for name in every if name in wanted] or every[:1]
@@ -322,7 +327,7 @@ class Over(Stateful):
         return bool(self.by) and any(e.call and e.frame.start is None for e in self.calls)
 
     @property
-    def _kept(self) -> str:
+    def _stored_rows(self) -> str:
         """The rows that a key has in its state."""
         if not self.by:
             return "all its rows"

@@ -16,14 +16,14 @@ from aggloom.codegen.operators.base import (
     Title,
     Trend,
     constant,
-    listed,
+    sort_kinds,
     walk,
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.footprint import TEXT, WORD
 from aggloom.codegen.operators.numbered import Numbered, shown_order
-from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
-from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
+from aggloom.codegen.operators.words import format_name, shown_names
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import Function, SortItem
@@ -43,7 +43,7 @@ _TREE = 4 * WORD
 
 
 @dataclass(frozen=True)
-class Rank(RowsByKey):
+class Rank(KeyedRowsNode):
     """The rows of each key with certain numbers in an order; the input's first columns are the key.
 
     order: none is the order of arrival. number: the name of the number's column, the last one; None: nobody reads it.
@@ -68,7 +68,7 @@ class Rank(RowsByKey):
         return self.partition
 
     @property
-    def remembered(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         return self.input.schema
 
     @property
@@ -87,17 +87,17 @@ class Rank(RowsByKey):
     @cached_property
     def strategy(self) -> Strategy:
         """The strategy, by what to remember: in fast ones only the rows that are asked for and those before them."""
-        return self._chosen[0]
+        return self._strategy_choice[0]
 
     @property
     def why(self) -> str:
         """Why this is its strategy."""
-        return self._chosen[2]
+        return self._strategy_choice[2]
 
     @property
     def row_key(self) -> Key:
         """The columns by which a row is known when it changes; none if every column counts."""
-        return self._chosen[1]
+        return self._strategy_choice[1]
 
     @cached_property
     def numbers_rows(self) -> bool:
@@ -118,7 +118,7 @@ class Rank(RowsByKey):
         found = {"I", "UB", "UA", "D"}
         if self.never_deletes:
             found -= {"D"}
-        return tuple(k for k in listed(found) if self.update_before or k != "UB")
+        return tuple(k for k in sort_kinds(found) if self.update_before or k != "UB")
 
     @property
     def never_deletes(self) -> bool:
@@ -165,7 +165,7 @@ class Rank(RowsByKey):
         return self.window is not None
 
     @property
-    def chained(self) -> bool:
+    def is_chained(self) -> bool:
         """True if rows come from below when the same watermark says so; without a window it does not matter."""
         return self.window is None or any(node.awaits_watermark for node in walk(self.input))
 
@@ -183,7 +183,7 @@ class Rank(RowsByKey):
         strategy = _FLINK[self.strategy]
         if self.strategy == "update":
             strategy += f"[{','.join(str(below.index(name)) for name in self.row_key)}]"
-        end = asked.end if asked.end_column is None else shown(asked.end_column)
+        end = asked.end if asked.end_column is None else format_name(asked.end_column)
         ends = [f"rankStart={asked.start}", f"rankEnd={end}"]
         details: dict[str, list[str]] = {
             "strategy": [strategy],
@@ -197,25 +197,31 @@ class Rank(RowsByKey):
         if self.window is None:
             return "Rank", shown_details
         del shown_details["strategy"]
-        return "WindowRank", {"windowEnd": [shown(self.window)], **shown_details}
+        return "WindowRank", {"windowEnd": [format_name(self.window)], **shown_details}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts = self.index_parts
         if self.asked.end_column is not None:
             parts.append({"name": "end", "kind": "number", "bytes_per_key": WORD})
         rows = {"name": "rows", "kind": "sorted", "bytes_per_key": _TREE}
-        of_row = {"entries": self._kept, "bytes_per_entry": row_bytes(self.remembered) + _ROW}
-        bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
+        of_row = {
+            "entries": self._stored_rows,
+            "bytes_per_entry": row_bytes(self.stored_schema) + _ROW,
+        }
+        bounds = [
+            "the number of keys" if self.partition else "one key",
+            f"per key, {self._stored_rows}",
+        ]
         ttl = ttl if self.window is None else 0
         # Several sort columns are one word, which lies where texts do.
-        texts = holds_texts(self.remembered) or len(self.order) > 1
+        texts = holds_texts(self.stored_schema) or len(self.order) > 1
         return self.footprint([*parts, {**rows, **of_row}], ttl, bounds, texts, TEXT)
 
     @property
     def local_obstacle(self) -> str:
         return "which rows come first is known only where all rows of a key are"
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         wanted = {*names, *self.partition, *(each.column for each in self.order), *self.row_key}
         wanted |= {self.asked.end_column} if self.asked.end_column is not None else set()
         read = [name for name in self.input.schema.names if name in wanted]
@@ -223,7 +229,7 @@ class Rank(RowsByKey):
         return replace(self, input=pick(prune.input(self.input, read), read), number=number)
 
     @property
-    def _kept(self) -> str:
+    def _stored_rows(self) -> str:
         """The rows that a key has in its state."""
         if self.strategy == "retract":
             return "all its rows"
@@ -232,7 +238,7 @@ class Rank(RowsByKey):
         return f"its first {end} rows{ties}"
 
     @cached_property
-    def _chosen(self) -> tuple[Strategy, Key, str]:
+    def _strategy_choice(self) -> tuple[Strategy, Key, str]:
         """The strategy, the key by which its rows are known, and why."""
         rows = self.input
         keys = [key for key in rows.unique_keys if set(key) <= rows.constants]
@@ -265,7 +271,7 @@ class Rank(RowsByKey):
                 yield f"{each.column} may be NULL, which comes first, and then not be it any more"
 
 
-def ranked(node: Numbered, asked: Range) -> Node | None:
+def plan_rank(node: Numbered, asked: Range) -> Node | None:
     """The Rank of numbered rows; by the clock it is the order of arrival. None: the last rows by the clock."""
     rows, order = node.input, node.order
     clocks = [each for each in order if each.column in rows.clock_columns]

@@ -1,4 +1,4 @@
-"""RowsByKey: what nodes answer alike whose operators remember rows by key, and make whole changes of them."""
+"""KeyedRowsNode: what nodes answer alike whose operators remember rows by key, and make whole changes of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spec_of_rows(rows: pa.Schema, keys: tuple[str, ...], changes: Changes) -> Ag
     return AggSpec(rows, keys, () if keys else (AggCall("COUNT"),), changes)
 
 
-class RowsByKey(Stateful):
+class KeyedRowsNode(Stateful):
     """A keyed operator without a handler. The first columns of its rows are the key.
 
     update_before: whether it emits -U.
@@ -34,7 +34,7 @@ class RowsByKey(Stateful):
     """Changes that it reads, as `aggloom state` says."""
 
     @property
-    def remembered(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         """The columns of the rows that it remembers."""
         return self.schema
 
@@ -67,14 +67,14 @@ class RowsByKey(Stateful):
         return frozenset()
 
     @property
-    def described(self) -> dict[str, Any]:
-        spec = spec_of_rows(self.remembered, self.keys, self.takes)
+    def state_description(self) -> dict[str, Any]:
+        spec = spec_of_rows(self.stored_schema, self.keys, self.takes)
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
     def local_half(self, rows: Node) -> Node:
         return rows
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         return self.over(*(Exchange(each, self.keys) for each in self.inputs))
 
     def without_before(self) -> Node:
@@ -102,7 +102,7 @@ class RowsByKey(Stateful):
     ) -> dict[str, Any]:
         """Its state as data. texts: whether it holds some; None: if a remembered column does."""
         if texts is None:
-            texts = holds_texts(self.remembered)
+            texts = holds_texts(self.stored_schema)
         return {
             "bounded_by": bounds,
             "ttl_ms": ttl,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend, constant
-from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.operators.words import format_name, shown_names
 from aggloom.codegen.spec.choices import TableChanges
 from aggloom.codegen.spec.declared_digits import Digits
 
@@ -84,9 +84,9 @@ class Scan(Node):
     @property
     def title(self) -> Title:
         fields = shown_names(self.schema.names)
-        return "TableSourceScan", {"table": [f"[{shown(self.table)}]"], "fields": fields}
+        return "TableSourceScan", {"table": [f"[{format_name(self.table)}]"], "fields": fields}
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from aggloom.codegen.operators.base import Key, Node, Title, WindowColumns, walk
 from aggloom.codegen.operators.join import FLINK_KINDS, Join
-from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.operators.words import format_name, shown_names
 
 _SHOWN = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
@@ -50,7 +50,7 @@ class TimedJoin(Join):
         return super().unique_keys if self.once else ()
 
     @property
-    def chained(self) -> bool:
+    def is_chained(self) -> bool:
         """True if rows come from below when the same watermark says so."""
         return any(node.awaits_watermark for each in self.inputs for node in walk(each))
 
@@ -130,22 +130,22 @@ class TimedJoin(Join):
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         found = super().state(backend, 0)
-        return {**found, "bounded_by": [self.bound]}
+        return {**found, "bounded_by": [self.state_bound]}
 
     @property
-    def bound(self) -> str:
+    def state_bound(self) -> str:
         """The bound of the state, in words."""
         if self.bounds is None:
             ends = " and ".join(shown_names(self.times))
             return f"the rows of windows that are not over, by {ends}"
         lasting = [
-            f"those of the {name} until the watermark is {_length(size)} {shown(time)}"
-            for name, time, size in zip(("left", "right"), self.times, self.lasting, strict=True)
+            f"those of the {name} until the watermark is {_length(size)} {format_name(time)}"
+            for name, time, size in zip(("left", "right"), self.times, self.retention, strict=True)
         ]
         return f"rows that can still match: {', '.join(lasting)}"
 
     @property
-    def lasting(self) -> tuple[int, int]:
+    def retention(self) -> tuple[int, int]:
         """Milliseconds for which a row of each side is kept after its time."""
         assert self.bounds is not None
         lower, upper = self.bounds
@@ -154,8 +154,8 @@ class TimedJoin(Join):
         return (left, right) if self.once else (max(left, 0), max(right, 0))
 
     @property
-    def _read(self) -> frozenset[str]:
-        return super()._read | (frozenset() if self.in_windows else frozenset(self.times))
+    def _columns_read(self) -> frozenset[str]:
+        return super()._columns_read | (frozenset() if self.in_windows else frozenset(self.times))
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
         return self._leaves_alone(side) and not self.in_windows

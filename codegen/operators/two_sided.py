@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.rows_by_key import RowsByKey
-from aggloom.codegen.operators.words import shown
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode
+from aggloom.codegen.operators.words import format_name
 from aggloom.codegen.spec.choices import Changes, JoinKind
 
 
 @dataclass(frozen=True)
-class TwoSided(RowsByKey):
+class TwoSided(KeyedRowsNode):
     """Rows of two inputs that agree in pairs of columns; no two columns have the same name.
 
     pairs: (column of the left, column of the right), of one type; they are the first columns of their inputs.
@@ -49,7 +49,7 @@ class TwoSided(RowsByKey):
         return tuple(right for _, right in self.pairs)
 
     @property
-    def remembered(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         return self.left.schema
 
     @cached_property
@@ -66,9 +66,9 @@ class TwoSided(RowsByKey):
         """The pairs as a condition."""
         words = zip(self.pairs, self.null_safe, strict=True)
         return " AND ".join(
-            f"({shown(left)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(right)})"
+            f"({format_name(left)} {'IS NOT DISTINCT FROM' if safe else '='} {format_name(right)})"
             for (left, right), safe in words
         )
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         return self.over(Exchange(self.left, self.keys), Exchange(self.right, self.right_keys))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, listed
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, sort_kinds
 from aggloom.codegen.operators.calc import NO_TIME, Calc, pick
 from aggloom.codegen.operators.words import shown_names
 
@@ -31,7 +31,7 @@ class Union(Node):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
-        return listed({kind for part in self.parts for kind in part.changelog})
+        return sort_kinds({kind for part in self.parts for kind in part.changelog})
 
     @cached_property
     def is_complete(self) -> bool:
@@ -86,7 +86,7 @@ class Union(Node):
 
     @cached_property
     def distribution(self) -> Key | None:
-        found = {self._named(part, part.distribution) for part in self.parts}
+        found = {self._rename_columns(part, part.distribution) for part in self.parts}
         return found.pop() if len(found) == 1 else None
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
@@ -103,7 +103,7 @@ class Union(Node):
     def title(self) -> Title:
         return "Union", {"all": ["true"], "union": shown_names(self.schema.names)}
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         every = list(self.schema.names)
         chosen = [name for name in every if name in names]
         if not chosen:
@@ -121,7 +121,7 @@ class Union(Node):
     def without_before(self) -> Node:
         return self.over(*(part.without_before() for part in self.parts))
 
-    def _named(self, part: Node, columns: Key | None) -> Key | None:
+    def _rename_columns(self, part: Node, columns: Key | None) -> Key | None:
         """A part's columns under the names that they have here."""
         if columns is None:
             return None

@@ -21,7 +21,7 @@ from aggloom.codegen.operators.base import (
     Waker,
     WindowColumns,
     constant,
-    listed,
+    sort_kinds,
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
@@ -110,8 +110,8 @@ class WindowTable(Passing):
     def title(self) -> Title:
         return "WindowTableFunction", {"window": [self.assigner.text]}
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
-        return self.over(_read(self.input, {*names, *self.assigner.columns}, prune))
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        return self.over(_prune_input(self.input, {*names, *self.assigner.columns}, prune))
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,19 @@ class WindowAssign(Passing):
     def title(self) -> Title:
         return "WindowAssign", {"window": [self.windowing.assigner.text]}
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
-        return self.over(_read(self.input, {*names, *self.windowing.assigner.columns}, prune))
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        return self.over(
+            _prune_input(self.input, {*names, *self.windowing.assigner.columns}, prune)
+        )
 
 
 @dataclass(frozen=True)
 class WindowAggregate(Stateful):
     """GROUP BY in windows. The spec's last group key is the column that WindowAssign made.
 
-    columns out: the other keys, the window's bounds, the calls. merges: its input are accumulators by slice. chained:
-    rows come from another window operator, so that they are not late however far the watermark has come with them.
+    columns out: the other keys, the window's bounds, the calls. merges: its input are accumulators by slice.
+    is_chained: rows come from another window operator, so that they are not late however far the watermark has come
+    with them.
     """
 
     input: Node
@@ -167,7 +170,7 @@ class WindowAggregate(Stateful):
     bounds: Bounds
     merges: bool = False
     update_before: bool = True
-    chained: bool = False
+    is_chained: bool = False
 
     @property
     def subject(self) -> AggSpec:
@@ -203,7 +206,7 @@ class WindowAggregate(Stateful):
         if not self.updates:
             return ("I",)
         kinds = {"I", "UA"} | ({"UB"} if self.update_before else set())
-        return listed(kinds if self.never_deletes else kinds | {"D"})
+        return sort_kinds(kinds if self.never_deletes else kinds | {"D"})
 
     @property
     def is_complete(self) -> bool:
@@ -252,7 +255,7 @@ class WindowAggregate(Stateful):
         return "Global" * self.merges + "WindowAggregate", details
 
     @property
-    def described(self) -> dict[str, Any]:
+    def state_description(self) -> dict[str, Any]:
         return {"spec": json.loads(self.spec.to_json()), "windows": self._windows}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
@@ -278,18 +281,18 @@ class WindowAggregate(Stateful):
     def local_half(self, rows: Node) -> Node:
         return LocalWindowAggregate(rows, self.spec, windowing=self.windowing)
 
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         spec = self.spec
         calls = tuple(call for call in spec.calls if call.output_name in names)
         pruned = replace(spec, calls=calls)
         pruned = replace(pruned, schema=pruned.handler_schema)
         extras = [name for name in self.input.schema.names if name not in spec.schema.names]
         read = [*pruned.schema.names, *extras]
-        prune.replaced(spec, pruned)
-        prune.dropped(spec, pruned)
+        prune.note_replacement(spec, pruned)
+        prune.note_dropped_calls(spec, pruned)
         return replace(self, input=pick(prune.input(self.input, read), read), spec=pruned)
 
-    def exchanged(self) -> Node:
+    def insert_exchange(self) -> Node:
         return self.over(Exchange(self.input, self.keys))
 
     def without_before(self) -> Node:
@@ -320,6 +323,6 @@ def shown_windows(spec: AggSpec, windowing: Windowing, names: list[str]) -> dict
     return {**found, "window": [windowing.text], "select": [*shown_names(names), *calls]}
 
 
-def _read(node: Node, names: set[str], prune: Pruner) -> Node:
+def _prune_input(node: Node, names: set[str], prune: Pruner) -> Node:
     """The input of a step that adds columns to those of its rows."""
     return prune.input(node, [name for name in node.schema.names if name in names])

@@ -6,7 +6,7 @@ from typing import Any
 
 from aggloom.codegen.operators.footprint import CELL, WORD, index_bytes, state_of
 from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.spec.durations import shown
+from aggloom.codegen.spec.durations import format_duration
 from aggloom.codegen.windows import GlobalWindow, Session, Windowing
 
 # Start, end, three links, a mark, and the first session of the key.
@@ -22,7 +22,7 @@ def state_of_windows(
     inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
     if windowing.evictor is not None or windowing.function is not None:
         inside = [f"per {per}, every row that stays"]
-    found |= {"bounded_by": [_open(keys, windowing), *inside], "per": per}
+    found |= {"bounded_by": [_describe_bound(keys, windowing), *inside], "per": per}
     _add_parts(found, keys, windowing)
     if not windowing.is_vectorised:
         # Triggers and evictors remember what they like.
@@ -55,7 +55,7 @@ def _per(windowing: Windowing) -> str:
     return "key and slice" if windowing.is_vectorised else "key and window"
 
 
-def _open(keys: tuple[str, ...], windowing: Windowing) -> str:
+def _describe_bound(keys: tuple[str, ...], windowing: Windowing) -> str:
     """Return the bound of the number of windows, in words."""
     assigner = windowing.assigner
     if isinstance(assigner, GlobalWindow):
@@ -63,5 +63,5 @@ def _open(keys: tuple[str, ...], windowing: Windowing) -> str:
     if not assigner.event_time:
         return "the open windows, by the clock"
     late = windowing.allowed_lateness
-    later = f" less {shown(late)}" if late else ""
+    later = f" less {format_duration(late)}" if late else ""
     return f"the open windows, by the watermark on `{assigner.columns[0]}`{later}"

@@ -19,7 +19,7 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(" ", text)
 
 
-def shown(name: str) -> str:
+def format_name(name: str) -> str:
     """A column's name on one line, in backticks if it could be mistaken for something else."""
     if name and not _SPECIAL.search(name):
         return name
@@ -28,7 +28,7 @@ def shown(name: str) -> str:
 
 def shown_names(names: Iterable[str]) -> list[str]:
     """Columns' names, each on one line."""
-    return [shown(name) for name in names]
+    return [format_name(name) for name in names]
 
 
 def shown_calls(spec: AggSpec) -> list[str]:
@@ -42,12 +42,12 @@ def shown_calls(spec: AggSpec) -> list[str]:
             and not spec.entry(call).user_defined
         ):
             function += "_RETRACT"
-        calls.append(f"{function}({rest} AS {shown(call.output_name)}")
+        calls.append(f"{function}({rest} AS {format_name(call.output_name)}")
     return [*shown_names(spec.group_by), *calls]
 
 
 def shown_projection(name: str, sql: str) -> str:
     """An expression and the name that it gets."""
     column = column_name(sql)
-    text = sql if column is None else shown(column)
-    return text if column == name else f"{text} AS {shown(name)}"
+    text = sql if column is None else format_name(column)
+    return text if column == name else f"{text} AS {format_name(name)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aggloom.codegen.operators import (
     ONE_ROW,
-    Asked,
     AsOfJoin,
     Bounds,
     Bucket,
@@ -20,6 +19,7 @@ from aggloom.codegen.operators import (
     LocalAggregate,
     Lookup,
     LookupJoin,
+    LookupQuestion,
     MaterialisedLookup,
     MultiJoin,
     Node,
@@ -36,14 +36,14 @@ from aggloom.codegen.operators import (
     WindowTable,
     below_unions,
     one_row,
-    renamed,
+    rename_columns,
     union_parts,
     walk,
 )
-from aggloom.codegen.planner.lineage import above, described, lineage
+from aggloom.codegen.planner.lineage import above, collect_lineage, lineage
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.picture import as_svg, drawn
+from aggloom.codegen.planner.picture import as_svg, draw_plan
 from aggloom.codegen.planner.picture import style as picture_style
 from aggloom.codegen.planner.plan import (
     Plan,
@@ -53,14 +53,13 @@ from aggloom.codegen.planner.plan import (
     plan_windows,
     window_spec,
 )
-from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe, numbered
+from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe, list_stateful_nodes
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
     "ONE_ROW",
     "AsOfJoin",
-    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
@@ -75,6 +74,7 @@ __all__ = [
     "LocalAggregate",
     "Lookup",
     "LookupJoin",
+    "LookupQuestion",
     "MaterialisedLookup",
     "MultiJoin",
     "Node",
@@ -100,18 +100,18 @@ __all__ = [
     "as_text",
     "as_tree",
     "below_unions",
+    "collect_lineage",
     "describe",
-    "described",
-    "drawn",
+    "draw_plan",
     "lineage",
-    "numbered",
+    "list_stateful_nodes",
     "one_row",
     "picture_style",
     "plan_deduplicate",
     "plan_query",
     "plan_spec",
     "plan_windows",
-    "renamed",
+    "rename_columns",
     "union_parts",
     "walk",
     "window_spec",

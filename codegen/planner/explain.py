@@ -62,11 +62,11 @@ def explain(
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
     chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
-    chosen = chosen.updated(keywords)
+    chosen = chosen.with_options(keywords)
     windowing = Windowing.of(window)
 
     def text() -> str:
-        plan, spec = _planned(
+        plan, spec = _plan_query(
             *(query, schema, tables, input_changes, dialect, windowing, chosen, keys, watermarks),
             lookups or {},
         )
@@ -80,7 +80,7 @@ def explain(
     return Explanation(deep(text))
 
 
-def _planned(
+def _plan_query(
     query: AggSpec | str,
     schema: SchemaLike,
     tables: Mapping[str, SchemaLike] | None,
@@ -149,7 +149,7 @@ def tables_read(sql: str) -> list[str]:
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
     made |= {*script.views}
-    own = {each.casefold() for t in script.created.values() for each in (t.name, t.stored)}
+    own = {each.casefold() for t in script.created.values() for each in (t.name, t.stored_name)}
     listed = {name.casefold(): name for name in reversed(read) if name.casefold() not in own}
     read = list(listed.values())
     # A query in WITH may have the name of the table that it reads.
@@ -182,7 +182,7 @@ def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
     plan = plan_of(spec, asked)
     keys = ", ".join(spec.group_by) or "nothing: one group"
     yield f"GROUP BY {keys}"
-    yield f"input   {'retracting' if plan.retracting else 'append-only'}, dialect {spec.dialect}"
+    yield f"input   {'retracting' if plan.has_retractions else 'append-only'}, dialect {spec.dialect}"
     yield "calls"
     for call in spec.calls:
         yield f"  {describe_call(call)}: {type_name(spec.result_type(call))}"
@@ -191,16 +191,16 @@ def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
         yield f"  {line}"
     why = ""
     if asked == "numba":
-        strange = _named(text for text, why in plan.verdicts if why == NOT_TRIED)
-        slow = _named(text for text, why in plan.verdicts if why not in ("", NOT_TRIED))
+        strange = _list_functions(text for text, why in plan.verdicts if why == NOT_TRIED)
+        slow = _list_functions(text for text, why in plan.verdicts if why not in ("", NOT_TRIED))
         reasons = [f"{names} cannot be compiled" for names in slow]
         reasons += [f"{names} is not trusted, and was not tried" for names in strange]
         why = ", for " * bool(reasons) + ", and ".join(reasons)
-    yield f"backend {'compiled by Numba' if plan.compiled else 'plain Python'}{why}"
+    yield f"backend {'compiled by Numba' if plan.is_compiled else 'plain Python'}{why}"
     yield from _functions(spec, plan)
 
 
-def _named(texts: Iterable[str]) -> list[str]:
+def _list_functions(texts: Iterable[str]) -> list[str]:
     """The functions of calls, in one text; none if there are no calls."""
     names = list(dict.fromkeys(text.partition("(")[0].upper() for text in texts))
     return [" and ".join(names)] if names else []
@@ -219,4 +219,4 @@ def _functions(spec: AggSpec, plan: HandlerPlan) -> Iterator[str]:
         elif reasons[call.text]:
             yield f"  {call.text}: Python, not compiled: {reasons[call.text]}"
         else:
-            yield f"  {call.text}: {'compiled' if plan.compiled else 'can be compiled'}"
+            yield f"  {call.text}: {'compiled' if plan.is_compiled else 'can be compiled'}"

@@ -17,9 +17,9 @@ def lineage(node: Node) -> str:
     return hashlib.sha256("\n".join(_lines(node)).encode()).hexdigest()[:16]
 
 
-def described(node: Stateful) -> dict[str, Any]:
+def collect_lineage(node: Stateful) -> dict[str, Any]:
     """Return the data that `lineage` is the digest of: what the node's state is made from, and what is below."""
-    found = dict(node.described)
+    found = dict(node.state_description)
     below = [line for each in node.inputs for line in _below(each)]
     return {**found, "below": [*below, *found.pop("steps", ())]}
 

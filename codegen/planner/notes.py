@@ -8,7 +8,7 @@ from aggloom.codegen.operators.base import Subject
 
 
 @dataclass(frozen=True)
-class Note:
+class RuleNote:
     """A rule's word on an aggregate: whether it fired, and why or why not."""
 
     rule: str
@@ -20,12 +20,12 @@ class Note:
 class Notes:
     """Notes by the spec that they are about."""
 
-    by_spec: dict[str, list[Note]] = field(default_factory=dict)
+    by_spec: dict[str, list[RuleNote]] = field(default_factory=dict)
 
     def add(self, rule: str, spec: Subject, fired: bool, why: str) -> None:
         """Say something of the aggregate with this spec; the same thing is said once."""
         listed = self.by_spec.setdefault(spec.digest, [])
-        note = Note(rule, fired, why)
+        note = RuleNote(rule, fired, why)
         if note not in listed:
             listed.append(note)
 
@@ -34,6 +34,6 @@ class Notes:
         if old.digest != new.digest:
             self.by_spec[new.digest] = self.by_spec.pop(old.digest, [])
 
-    def of(self, spec: Subject) -> list[Note]:
+    def of(self, spec: Subject) -> list[RuleNote]:
         """Return the notes of an aggregate."""
         return self.by_spec.get(spec.digest, [])

@@ -87,9 +87,9 @@ class PlanOptions:
             raise OptionError(
                 f"options is {given!r}; give a mapping, as in {{'state_ttl': '1 h'}}."
             )
-        return cls().updated({**given, **keywords})
+        return cls().with_options({**given, **keywords})
 
-    def updated(self, given: Mapping[str, Any]) -> PlanOptions:
+    def with_options(self, given: Mapping[str, Any]) -> PlanOptions:
         """These options with others in place of some."""
         changes = {}
         for name, value in given.items():
@@ -101,7 +101,7 @@ class PlanOptions:
         return replace(self, **changes)
 
     @property
-    def changed(self) -> dict[str, Any]:
+    def changed_options(self) -> dict[str, Any]:
         """Options that differ from the defaults, by Flink's names."""
         flink = {keyword: name for name, keyword in FLINK_NAMES.items()}
         return {
@@ -143,23 +143,23 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _count(least: int) -> Callable[[str, Any], int]:
-    def read(name: str, value: Any) -> int:
+    def parse(name: str, value: Any) -> int:
         text = str(value).strip()
         if not re.fullmatch(r"-?\d+", text) or int(text) < least:
             raise OptionError(f"{name} is {value!r}; it must be a whole number from {least} on.")
         return int(text)
 
-    return read
+    return parse
 
 
 def _choice(kind: Any, spelled: Callable[[str], str]) -> Callable[[str, Any], str]:
-    def read(name: str, value: Any) -> str:
+    def parse(name: str, value: Any) -> str:
         text = spelled(str(value).strip())
         if text not in get_args(kind):
             raise OptionError(f"{name} is {value!r}. {nearest(text, get_args(kind))}")
         return text
 
-    return read
+    return parse
 
 
 def _length(name: str, value: Any) -> int:

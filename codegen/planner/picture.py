@@ -83,15 +83,15 @@ class _Box:
 
 def as_svg(plan: Plan, backend: str = "numba") -> str:
     """The plan as an SVG document; names from the query are escaped."""
-    picture = drawn(describe(plan, backend))
+    picture = draw_plan(describe(plan, backend))
     head, line, rest = picture.partition("\n")
     return f"{head}{line}<style>{style()}</style>\n{rest}"
 
 
-def drawn(described: Mapping[str, Any], figures: Figures | None = None) -> str:
+def draw_plan(described: Mapping[str, Any], figures: Figures | None = None) -> str:
     """A described plan as an SVG element without colours, which are those of `style`."""
     told = figures or {}
-    root = _boxed(described["plan"], told, told.get("root", ()))
+    root = _box_node(described["plan"], told, told.get("root", ()))
     options = settings(described["options"])
     top = _MARGIN + (len(options) + 1) * _LINE if options else _MARGIN
     _place(root, _MARGIN, top + _GAP)
@@ -106,7 +106,7 @@ def drawn(described: Mapping[str, Any], figures: Figures | None = None) -> str:
     for number, line in enumerate(options):
         parts.append(_text("dim", _MARGIN, _MARGIN + (number + 1) * _LINE - 4, line))
     parts += _flow(root, root.middle, root.y - _GAP)
-    return "\n".join([*parts, *_drawn(root), "</svg>", ""])
+    return "\n".join([*parts, *_draw_box(root), "</svg>", ""])
 
 
 def style(within: str = "") -> str:
@@ -122,26 +122,26 @@ def style(within: str = "") -> str:
     return f"{rules}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
-def _boxed(node: Mapping[str, Any], figures: Figures, own: Sequence[str] = ()) -> _Box:
+def _box_node(node: Mapping[str, Any], figures: Figures, own: Sequence[str] = ()) -> _Box:
     number = f" [{node['id']}]" if "id" in node else ""
     lines = [("ink name", node["node"] + number)]
     for text in words(node, "changelogMode"):
-        lines += [("ink", line) for line in _wrapped(text)]
+        lines += [("ink", line) for line in _wrap_text(text)]
     if "state" in node:
         told = [f"state bounded by {bounds(node['state'])}: {size(node['state'])}"]
         told += [
             f"{'✓' if each['fired'] else '–'} {each['rule']}: {each['why']}"
             for each in node["rules"]
         ]
-        lines += [("dim", line) for text in told for line in _wrapped(text)]
+        lines += [("dim", line) for text in told for line in _wrap_text(text)]
     if "handler" in node:
         lines.append(("dim", f"handler {node['handler']}"))
     found = [*figures.get(str(node.get("id", "")), ()), *own]
-    lines += [("figure", line) for text in found for line in _wrapped(text)]
-    return _Box(node, lines, [_boxed(each, figures) for each in node["inputs"]])
+    lines += [("figure", line) for text in found for line in _wrap_text(text)]
+    return _Box(node, lines, [_box_node(each, figures) for each in node["inputs"]])
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_text(text: str) -> list[str]:
     """The text in lines that fit into a box, even if all of its letters are wide."""
     letters = sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
     room = _COLUMNS if letters == len(text) else _COLUMNS // 2
@@ -158,10 +158,10 @@ def _place(box: _Box, left: int, top: int) -> None:
         left += each.width + _BESIDE
 
 
-def _drawn(box: _Box) -> list[str]:
+def _draw_box(box: _Box) -> list[str]:
     kind = "state" if "state" in box.node else "box"
     kind = "exchange" if box.node["node"] == "Exchange" else kind
-    parts = ["<g>", f"<title>{_safe(_told(box.node))}</title>"]
+    parts = ["<g>", f"<title>{_safe(_format_node(box.node))}</title>"]
     corner = f'x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{box.height}" rx="6"'
     parts.append(f'<rect class="{kind}" {corner}/>')
     for number, (css, line) in enumerate(box.lines):
@@ -169,7 +169,7 @@ def _drawn(box: _Box) -> list[str]:
         parts.append(_text(css, box.x + _PAD, y, line))
     parts.append("</g>")
     for below in box.below:
-        parts += [*_flow(below, box.middle, box.y + box.height), *_drawn(below)]
+        parts += [*_flow(below, box.middle, box.y + box.height), *_draw_box(below)]
     return parts
 
 
@@ -185,7 +185,7 @@ def _flow(source: _Box, to: int, end: int) -> list[str]:
     ]
 
 
-def _told(node: Mapping[str, Any]) -> str:
+def _format_node(node: Mapping[str, Any]) -> str:
     return f"{node['node']}({', '.join(words(node))})"
 
 

@@ -20,7 +20,7 @@ from aggloom.codegen.operators import (
     deduplicated_table,
     walk,
 )
-from aggloom.codegen.planner.builders.insert import inserted
+from aggloom.codegen.planner.builders.insert import plan_insertion
 from aggloom.codegen.planner.builders.logical import logical_plan
 from aggloom.codegen.planner.builders.lookup_join import as_dimensions
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
@@ -45,10 +45,10 @@ from aggloom.codegen.planner.rules.window_ranks import window_ranks
 from aggloom.codegen.planner.rules.windows import windows
 from aggloom.codegen.planner.scripts.script import read_script
 from aggloom.codegen.planner.tables import Keys, Times, created_nodes, table_nodes
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.choices import DIALECTS
-from aggloom.codegen.spec.lookup_table import LookupTable, checked
+from aggloom.codegen.spec.lookup_table import LookupTable, check_lookups
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.given_names import names_of
@@ -161,10 +161,18 @@ def plan_query(
     if dialect not in DIALECTS:
         raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
     chosen = options or PlanOptions()
-    asked = checked(lookups)
+    asked = check_lookups(lookups)
     return deep(
         lambda: _plan_query(
-            sql, tables, input_changes, keys, watermarks, dialect, chosen, explained, asked
+            sql,
+            tables,
+            input_changes=input_changes,
+            keys=keys,
+            watermarks=watermarks,
+            dialect=dialect,
+            options=chosen,
+            explained=explained,
+            lookups=asked,
         )
     )
 
@@ -184,14 +192,14 @@ def _plan_query(
     if script.explains is not None and not explained:
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
         raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
-    chosen = options.updated(script.settings)
+    chosen = options.with_options(script.settings)
     scans = created_nodes(script, tables, input_changes, keys, watermarks, dialect)
     scans |= as_dimensions({**lookups, **script.lookups}, scans)
     notes = Notes()
     logical = logical_plan(script, scans, dialect, chosen, notes)
     if script.target is not None:
-        logical = inserted(script, script.target, logical, dialect)
-    plan = _planned(logical, RULES, chosen, dialect, notes)
+        logical = plan_insertion(script, script.target, logical, dialect)
+    plan = _apply_rules(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes, script.text)
     return plan
 
@@ -204,7 +212,7 @@ def plan_spec(
     logical = plan_of_spec(spec, Scan("t", spec.schema, changes))
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     chosen = options or PlanOptions()
-    return _planned(logical, rules, chosen, spec.dialect)
+    return _apply_rules(logical, rules, chosen, spec.dialect)
 
 
 def plan_windows(
@@ -227,9 +235,18 @@ def plan_windows(
     notes = Notes()
     scan = Scan("t", spec.schema, changes)
     shown = select if select is None else tuple(select.items())
-    logical = plan_of_windows(spec, windowing, scan, chosen, notes, bounds_names, having, shown)
+    logical = plan_of_windows(
+        spec,
+        windowing,
+        scan=scan,
+        options=chosen,
+        notes=notes,
+        names=bounds_names,
+        having=having,
+        select=shown,
+    )
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
-    return _planned(logical, rules, chosen, spec.dialect, notes)
+    return _apply_rules(logical, rules, chosen, spec.dialect, notes)
 
 
 def plan_deduplicate(
@@ -256,9 +273,9 @@ def plan_deduplicate(
     logical = deduplicated_table(table["t"], tuple(keys), keep, order_by, window_end)
     if select is not None:
         columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
-        shown = tuple((name, quoted(of)) for name, of in select.items())
+        shown = tuple((name, quote_name(of)) for name, of in select.items())
         logical = Calc(logical, shown, pa.schema(columns))
-    return _planned(logical, RULES, chosen, "spark")
+    return _apply_rules(logical, RULES, chosen, "spark")
 
 
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
@@ -270,7 +287,7 @@ def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
     return next(each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
 
 
-def _planned(
+def _apply_rules(
     logical: Node,
     rules: tuple[Rule, ...],
     options: PlanOptions,

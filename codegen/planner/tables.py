@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Scan, normalised
+from aggloom.codegen.operators import Node, Scan, normalise_rows
 from aggloom.codegen.planner.scripts.script import Script
 from aggloom.codegen.spec.absent_columns import ABSENT, WHOLE_IMAGES
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
@@ -98,7 +98,7 @@ def created_nodes(
     created = {name: each.columns for name, each in streams.items()}
     timed = {**times, **(watermarks or {})}
     nodes = table_nodes(schemas, changes, merged, dialect, timed, created)
-    return {streams[n].stored if n in streams else n: node for n, node in nodes.items()}
+    return {streams[n].stored_name if n in streams else n: node for n, node in nodes.items()}
 
 
 def _table(
@@ -138,7 +138,7 @@ def _table(
             f"table {name}: upserts need a key; give keys={{{name!r}: [...]}}, or declare "
             "PRIMARY KEY (..) NOT ENFORCED."
         )
-    return normalised(scan, key, ABSENT if ABSENT in columns.names else None)
+    return normalise_rows(scan, key, ABSENT if ABSENT in columns.names else None)
 
 
 def _digits(schema: SchemaLike, created: str | None, dialect: str) -> Digits:

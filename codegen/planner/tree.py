@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators import Exchange, Node, Stateful, walk
 from aggloom.codegen.operators.footprint import bounds, size
-from aggloom.codegen.operators.words import one_line, shown
+from aggloom.codegen.operators.words import format_name, one_line
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.spec.dtypes import type_name
 
@@ -28,24 +28,24 @@ def describe(plan: Plan, backend: str = "numba") -> dict[str, Any]:
     """
     return {
         "dialect": plan.dialect,
-        "options": dict(plan.options.changed),
-        "unique_key": _listed(plan.key),
+        "options": dict(plan.options.changed_options),
+        "unique_key": _as_list(plan.key),
         "columns": _columns(plan.schema),
         "plan": _Describer(plan, backend).node(plan.root),
     }
 
 
-def numbered(plan: Plan) -> list[Stateful]:
+def list_stateful_nodes(plan: Plan) -> list[Stateful]:
     """The nodes that keep state, in the order of the numbers by which they are described."""
     met: set[int] = set()
 
-    def found(node: Node) -> Iterator[Stateful]:
+    def visit(node: Node) -> Iterator[Stateful]:
         if isinstance(node, Stateful):
             yield node
         for each in () if _is_reused(node, met) else node.inputs:
-            yield from found(each)
+            yield from visit(each)
 
-    return list(found(plan.root))
+    return list(visit(plan.root))
 
 
 def _is_reused(node: Node, met: set[int]) -> bool:
@@ -126,7 +126,7 @@ class _Describer:
             **found,
             "columns": _columns(node.schema),
             "changelog_mode": list(node.changelog),
-            "unique_key": _listed(node.unique_key),
+            "unique_key": _as_list(node.unique_key),
             "inputs": [self.node(each) for each in inputs],
         }
 
@@ -168,7 +168,7 @@ def _legend(node: Mapping[str, Any]) -> Iterator[str]:
     handler = f"; handler {node['handler']}" if "handler" in node else ""
     if "final_handler" in node:
         handler += f", for the final half {node['final_handler']}"
-    unique = "none" if key is None else ", ".join(map(shown, key)) or "one row"
+    unique = "none" if key is None else ", ".join(map(format_name, key)) or "one row"
     yield f"node[{node['id']}] {node['node']}: unique key {unique}{handler}"
     yield f"  state bounded by {one_line(bounds(state))}: {size(state)}"
     if state["ttl_ms"]:
@@ -191,5 +191,5 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     return {field.name: type_name(field.type) for field in schema}
 
 
-def _listed(names: tuple[str, ...] | None) -> list[str] | None:
+def _as_list(names: tuple[str, ...] | None) -> list[str] | None:
     return None if names is None else list(names)

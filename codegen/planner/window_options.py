@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.spec.durations import shown
+from aggloom.codegen.spec.durations import format_duration
 from aggloom.codegen.windows import (
     Assigner,
     EventTimeTrigger,
@@ -31,8 +31,8 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
         raise OptionError(f"{_LATE} needs {_LATENESS}; set it to how long windows take late rows.")
     if late is not None and late > lateness:
         raise OptionError(
-            f"late results come {shown(late)} after their rows, but windows live only {shown(lateness)} longer; "
-            f"set {_LATENESS} to at least the delay."
+            f"late results come {format_duration(late)} after their rows, but windows live only "
+            f"{format_duration(lateness)} longer; set {_LATENESS} to at least the delay."
         )
     return Windowing(
         assigner,

@@ -12,9 +12,9 @@ from aggloom.codegen.scalar.cutting import lower_cut
 from aggloom.codegen.scalar.dates import by_days, by_interval
 from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
-from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.operand_types import decimal_rounded, unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted, type_text
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
+from aggloom.codegen.scalar.operand_types import decimal_rounded, unsupported_error
 from aggloom.codegen.scalar.promotion import (
     FLOATS,
     INTEGERS,
@@ -35,7 +35,7 @@ _PLAIN: Final = {
 
 
 def _binary(operator: str) -> Rule:
-    def rule(low: Lowering, node: exp.Binary) -> Lowered:
+    def rule(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
         if operator in "+-" and isinstance(node.right, exp.Interval):
             return by_interval(low, node)
         cut = lower_cut(low, node)
@@ -52,24 +52,24 @@ def _binary(operator: str) -> Rule:
             left, right = _decimals(low, node, left, right)
             dtype = decimal_result(operator, left.type, right.type)
             text = f"scalar.{_WORDS[operator]}_decimals({{0}}, {{1}}, {type_text(dtype)}, {{sql}})"
-            return _failing(text, dtype, node, left, right)
+            return _call_failing(text, dtype, node, left, right)
         dtype = common_type([left.type, right.type])
         assert dtype is not None
         dtype = pa.float64() if operator == "/" else dtype
         left, right = (low.cast(each, dtype, node) for each in (left, right))
         if dtype in FLOATS and operator in _PLAIN:
             return call(_PLAIN[operator], dtype, left, right)
-        return _failing(
+        return _call_failing(
             f"scalar.{_WORDS[operator]}({{0}}, {{1}}, {{sql}})", dtype, node, left, right
         )
 
     return rule
 
 
-def _integer_divide(low: Lowering, node: exp.IntDiv) -> Lowered:
+def _integer_divide(low: ExpressionLowering, node: exp.IntDiv) -> LoweredExpression:
     left, right = _numbers(node, low.lower(node.left), low.lower(node.right))
     if left.type in FLOATS or right.type in FLOATS:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     if left.is_null:
         return constant(None, pa.int64())
     if is_decimal(left.type) or is_decimal(right.type):
@@ -78,65 +78,67 @@ def _integer_divide(low: Lowering, node: exp.IntDiv) -> Lowered:
     else:
         left, right = (low.cast(each, pa.int64(), node) for each in (left, right))
         text = "scalar.integer_divide({0}, {1}, {sql})"
-    return _failing(text, pa.int64(), node, left, right)
+    return _call_failing(text, pa.int64(), node, left, right)
 
 
-def _pmod(low: Lowering, node: exp.Anonymous) -> Lowered:
-    left, right = low.aligned(node.expressions, node, texts=False)
+def _pmod(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    left, right = low.align_values(node.expressions, node, texts=False)
     if left.type not in (pa.int32(), pa.int64(), pa.float64()):
-        raise unsupported(node, NEEDS_SPARK)
-    return _failing("scalar.nonnegative_remainder({0}, {1}, {sql})", left.type, node, left, right)
+        raise unsupported_error(node, NEEDS_SPARK)
+    return _call_failing(
+        "scalar.nonnegative_remainder({0}, {1}, {sql})", left.type, node, left, right
+    )
 
 
-def _negate(low: Lowering, node: exp.Expression) -> Lowered:
+def _negate(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         return number(node.this, -1)
-    return _signed(low, node, "negate")
+    return _lower_sign(low, node, "negate")
 
 
-def _absolute(low: Lowering, node: exp.Abs) -> Lowered:
-    return _signed(low, node, "absolute")
+def _absolute(low: ExpressionLowering, node: exp.Abs) -> LoweredExpression:
+    return _lower_sign(low, node, "absolute")
 
 
-def _signed(low: Lowering, node: exp.Expression, word: str) -> Lowered:
+def _lower_sign(low: ExpressionLowering, node: exp.Expression, word: str) -> LoweredExpression:
     value = low.lower(node.this)
     if not is_number(value.type):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     if value.type in INTEGERS:
-        return _failing(f"scalar.{word}({{0}}, {{sql}})", value.type, node, value)
+        return _call_failing(f"scalar.{word}({{0}}, {{sql}})", value.type, node, value)
     return call(f"pc.{'abs' if word == 'absolute' else word}({{0}})", value.type, value)
 
 
-def _round(low: Lowering, node: exp.Round) -> Lowered:
+def _round(low: ExpressionLowering, node: exp.Round) -> LoweredExpression:
     value = low.lower(node.this)
     digits = whole_number(node.args.get("decimals") or exp.Literal.number(0), node)
     if digits < 0 and not is_decimal(value.type):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     if value.type in INTEGERS:
         return value
     if value.type == pa.float64():
         return call("scalar.round_double({0}, {digits})", value.type, value, digits=str(digits))
     if not is_decimal(value.type):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     dtype = decimal_rounded(value.type, digits)
     text = f"scalar.round_decimal({{0}}, {type_text(dtype)}, {{sql}})"
     if digits < 0:
         text = f"scalar.round_whole({{0}}, {-digits}, {type_text(dtype)}, {{sql}})"
-    return _failing(text, dtype, node, value)
+    return _call_failing(text, dtype, node, value)
 
 
 def _to_whole(word: str) -> Rule:
-    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+    def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         value = low.lower(node.this)
         if value.type in INTEGERS:
             return low.cast(value, pa.int64(), node)
         if value.type in FLOATS:
             double = low.cast(value, pa.float64(), node)
-            return _failing(
+            return _call_failing(
                 f"scalar.whole_to_bigint(pc.{word}({{0}}), {{sql}})", pa.int64(), node, double
             )
         if not is_decimal(value.type) or value.type.precision == 38:
-            raise unsupported(node, NEEDS_SPARK)
+            raise unsupported_error(node, NEEDS_SPARK)
         if value.type.scale == 0:
             return value
         roomy = pa.decimal128(value.type.precision + 1, value.type.scale)
@@ -148,46 +150,50 @@ def _to_whole(word: str) -> Rule:
 
 
 def _bits(word: str) -> Rule:
-    def rule(low: Lowering, node: exp.Binary) -> Lowered:
-        left, right = low.aligned([node.left, node.right], node, texts=False)
+    def rule(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
+        left, right = low.align_values([node.left, node.right], node, texts=False)
         if left.type not in INTEGERS:
-            raise unsupported(node, NEEDS_SPARK)
+            raise unsupported_error(node, NEEDS_SPARK)
         return call(f"pc.{word}({{0}}, {{1}})", left.type, left, right)
 
     return rule
 
 
-def _invert_bits(low: Lowering, node: exp.BitwiseNot) -> Lowered:
+def _invert_bits(low: ExpressionLowering, node: exp.BitwiseNot) -> LoweredExpression:
     value = low.lower(node.this)
     if value.type not in INTEGERS:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call("pc.bit_wise_not({0})", value.type, value)
 
 
-def _isnan(low: Lowering, node: exp.IsNan) -> Lowered:
+def _isnan(low: ExpressionLowering, node: exp.IsNan) -> LoweredExpression:
     value = low.as_type(node.this, pa.float64())
     return call("pc.coalesce(pc.is_nan({0}), pa.scalar(False))", pa.bool_(), value)
 
 
-def _numbers(node: exp.Binary, left: Lowered, right: Lowered) -> tuple[Lowered, Lowered]:
+def _numbers(
+    node: exp.Binary, left: LoweredExpression, right: LoweredExpression
+) -> tuple[LoweredExpression, LoweredExpression]:
     """The operands, which are numbers; a NULL has the other's type."""
     if left.is_null and not right.is_null:
         left = constant(None, right.type)
     if right.is_null and not left.is_null:
         right = constant(None, left.type)
     if not left.is_null and not (is_number(left.type) and is_number(right.type)):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return left, right
 
 
 def _decimals(
-    low: Lowering, node: exp.Binary, left: Lowered, right: Lowered
-) -> tuple[Lowered, Lowered]:
+    low: ExpressionLowering, node: exp.Binary, left: LoweredExpression, right: LoweredExpression
+) -> tuple[LoweredExpression, LoweredExpression]:
     """Both operands as decimals: a column by its type, a literal by its own digits."""
     return _decimal(low, node.left, left), _decimal(low, node.right, right)
 
 
-def _decimal(low: Lowering, node: exp.Expression, value: Lowered) -> Lowered:
+def _decimal(
+    low: ExpressionLowering, node: exp.Expression, value: LoweredExpression
+) -> LoweredExpression:
     bare = node.this if isinstance(node, exp.Neg) else node
     if value.type in INTEGERS and isinstance(bare, exp.Literal) and value.literal:
         exact = decimal.Decimal(value.literal[0])
@@ -195,12 +201,14 @@ def _decimal(low: Lowering, node: exp.Expression, value: Lowered) -> Lowered:
     return low.cast(value, as_decimal(value.type), node)
 
 
-def _failing(text: str, dtype: pa.DataType, node: exp.Expression, *values: Lowered) -> Lowered:
+def _call_failing(
+    text: str, dtype: pa.DataType, node: exp.Expression, *values: LoweredExpression
+) -> LoweredExpression:
     return call(text, dtype, *values, sql=quoted(spark_text(node)), raises=True)
 
 
 _DOUBLE: Final = pa.float64()
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Add, ("b + 1", "i + l", "m + i", "m + 1.5", "f + 1", "r + r", "m + f"), _binary("+")),
     entry(exp.Sub, ("b - i", "m - n9", "f - g", "1 - m"), _binary("-")),
     entry(exp.Mul, ("b * 3", "m * m", "m * -2", "n9 * n9", "f * l", "x38 * m"), _binary("*")),

@@ -9,16 +9,16 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import entry
-from aggloom.codegen.scalar.lowered import Lowered, call, constant, type_text
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, type_text
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS
 from aggloom.codegen.spec.dtypes import INSTANT
 
 Arm = tuple[exp.Expression, exp.Expression]
 
 
-def _case(low: Lowering, node: exp.Case) -> Lowered:
+def _case(low: ExpressionLowering, node: exp.Case) -> LoweredExpression:
     arms: list[Arm] = []
     for branch in node.args["ifs"]:
         when = branch.this
@@ -28,27 +28,27 @@ def _case(low: Lowering, node: exp.Case) -> Lowered:
     return _choose(low, node, arms, node.args.get("default"))
 
 
-def _if(low: Lowering, node: exp.If) -> Lowered:
+def _if(low: ExpressionLowering, node: exp.If) -> LoweredExpression:
     return _choose(low, node, [(node.this, node.args["true"])], node.args.get("false"))
 
 
-def _nullif(low: Lowering, node: exp.Nullif) -> Lowered:
+def _nullif(low: ExpressionLowering, node: exp.Nullif) -> LoweredExpression:
     same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
     return _choose(low, node, [(same, exp.null())], node.this)
 
 
-def _nvl2(low: Lowering, node: exp.Nvl2) -> Lowered:
+def _nvl2(low: ExpressionLowering, node: exp.Nvl2) -> LoweredExpression:
     known = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.null()))
     return _choose(low, node, [(known, node.args["true"])], node.args["false"])
 
 
 def _choose(
-    low: Lowering, node: exp.Expression, arms: list[Arm], default: exp.Expression | None
-) -> Lowered:
+    low: ExpressionLowering, node: exp.Expression, arms: list[Arm], default: exp.Expression | None
+) -> LoweredExpression:
     """The value of the first arm whose condition holds."""
     conditions = [low.boolean(condition) for condition, _ in arms]
     ends = [value for _, value in arms] + [exp.null() if default is None else default]
-    values = low.aligned(ends, node)
+    values = low.align_values(ends, node)
     dtype = values[-1].type
     _refuse_nested(dtype, node)
     if any(value.is_null for value in values):
@@ -63,8 +63,8 @@ def _choose(
     return _of(text, dtype, [*conditions, *values])
 
 
-def _coalesce(low: Lowering, node: exp.Coalesce) -> Lowered:
-    values = low.aligned([node.this, *node.expressions], node)
+def _coalesce(low: ExpressionLowering, node: exp.Coalesce) -> LoweredExpression:
+    values = low.align_values([node.this, *node.expressions], node)
     dtype = values[0].type
     _refuse_nested(dtype, node)
     if any(value.is_null for value in values):
@@ -77,27 +77,29 @@ def _coalesce(low: Lowering, node: exp.Coalesce) -> Lowered:
     return _of(f"pc.coalesce({', '.join(value.text for value in values)})", dtype, values)
 
 
-def _extreme(compared: str, others: str, low: Lowering, node: exp.Expression) -> Lowered:
+def _extreme(
+    compared: str, others: str, low: ExpressionLowering, node: exp.Expression
+) -> LoweredExpression:
     """The least or greatest value; of types that Arrow has no kernel for, or another order, by comparing them."""
-    values = low.aligned([node.this, *node.expressions], node, texts=False)
+    values = low.align_values([node.this, *node.expressions], node, texts=False)
     dtype = values[0].type
     if pa.types.is_nested(dtype) or dtype == pa.null():
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     word = compared if dtype in (*FLOATS, INSTANT, pa.bool_(), pa.binary()) else others
     return _of(f"{word}({', '.join(value.text for value in values)})", dtype, values)
 
 
-def _of(text: str, dtype: pa.DataType, values: list[Lowered]) -> Lowered:
+def _of(text: str, dtype: pa.DataType, values: list[LoweredExpression]) -> LoweredExpression:
     whole = call("", dtype, *values)
-    return Lowered(text, dtype, whole.columns, whole.raises)
+    return LoweredExpression(text, dtype, whole.columns, whole.raises)
 
 
 def _refuse_nested(dtype: pa.DataType, node: exp.Expression) -> None:
     if pa.types.is_nested(dtype):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         exp.Case,
         (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.scalar.expressions import parse_scalar, quoted
+from aggloom.codegen.scalar.expressions import parse_scalar, quote_name
 from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.errors import SpecError
@@ -71,7 +71,9 @@ def lower_calc(
     Raises UnsupportedExpressionError for an expression that only Spark evaluates.
     """
     text = module_text(where, select, schema, {ROWS: rows}, zone)
-    return LoweredCalc(text, where, select, schema, rows, zone, shown, upsert)
+    return LoweredCalc(
+        text, where, select=select, schema=schema, rows=rows, zone=zone, shown=shown, upsert=upsert
+    )
 
 
 def lower_condition(condition: str, rows: pa.Schema, zone: str = "UTC") -> LoweredCalc:
@@ -109,7 +111,7 @@ def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Ro
     _check_given("prepare", spec, batch)
     computed = {column.name: column.sql for column in spec.computed}
     schema = spec.handler_schema
-    select = [(name, computed.get(name, quoted(name))) for name in schema.names]
+    select = [(name, computed.get(name, quote_name(name))) for name in schema.names]
     return calculate(spec.where, select, schema, batch, kinds)
 
 
@@ -119,7 +121,7 @@ def finish(
     """The user's columns of an operator's output: HAVING applied, then the projection."""
     _check_given("finish", spec, batch)
     schema = spec.output_schema
-    select = spec.select or [(name, quoted(name)) for name in schema.names]
+    select = spec.select or [(name, quote_name(name)) for name in schema.names]
     return calculate(spec.having, select, schema, batch, kinds, shown=True, upsert=upsert)
 
 

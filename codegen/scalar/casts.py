@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.cutting import digits_of_type, floored
-from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
-from aggloom.codegen.scalar.lowering import Lowering
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.cutting import digits_of_type, floor_time
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted, type_text
+from aggloom.codegen.scalar.lowering import ExpressionLowering
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK, parse_type, type_name
@@ -26,27 +26,29 @@ _EXACT: Final = decimal.Context(prec=200)
 _UTC: Final = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu")
 
 
-def explicit(low: Lowering, node: exp.Expression) -> Lowered:
+def explicit(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     """CAST(value AS type)."""
     if node.args.get("safe"):
-        raise unsupported(node, "is TRY_CAST, which needs Spark.")
+        raise unsupported_error(node, "is TRY_CAST, which needs Spark.")
     try:
         dtype = parse_type(spark_text(node.to))
     except SpecError as error:
-        raise unsupported(node, f"cannot be cast so: {error}") from None
+        raise unsupported_error(node, f"cannot be cast so: {error}") from None
     digits = digits_of_type(node.to)
     value = cast(low, low.lower(node.this), dtype, node)
-    return value if digits is None or value.literal else floored(value, digits)
+    return value if digits is None or value.literal else floor_time(value, digits)
 
 
-def cast(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Lowered:
+def cast(
+    low: ExpressionLowering, value: LoweredExpression, dtype: pa.DataType, node: exp.Expression
+) -> LoweredExpression:
     """The value as another type; raises UnsupportedExpressionError for a pair that only Spark casts alike."""
     source = value.type
     if source == dtype:
         return value
     if value.is_null:
         return constant(None, dtype)
-    folded = _folded(value, dtype)
+    folded = _fold_literal(value, dtype)
     if folded is not None:
         return folded
     sql = quoted(spark_text(node))
@@ -65,7 +67,7 @@ def cast(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression
         return _to_text(low, value, node)
     if pa.types.is_timestamp(source) or pa.types.is_timestamp(dtype):
         return _time(low, value, dtype, node, to)
-    raise _refused(value, dtype, node)
+    raise _cast_error(value, dtype, node)
 
 
 def is_utc(zone: str) -> bool:
@@ -73,7 +75,7 @@ def is_utc(zone: str) -> bool:
     return zone in _UTC
 
 
-def wall_clock(low: Lowering, value: Lowered) -> Lowered:
+def wall_clock(low: ExpressionLowering, value: LoweredExpression) -> LoweredExpression:
     """A timestamp as the clocks of the session's zone show it."""
     if value.type == WALL_CLOCK:
         return value
@@ -83,7 +85,7 @@ def wall_clock(low: Lowering, value: Lowered) -> Lowered:
     return call("pc.local_timestamp(pc.cast({0}, {zone}))", WALL_CLOCK, value, zone=zone)
 
 
-def _number(value: Lowered, dtype: pa.DataType, sql: str, to: str) -> Lowered:
+def _number(value: LoweredExpression, dtype: pa.DataType, sql: str, to: str) -> LoweredExpression:
     source = value.type
     if dtype in INTEGERS:
         if source in INTEGERS and INTEGERS.index(source) < INTEGERS.index(dtype):
@@ -102,7 +104,9 @@ def _number(value: Lowered, dtype: pa.DataType, sql: str, to: str) -> Lowered:
     return _as_decimal(value, dtype, sql, to)
 
 
-def _as_decimal(value: Lowered, dtype: pa.DataType, sql: str, to: str) -> Lowered:
+def _as_decimal(
+    value: LoweredExpression, dtype: pa.DataType, sql: str, to: str
+) -> LoweredExpression:
     source = value.type
     digits = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
     whole, scale = (
@@ -120,8 +124,13 @@ def _as_decimal(value: Lowered, dtype: pa.DataType, sql: str, to: str) -> Lowere
 
 
 def _from_text(
-    low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression, sql: str, to: str
-) -> Lowered:
+    low: ExpressionLowering,
+    value: LoweredExpression,
+    dtype: pa.DataType,
+    node: exp.Expression,
+    sql: str,
+    to: str,
+) -> LoweredExpression:
     if dtype == pa.binary():
         return call("pc.cast({0}, pa.binary())", dtype, value)
     if dtype == INSTANT:
@@ -130,13 +139,15 @@ def _from_text(
     words |= dict.fromkeys(INTEGERS, "integer") | dict.fromkeys(FLOATS, "float")
     word = "decimal" if is_decimal(dtype) else words.get(dtype)
     if word is None:
-        raise _refused(value, dtype, node)
+        raise _cast_error(value, dtype, node)
     typed = "" if word in ("bool", "date") else ", {to}"
     text = f"scalar.text_to_{word}({{0}}{typed}, {{sql}})"
     return call(text, dtype, value, to=to, sql=sql, raises=True)
 
 
-def _to_text(low: Lowering, value: Lowered, node: exp.Expression) -> Lowered:
+def _to_text(
+    low: ExpressionLowering, value: LoweredExpression, node: exp.Expression
+) -> LoweredExpression:
     if value.type in INTEGERS or value.type in (pa.bool_(), pa.date32()):
         return call("pc.cast({0}, pa.string())", pa.string(), value)
     if value.type == pa.binary():
@@ -145,12 +156,16 @@ def _to_text(low: Lowering, value: Lowered, node: exp.Expression) -> Lowered:
         return call("scalar.decimal_to_text({0})", pa.string(), value)
     if pa.types.is_timestamp(value.type):
         return call("scalar.timestamp_to_text({0})", pa.string(), wall_clock(low, value))
-    raise _refused(value, pa.string(), node)
+    raise _cast_error(value, pa.string(), node)
 
 
 def _time(
-    low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression, to: str
-) -> Lowered:
+    low: ExpressionLowering,
+    value: LoweredExpression,
+    dtype: pa.DataType,
+    node: exp.Expression,
+    to: str,
+) -> LoweredExpression:
     if value.type == INSTANT and dtype == pa.int64():
         return call('scalar.units_since_epoch({0}, "s")', dtype, value)
     if dtype == WALL_CLOCK and value.type == INSTANT:
@@ -163,16 +178,18 @@ def _time(
         _require_utc(low, value, dtype, node)
         clock = cast(low, value, WALL_CLOCK, node)
         return call('pc.assume_timezone({0}, "UTC")', dtype, clock)
-    raise _refused(value, dtype, node)
+    raise _cast_error(value, dtype, node)
 
 
-def _require_utc(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> None:
+def _require_utc(
+    low: ExpressionLowering, value: LoweredExpression, dtype: pa.DataType, node: exp.Expression
+) -> None:
     # Arrow and Java differ where clocks jump.
     if not is_utc(low.zone):
-        raise _refused(value, dtype, node)
+        raise _cast_error(value, dtype, node)
 
 
-def _folded(value: Lowered, dtype: pa.DataType) -> Lowered | None:
+def _fold_literal(value: LoweredExpression, dtype: pa.DataType) -> LoweredExpression | None:
     """A literal of the other type, if its value is the same or is plainly rounded."""
     number: Any = value.literal[0] if value.literal else None
     if number is None or isinstance(number, bool):
@@ -202,7 +219,7 @@ def _folded(value: Lowered, dtype: pa.DataType) -> Lowered | None:
     return None
 
 
-def _date(text: str) -> Lowered | None:
+def _date(text: str) -> LoweredExpression | None:
     try:
         day = datetime.date.fromisoformat(text)
     except ValueError:
@@ -210,7 +227,7 @@ def _date(text: str) -> Lowered | None:
     return constant(day, pa.date32()) if text == day.isoformat() else None
 
 
-def _time_of_day(text: str) -> Lowered | None:
+def _time_of_day(text: str) -> LoweredExpression | None:
     """A time without a fraction, of which TIME(n) may keep less."""
     if not re.fullmatch(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?", text):
         return None
@@ -219,8 +236,8 @@ def _time_of_day(text: str) -> Lowered | None:
     return None
 
 
-def _refused(value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Exception:
-    return unsupported(
+def _cast_error(value: LoweredExpression, dtype: pa.DataType, node: exp.Expression) -> Exception:
+    return unsupported_error(
         node,
         f"casts {type_name(value.type)} to {type_name(dtype)}, which is outside what runs without Spark; "
         "give the harness a Spark session.",

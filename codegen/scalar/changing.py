@@ -50,7 +50,7 @@ CHANGING: Final = frozenset(
 STORED: Final = "compute it into a column of the input"
 
 
-def changing(node: exp.Expression) -> bool:
+def is_changing(node: exp.Expression) -> bool:
     """Tell whether a node itself is a call of such a function, under whatever name the parser has for it."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in CHANGING
@@ -59,7 +59,7 @@ def changing(node: exp.Expression) -> bool:
 
 def changes(node: exp.Expression) -> exp.Expression | None:
     """The first call of such a function in an expression; None if its value follows from the row alone."""
-    return next((part for part in node.walk() if changing(part)), None)
+    return next((part for part in node.walk() if is_changing(part)), None)
 
 
 def differs(node: exp.Expression) -> str:

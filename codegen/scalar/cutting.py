@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.lowered import Lowered, call
-from aggloom.codegen.scalar.lowering import Lowering
+from aggloom.codegen.scalar.lowered import LoweredExpression, call
+from aggloom.codegen.scalar.lowering import ExpressionLowering
 from aggloom.codegen.spec.declared_digits import DIGITS, step_of_digits
 
 _INTERVAL: Final = "MAKE_DT_INTERVAL"
@@ -44,16 +44,16 @@ def is_interval(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() == _INTERVAL
 
 
-def lower_cut(low: Lowering, node: exp.Expression) -> Lowered | None:
+def lower_cut(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression | None:
     """The value of a timestamp that `cut_time` has cut; None for anything else."""
     digits = _digits_of(node)
     if digits is None:
         return None
     value = low.lower(node.this)
-    return floored(value, digits) if pa.types.is_timestamp(value.type) else None
+    return floor_time(value, digits) if pa.types.is_timestamp(value.type) else None
 
 
-def floored(value: Lowered, digits: int) -> Lowered:
+def floor_time(value: LoweredExpression, digits: int) -> LoweredExpression:
     """A time with so many digits after its second."""
     if digits >= DIGITS:
         return value

@@ -9,9 +9,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import clock, entry, literal_text
-from aggloom.codegen.scalar.lowered import Lowered, call, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
+from aggloom.codegen.scalar.operand_types import unsupported_error
 
 _LETTERS: Final = {
     "yyyy": "{year}",
@@ -26,7 +26,7 @@ _UNITS: Final = ("second", "minute", "hour", "day")
 _PIECE: Final = re.compile(r"(([a-zA-Z])\2*)|([-/:., _])|'([^'{}]+)'")
 
 
-def _date_format(low: Lowering, node: exp.TimeToStr) -> Lowered:
+def _date_format(low: ExpressionLowering, node: exp.TimeToStr) -> LoweredExpression:
     given = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
     template, unit = _template(literal_text(node.args["format"], node), node)
     text = "scalar.date_format({0}, {template}, {unit})"
@@ -42,15 +42,15 @@ def _template(pattern: str, node: exp.Expression) -> tuple[str, str]:
         end = piece.end()
         word = _LETTERS.get(piece[1]) if piece[1] else piece[3] or piece[4]
         if word is None:
-            raise unsupported(node, NEEDS_SPARK)
+            raise unsupported_error(node, NEEDS_SPARK)
         pieces.append(word)
     if end != len(pattern) or not pieces:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     template = "".join(pieces)
     return template, next((unit for unit in _UNITS if f"{{{unit}:" in template), "day")
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         exp.TimeToStr,
         (

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import CLOCK, clock, entry, kernel, literal_text
-from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
@@ -58,14 +58,16 @@ def microseconds_of(interval: exp.Interval) -> int | None:
     return int(text) * size if size and str(text).lstrip("-").isdigit() else None
 
 
-def by_days(low: Lowering, node: exp.Binary, date: Lowered, days: Lowered) -> Lowered:
+def by_days(
+    low: ExpressionLowering, node: exp.Binary, date: LoweredExpression, days: LoweredExpression
+) -> LoweredExpression:
     """A date plus or minus a number of days."""
     if days.type not in (pa.int8(), pa.int16(), pa.int32()):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return _add_days(low, node, date, days, -1 if isinstance(node, exp.Sub) else 1)
 
 
-def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
+def by_interval(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
     """A date or a timestamp plus or minus an interval."""
     value, interval = low.lower(node.left), node.right
     sign = -1 if isinstance(node, exp.Sub) else 1
@@ -73,11 +75,11 @@ def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
     text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
     name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
     if not str(text).lstrip("-").isdigit():
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     count = sign * int(text)
     days_fit = abs(count) < 2**31 // 12 if value.type == _DATE else True
     if not days_fit or abs(count * _MICROSECONDS.get(name, 1)) >= 2**63:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     if value.type == _DATE and name in ("DAY", "WEEK"):
         days = constant(count * (7 if name == "WEEK" else 1), _INT)
         return _add_days(low, node, value, days, 1)
@@ -87,7 +89,7 @@ def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
     # A day of a zone with summer time has not always 24 hours.
     plain = value.type == WALL_CLOCK or name not in ("DAY", "WEEK") or casts.is_utc(low.zone)
     if value.type not in (WALL_CLOCK, INSTANT) or name not in _MICROSECONDS or not plain:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(
         "scalar.add_duration({0}, {count}, {sql})",
         value.type,
@@ -99,8 +101,12 @@ def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
 
 
 def _add_days(
-    low: Lowering, node: exp.Expression, date: Lowered, days: Lowered, sign: int
-) -> Lowered:
+    low: ExpressionLowering,
+    node: exp.Expression,
+    date: LoweredExpression,
+    days: LoweredExpression,
+    sign: int,
+) -> LoweredExpression:
     sql = quoted(spark_text(node))
     days = low.cast(days, _INT, node)
     if sign < 0 and days.literal and days.literal[0] is not None:
@@ -110,66 +116,68 @@ def _add_days(
     return call("scalar.add_days({0}, {1}, {sql})", _DATE, date, days, sql=sql, raises=True)
 
 
-def _date_add(low: Lowering, node: exp.Expression) -> Lowered:
+def _date_add(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     days, sign = node.expression, 1
     if node.args["unit"].name.upper() != "DAY":
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     if isinstance(days, exp.Mul) and days.expression == exp.Literal.number(-1):
         # So the parser writes date_sub.
         days, sign = days.this, -1
     number = low.lower(days)
     if number.type not in (pa.int8(), pa.int16(), _INT):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return _add_days(low, node, low.as_type(node.this, _DATE), number, sign)
 
 
 def _part(name: str) -> Rule:
-    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+    def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         return _of(low, node, node.this, name)
 
     return rule
 
 
-def _extract(low: Lowering, node: exp.Extract) -> Lowered:
+def _extract(low: ExpressionLowering, node: exp.Extract) -> LoweredExpression:
     return _of(low, node, node.expression, node.this.name.upper())
 
 
-def _of(low: Lowering, node: exp.Expression, argument: exp.Expression, name: str) -> Lowered:
+def _of(
+    low: ExpressionLowering, node: exp.Expression, argument: exp.Expression, name: str
+) -> LoweredExpression:
     # The second of EXTRACT has a fraction, and a date has no time of day.
     value = clock(low, argument)
     fraction = isinstance(node, exp.Extract) and name == "SECOND"
     if name not in _PARTS or fraction or (name in _TIMES and value.type == _DATE):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(_PARTS[name], _INT, value)
 
 
-def _truncate(low: Lowering, node: exp.Expression) -> Lowered:
+def _truncate(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     """trunc(date, unit)."""
     unit = _UNITS.get(literal_text(node.args["unit"], node).upper(), "")
     value = low.as_type(node.this, _DATE)
     if unit not in _DATE_UNITS:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(f'pc.floor_temporal({{0}}, unit="{unit}")', _DATE, value)
 
 
-def _truncate_time(low: Lowering, node: exp.Expression) -> Lowered:
+def _truncate_time(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     """date_trunc(unit, instant); days and wall clocks become instants first, as Spark has it."""
     unit = _UNITS.get(node.args["unit"].name.upper())
     value = low.as_type(node.this, INSTANT)
     if unit is None or not casts.is_utc(low.zone):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(f'pc.floor_temporal({{0}}, unit="{unit}")', INSTANT, value)
 
 
-def _to_date(low: Lowering, node: exp.Expression) -> Lowered:
+def _to_date(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     return low.as_type(node.this, _DATE)
 
 
 def _since(unit: str) -> Rule:
-    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+    def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         value = low.lower(node.this)
         if value.type not in (INSTANT, WALL_CLOCK):
-            raise unsupported(node, NEEDS_SPARK)
+            raise unsupported_error(node, NEEDS_SPARK)
         value = low.cast(value, INSTANT, node)
         return call(f'scalar.units_since_epoch({{0}}, "{unit}")', pa.int64(), value)
 
@@ -177,7 +185,7 @@ def _since(unit: str) -> Rule:
 
 
 _MAKE: Final = "scalar.make_date({0}, {1}, {2}, {sql})"
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.TsOrDsToDate, ("to_date(w)", "to_date('2020-2-3')"), _to_date, "safe"),
     entry(exp.Year, ("year(d)", "year(n)", "year(w)"), _part("YEAR")),
     entry(exp.Quarter, "quarter(d)", _part("QUARTER")),

@@ -94,7 +94,7 @@ def _keeps_arguments(name: str, count: int) -> bool:
         return False
     columns = [exp.column(f"a{place}") for place in range(count)]
     try:
-        node = _built(Spark.Parser.FUNCTIONS[name], columns)
+        node = _build_call(Spark.Parser.FUNCTIONS[name], columns)
         text = node.sql("spark", unsupported_level=ErrorLevel.RAISE)
     except (SqlglotError, AttributeError, TypeError, IndexError):
         return False
@@ -102,7 +102,7 @@ def _keeps_arguments(name: str, count: int) -> bool:
     return complete and all(text.count(each.name) == 1 for each in columns)
 
 
-def _built(build: Callable[..., exp.Expression], given: list[Any]) -> exp.Expression:
+def _build_call(build: Callable[..., exp.Expression], given: list[Any]) -> exp.Expression:
     try:
         return build(given)
     except TypeError:
@@ -114,7 +114,7 @@ def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
 
     def build(given: list[Any]) -> exp.Expression:
         if _keeps_arguments(name, len(given)):
-            return _built(Spark.Parser.FUNCTIONS[name], given)
+            return _build_call(Spark.Parser.FUNCTIONS[name], given)
         if len(given) == 3 and name in _UNITS and isinstance(given[0], exp.Column):
             given = [exp.var(given[0].name), *given[1:]]
         return exp.Anonymous(this=name, expressions=given)
@@ -122,7 +122,7 @@ def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
     return build
 
 
-def _counted(name: str) -> Callable[[Any], Any]:
+def _parse_counted(name: str) -> Callable[[Any], Any]:
     """The parser of a function with a syntax of its own; a call with too many arguments stays one, to be refused."""
 
     def parse(parser: Any) -> Any:
@@ -159,7 +159,7 @@ def _time_of_day(kind: exp.DataType) -> exp.DataType:
     return exp.DataType(this=exp.DType.USERDEFINED, kind=f"TIME{digits}")
 
 
-def _doubled(first: Token, second: Token, sql: str) -> bool:
+def _is_doubled(first: Token, second: Token, sql: str) -> bool:
     """Tell whether two texts are one with a doubled quote in it, as in 'it''s'."""
     texts = first.token_type == second.token_type == TokenType.STRING
     return texts and second.start == first.end + 1 and sql[first.end] == sql[second.start]
@@ -179,7 +179,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
             """The tokens of a text, of which one holds a whole literal."""
             found: list[Token] = []
             for token in super().tokenize(sql):
-                if found and _doubled(found[-1], token, sql):
+                if found and _is_doubled(found[-1], token, sql):
                     whole = found.pop()
                     text = f"{whole.text}{sql[token.start]}{token.text}"
                     place = (whole.line, whole.col, whole.start, token.end)
@@ -202,7 +202,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         }
         FUNCTION_PARSERS: ClassVar = {
             **{name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL},
-            **{name: _counted(name) for name in _COUNTED},
+            **{name: _parse_counted(name) for name in _COUNTED},
             "POSITION": lambda self: self._parse_position_call(),
             **{name: lambda self, name=name: self._skip_arguments(name) for name in WORDED},
         }

@@ -8,9 +8,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.casts import wall_clock
-from aggloom.codegen.scalar.lowered import Lowered, call, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
@@ -26,9 +26,9 @@ def entry(
     samples: str | tuple[str, ...],
     lower: Rule,
     *parts: str,
-) -> Entry:
+) -> LoweringEntry:
     """An entry; `parts`: names of what a node of it may carry besides the usual."""
-    return Entry(
+    return LoweringEntry(
         nodes if isinstance(nodes, tuple) else (nodes,),
         samples if isinstance(samples, tuple) else (samples,),
         lower,
@@ -42,10 +42,10 @@ def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
     A kind None takes an argument as it is; a result None is the first argument's type.
     """
 
-    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+    def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         found = arguments(node)
         if len(found) != len(kinds):
-            raise unsupported(node, NEEDS_SPARK)
+            raise unsupported_error(node, NEEDS_SPARK)
         values = [_as_kind(low, each, kind) for each, kind in zip(found, kinds, strict=True)]
         dtype = values[0].type if result is None else result
         sql = quoted(spark_text(node))
@@ -63,30 +63,30 @@ def whole_number(node: exp.Expression | None, whole: exp.Expression) -> int:
     """An argument that is an integer literal; raises UnsupportedExpressionError for anything else."""
     number = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
-        raise unsupported(whole, NEEDS_SPARK)
+        raise unsupported_error(whole, NEEDS_SPARK)
     if len(number.this) > 18:
-        raise unsupported(whole, NEEDS_SPARK)
+        raise unsupported_error(whole, NEEDS_SPARK)
     return -int(number.this) if isinstance(node, exp.Neg) else int(number.this)
 
 
 def literal_text(node: exp.Expression | None, whole: exp.Expression) -> str:
     """An argument that is a text literal; raises UnsupportedExpressionError for anything else."""
     if not isinstance(node, exp.Literal) or not node.is_string:
-        raise unsupported(whole, NEEDS_SPARK)
+        raise unsupported_error(whole, NEEDS_SPARK)
     return str(node.this)
 
 
-def clock(low: Lowering, node: exp.Expression) -> Lowered:
+def clock(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     """A date, or a timestamp as the wall clock shows it."""
     value = low.lower(node)
     if value.type == pa.string():
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     if value.type in (INSTANT, WALL_CLOCK):
         return wall_clock(low, value)
     return low.cast(value, pa.date32(), node)
 
 
-def _as_kind(low: Lowering, node: exp.Expression, kind: Kind) -> Lowered:
+def _as_kind(low: ExpressionLowering, node: exp.Expression, kind: Kind) -> LoweredExpression:
     if kind == CLOCK:
         return clock(low, node)
     return low.lower(node) if kind is None else low.as_type(node, kind)

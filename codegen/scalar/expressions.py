@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from aggloom.codegen.scalar.changing import STORED, changes, differs
 from aggloom.codegen.scalar.dialect import ScalarSpark
-from aggloom.codegen.scalar.operand_types import unsupported, untold
+from aggloom.codegen.scalar.operand_types import unsupported_error, untold
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.sql.depth import check_nesting, deep
@@ -31,7 +31,7 @@ def parse_scalar(sql: str) -> exp.Expression:
         raise syntax_error(sql, error) from None
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """The column of this exact name, as Spark SQL. Raises SpecError for what is no text."""
     if not isinstance(name, str):
         raise SpecError(f"{name!r} is no name; give a text.")
@@ -67,7 +67,7 @@ def require_repeatable(sql: str) -> None:
     """Raise if the value of an expression does not follow from the row alone."""
     found = changes(parse_scalar(sql))
     if found is not None:
-        raise unsupported(parse_scalar(sql), f"{differs(found)}; {STORED}.")
+        raise unsupported_error(parse_scalar(sql), f"{differs(found)}; {STORED}.")
 
 
 def _require_columns(sql: str, schema: pa.Schema) -> None:

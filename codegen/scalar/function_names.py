@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.catalogue.registry import find, known
+from aggloom.codegen.catalogue.registry import find, list_functions
 from aggloom.codegen.scalar.result_types import current_analyser
 from aggloom.codegen.scalar.spark_functions import AGGREGATES, ARITIES, WINDOW_FUNCTIONS
 from aggloom.errors import SpecError, UnknownFunctionError, UnsupportedSqlError, nearest
@@ -89,7 +89,7 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     if stored or folded in _OWN | WINDOW_FUNCTIONS or find(name) is not None:
         return None
     if folded in AGGREGATES:
-        hint = nearest(name.upper(), known())
+        hint = nearest(name.upper(), list_functions())
         return UnsupportedSqlError(
             f"{name.upper()} is an aggregate of Spark's that is not one here. {hint}"
         )
@@ -98,7 +98,7 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     fix = _FIXES.get(folded)
     if fix is not None:
         return UnknownFunctionError(f"there is no function {name.upper()} in Spark; {fix}.")
-    names = [each.upper() for each in ARITIES] + known()
+    names = [each.upper() for each in ARITIES] + list_functions()
     hint = nearest(name.upper(), names)
     return UnknownFunctionError(f"neither Spark nor the catalogue has a function {name}. {hint}")
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.fixed_types import FIXED
-from aggloom.codegen.scalar.operand_types import arithmetic_type, common, rounded
+from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
 from aggloom.errors import SpecError
@@ -58,7 +58,7 @@ class Arguments:
         node = self.nodes[place] if place < len(self.nodes) else None
         return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None
 
-    def applied(self, place: int, *types: pa.DataType) -> pa.DataType | None:
+    def lambda_type(self, place: int, *types: pa.DataType) -> pa.DataType | None:
         """The type of a lambda's body, its names being of these types."""
         node = self.nodes[place] if place < len(self.nodes) else None
         if not isinstance(node, exp.Lambda):
@@ -142,7 +142,7 @@ def _element(given: Arguments) -> pa.DataType | None:
     return argument.item_type if pa.types.is_map(argument) else _item(given)
 
 
-def _grown(given: Arguments) -> pa.DataType | None:
+def _append_type(given: Arguments) -> pa.DataType | None:
     """An array that takes one more value: only where that has the type that its items have."""
     return _array(given) if given.type(len(given) - 1) == _item(given) else None
 
@@ -219,14 +219,14 @@ def _whole(given: Arguments) -> pa.DataType | None:
     return pa.int64()
 
 
-def _shifted(given: Arguments) -> pa.DataType | None:
+def _shift_type(given: Arguments) -> pa.DataType | None:
     argument = given.type(0)
     return argument if argument in _BIG else pa.int32() if argument in _SMALL else None
 
 
-def _rounded(given: Arguments) -> pa.DataType | None:
+def _round_type(given: Arguments) -> pa.DataType | None:
     decimals = given.literal(1) if len(given) > 1 else None
-    return rounded(exp.Round(this=exp.null(), decimals=decimals), given.type(0))
+    return round_type(exp.Round(this=exp.null(), decimals=decimals), given.type(0))
 
 
 def _choice(given: Arguments) -> pa.DataType:
@@ -234,7 +234,7 @@ def _choice(given: Arguments) -> pa.DataType:
     return given.common(range(1, len(given)))
 
 
-def _decoded(given: Arguments) -> pa.DataType:
+def _decode_type(given: Arguments) -> pa.DataType:
     """DECODE(bytes, charset), or DECODE(x, search, result, ..., default)."""
     if len(given) < 3:
         return pa.string()
@@ -281,30 +281,30 @@ def _sequence(given: Arguments) -> pa.DataType | None:
     return _list(first) if first == second and pa.types.is_integer(first) else None
 
 
-def _transformed(given: Arguments) -> pa.DataType | None:
-    return _list(given.applied(1, _item(given) or pa.null(), pa.int32()))
+def _transform_type(given: Arguments) -> pa.DataType | None:
+    return _list(given.lambda_type(1, _item(given) or pa.null(), pa.int32()))
 
 
-def _folded(given: Arguments) -> pa.DataType | None:
+def _aggregate_type(given: Arguments) -> pa.DataType | None:
     """AGGREGATE(array, start, merge [, finish])."""
     start, item = given.type(1), _item(given)
-    merged = None if item is None else given.applied(2, start, item)
+    merged = None if item is None else given.lambda_type(2, start, item)
     if merged != start:
         return None
-    return start if len(given) < 4 else given.applied(3, start)
+    return start if len(given) < 4 else given.lambda_type(3, start)
 
 
-def _zipped(given: Arguments) -> pa.DataType | None:
+def _zip_type(given: Arguments) -> pa.DataType | None:
     left, right = _item(given), _item(given, 1)
-    return None if left is None or right is None else _list(given.applied(2, left, right))
+    return None if left is None or right is None else _list(given.lambda_type(2, left, right))
 
 
-def _mapped(keys: bool) -> Rule:
+def _map_rule(keys: bool) -> Rule:
     def rule(given: Arguments) -> pa.DataType | None:
         argument = given.type(0)
         if not pa.types.is_map(argument):
             return None
-        element = given.applied(1, argument.key_type, argument.item_type)
+        element = given.lambda_type(1, argument.key_type, argument.item_type)
         return _map(element, argument.item_type) if keys else _map(argument.key_type, element)
 
     return rule
@@ -337,13 +337,13 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(_UNITS[:3], _days_or_units(pa.date32())),
     **dict.fromkeys(_UNITS[3:], _days_or_units(pa.int32())),
     **dict.fromkeys(("date_part", "datepart"), _part),
-    **dict.fromkeys(("shiftleft", "shiftright", "shiftrightunsigned"), _shifted),
+    **dict.fromkeys(("shiftleft", "shiftright", "shiftrightunsigned"), _shift_type),
     **dict.fromkeys(("ceil", "ceiling", "floor"), _whole),
     **dict.fromkeys(("if", "nvl2"), _choice),
-    **dict.fromkeys(("aggregate", "reduce"), _folded),
+    **dict.fromkeys(("aggregate", "reduce"), _aggregate_type),
     **dict.fromkeys(("array_max", "array_min", "get"), _item),
     **dict.fromkeys(("element_at", "try_element_at"), _element),
-    **dict.fromkeys(("array_append", "array_insert", "array_prepend"), _grown),
+    **dict.fromkeys(("array_append", "array_insert", "array_prepend"), _append_type),
     **dict.fromkeys(("array_except", "array_intersect", "array_union"), _both),
     **dict.fromkeys(
         ("array_compact", "array_distinct", "array_remove", "array_sort", "filter", "slice"), _array
@@ -353,7 +353,7 @@ RULES: Final[dict[str, Rule]] = {
     "array": lambda given: _list(given.common()) if len(given) else None,
     "array_repeat": lambda given: _list(given.type(0)),
     "concat": _concat,
-    "decode": _decoded,
+    "decode": _decode_type,
     "elt": lambda given: pa.string() if given.type(1) == pa.string() else None,
     "flatten": _item,
     "from_json": _from_json,
@@ -371,17 +371,17 @@ RULES: Final[dict[str, Rule]] = {
     "nanvl": _nanvl,
     "nullif": _same,
     "pmod": _as(exp.Mod),
-    **dict.fromkeys(("bround", "round"), _rounded),
+    **dict.fromkeys(("bround", "round"), _round_type),
     "sequence": _sequence,
     "struct": _struct,
-    "transform": _transformed,
-    "transform_keys": _mapped(keys=True),
-    "transform_values": _mapped(keys=False),
+    "transform": _transform_type,
+    "transform_keys": _map_rule(keys=True),
+    "transform_values": _map_rule(keys=False),
     "try_add": _as(exp.Add),
     "try_divide": _as(exp.Div),
     "try_mod": _as(exp.Mod),
     "try_multiply": _as(exp.Mul),
     "try_subtract": _as(exp.Sub),
     "zeroifnull": _or_zero,
-    "zip_with": _zipped,
+    "zip_with": _zip_type,
 }

@@ -7,7 +7,7 @@ from typing import Final
 from sqlglot import exp
 
 from aggloom.codegen.scalar import arithmetic, branching, date_texts, dates, logic, patterns, texts
-from aggloom.codegen.scalar.lowering import Entry
+from aggloom.codegen.scalar.lowering import LoweringEntry
 
 FAMILIES: Final = {
     "Values, logic and comparisons": logic.ENTRIES,
@@ -16,6 +16,6 @@ FAMILIES: Final = {
     "Texts": (*texts.ENTRIES, *patterns.ENTRIES),
     "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES),
 }
-BY_NODE: Final[dict[type[exp.Expression] | str, Entry]] = {
+BY_NODE: Final[dict[type[exp.Expression] | str, LoweringEntry]] = {
     node: entry for entries in FAMILIES.values() for entry in entries for node in entry.nodes
 }

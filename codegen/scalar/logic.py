@@ -10,16 +10,16 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import entry, literal_text
-from aggloom.codegen.scalar.lowered import Lowered, array_text, call, constant, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, array_text, call, constant, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS
 from aggloom.codegen.scalar.result_types import field_type, infer
 
 _NULL_BOOL: Final = constant(None, pa.bool_())
 
 
-def number(node: exp.Literal, sign: int = 1) -> Lowered:
+def number(node: exp.Literal, sign: int = 1) -> LoweredExpression:
     """A number as Spark types it: INT, BIGINT, DECIMAL, or DOUBLE if it has an exponent."""
     text = str(node.this)
     if "e" in text.lower():
@@ -33,133 +33,149 @@ def number(node: exp.Literal, sign: int = 1) -> Lowered:
     return constant(decimal.Decimal(text if sign > 0 else f"-{text}"), infer(node, {}))
 
 
-def both(low: Lowering, left: Lowered, right: Lowered) -> Lowered:
+def both(
+    low: ExpressionLowering, left: LoweredExpression, right: LoweredExpression
+) -> LoweredExpression:
     """left AND right."""
     return _logic(low, left, right, "pc.and_kleene", "scalar.and_then")
 
 
-def compared(low: Lowering, values: list[Lowered], word: str, node: exp.Expression) -> Lowered:
+def compare_values(
+    low: ExpressionLowering, values: list[LoweredExpression], word: str, node: exp.Expression
+) -> LoweredExpression:
     """Two values of one type compared."""
     if values[0].is_null:
         return _NULL_BOOL
     if pa.types.is_nested(values[0].type):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     # NaN has a place among floats; other types compare in Arrow as in Spark.
     module = "scalar" if values[0].type in FLOATS else "pc"
     return call(f"{module}.{word}({{0}}, {{1}})", pa.bool_(), *values)
 
 
-def _literal(low: Lowering, node: exp.Literal) -> Lowered:
+def _literal(low: ExpressionLowering, node: exp.Literal) -> LoweredExpression:
     return constant(str(node.this), pa.string()) if node.is_string else number(node)
 
 
-def _null(low: Lowering, node: exp.Null) -> Lowered:
+def _null(low: ExpressionLowering, node: exp.Null) -> LoweredExpression:
     return constant(None, pa.null())
 
 
-def _boolean(low: Lowering, node: exp.Boolean) -> Lowered:
+def _boolean(low: ExpressionLowering, node: exp.Boolean) -> LoweredExpression:
     return constant(bool(node.this), pa.bool_())
 
 
-def _logic(low: Lowering, left: Lowered, right: Lowered, eager: str, lazy: str) -> Lowered:
+def _logic(
+    low: ExpressionLowering,
+    left: LoweredExpression,
+    right: LoweredExpression,
+    eager: str,
+    lazy: str,
+) -> LoweredExpression:
     if not right.raises:
         return call(f"{eager}({{0}}, {{1}})", pa.bool_(), left, right)
     text = f"{lazy}({{0}}, lambda {low.arguments}: {{1}}, {low.arguments})"
     return call(text, pa.bool_(), left, right)
 
 
-def _and(low: Lowering, node: exp.And) -> Lowered:
-    return _halved(
+def _and(low: ExpressionLowering, node: exp.And) -> LoweredExpression:
+    return _balance_chain(
         low, [low.boolean(each) for each in node.flatten()], "pc.and_kleene", "scalar.and_then"
     )
 
 
-def _or(low: Lowering, node: exp.Or) -> Lowered:
-    return _halved(
+def _or(low: ExpressionLowering, node: exp.Or) -> LoweredExpression:
+    return _balance_chain(
         low, [low.boolean(each) for each in node.flatten()], "pc.or_kleene", "scalar.or_else"
     )
 
 
-def _halved(low: Lowering, values: list[Lowered], eager: str, lazy: str) -> Lowered:
+def _balance_chain(
+    low: ExpressionLowering, values: list[LoweredExpression], eager: str, lazy: str
+) -> LoweredExpression:
     """A chain of conditions as a shallow tree, for Python's parser has a limit."""
     if len(values) == 1:
         return values[0]
     middle = len(values) // 2
-    left, right = (_halved(low, half, eager, lazy) for half in (values[:middle], values[middle:]))
+    left, right = (
+        _balance_chain(low, half, eager, lazy) for half in (values[:middle], values[middle:])
+    )
     return _logic(low, left, right, eager, lazy)
 
 
-def _not(low: Lowering, node: exp.Not) -> Lowered:
+def _not(low: ExpressionLowering, node: exp.Not) -> LoweredExpression:
     return call("pc.invert({0})", pa.bool_(), low.boolean(node.this))
 
 
-def _is(low: Lowering, node: exp.Is) -> Lowered:
+def _is(low: ExpressionLowering, node: exp.Is) -> LoweredExpression:
     if isinstance(node.expression, exp.Null):
         return call("pc.is_null({0})", pa.bool_(), low.lower(node.this))
     if isinstance(node.expression, exp.Boolean):
         wanted = _boolean(low, node.expression)
         known = "pc.coalesce(pc.equal({0}, {1}), pa.scalar(False))"
         return call(known, pa.bool_(), low.boolean(node.this), wanted)
-    raise unsupported(node, NEEDS_SPARK)
+    raise unsupported_error(node, NEEDS_SPARK)
 
 
 def _comparison(word: str) -> Rule:
-    def rule(low: Lowering, node: exp.Binary) -> Lowered:
-        return compared(low, low.aligned([node.left, node.right], node), word, node)
+    def rule(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
+        return compare_values(low, low.align_values([node.left, node.right], node), word, node)
 
     return rule
 
 
-def _field(low: Lowering, node: exp.Bracket) -> Lowered:
+def _field(low: ExpressionLowering, node: exp.Bracket) -> LoweredExpression:
     """A field of a ROW by its name."""
     row = low.lower(node.this)
     if len(node.expressions) != 1 or not pa.types.is_struct(row.type):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     name = literal_text(node.expressions[0], node)
     return call("pc.struct_field({0}, {name})", field_type(row.type, name), row, name=quoted(name))
 
 
-def _same(low: Lowering, node: exp.Binary) -> Lowered:
-    left, right = low.aligned([node.this, node.expression], node)
+def _same(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
+    left, right = low.align_values([node.this, node.expression], node)
     if left.is_null:
         return constant(True, pa.bool_())
     if pa.types.is_nested(left.type):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call("scalar.not_distinct({0}, {1})", pa.bool_(), left, right)
 
 
-def _distinct(low: Lowering, node: exp.Binary) -> Lowered:
+def _distinct(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
     return call("pc.invert({0})", pa.bool_(), _same(low, node))
 
 
-def _in(low: Lowering, node: exp.In) -> Lowered:
+def _in(low: ExpressionLowering, node: exp.In) -> LoweredExpression:
     if not node.expressions:
-        raise unsupported(node, NEEDS_SPARK)
-    value, *options = low.aligned([node.this, *node.expressions], node)
+        raise unsupported_error(node, NEEDS_SPARK)
+    value, *options = low.align_values([node.this, *node.expressions], node)
     if value.is_null:
         return _NULL_BOOL
     if value.type not in FLOATS and all(option.literal for option in options):
         listed: list[Any] = [option.literal[0] for option in options]
         text = "scalar.is_in({0}, {listed})"
         return call(text, pa.bool_(), value, listed=array_text(listed, value.type))
-    found = compared(low, [value, options[0]], "equal", node)
+    found = compare_values(low, [value, options[0]], "equal", node)
     for option in options[1:]:
-        each = compared(low, [value, option], "equal", node)
+        each = compare_values(low, [value, option], "equal", node)
         found = _logic(low, found, each, "pc.or_kleene", "scalar.or_else")
     return found
 
 
-def _between(low: Lowering, node: exp.Between) -> Lowered:
+def _lower_between(low: ExpressionLowering, node: exp.Between) -> LoweredExpression:
     value, bottom, top = node.this, node.args["low"], node.args["high"]
-    above = compared(low, low.aligned([value, bottom], node), "greater_equal", node)
-    return both(low, above, compared(low, low.aligned([value, top], node), "less_equal", node))
+    above = compare_values(low, low.align_values([value, bottom], node), "greater_equal", node)
+    return both(
+        low, above, compare_values(low, low.align_values([value, top], node), "less_equal", node)
+    )
 
 
-def _like(low: Lowering, node: exp.Expression) -> Lowered:
+def _like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     pattern = literal_text(node.expression, node)
     if "\\" in pattern:
         # The two parsers differ in how many of them they take away.
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     text = low.text(node.this)
     if isinstance(node, exp.ILike):
         text, pattern = call("scalar.lower({0})", pa.string(), text), pattern.lower()
@@ -186,7 +202,7 @@ CASTS: Final = (
     *("CAST(d AS TIMESTAMP)", "CAST(d AS TIMESTAMP_NTZ)", "CAST(n AS DATE)", "CAST(w AS DATE)"),
     *("CAST(n AS TIMESTAMP)", "CAST(w AS TIMESTAMP_NTZ)", "CAST(w AS BIGINT)", "DATE '2020-02-29'"),
 )
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Literal, ("'text'", "12", "3000000000", "1.25", "1e3"), _literal, "is_string"),
     entry(exp.Null, "NULL IS NULL", _null),
     entry(exp.Boolean, ("TRUE", "FALSE"), _boolean),
@@ -220,7 +236,9 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         ),
         _in,
     ),
-    entry(exp.Between, ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"), _between, "low", "high"),
+    entry(
+        exp.Between, ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"), _lower_between, "low", "high"
+    ),
     entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'"), _like),
     entry(exp.ILike, "s ILIKE 'A%'", _like),
     entry(exp.Bracket, "e['a'] + 1", _field, "offset"),

@@ -20,7 +20,7 @@ quoted: Final = literal
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredExpression:
     """Python text whose value is an Arrow array, or an Arrow scalar, of a type.
 
     raises: whether its value may be an error for some rows. literal: its value, in a tuple of one, if it is a literal.
@@ -39,17 +39,19 @@ class Lowered:
 
 
 def call(
-    text: str, dtype: pa.DataType, *values: Lowered, raises: bool = False, **more: str
-) -> Lowered:
+    text: str, dtype: pa.DataType, *values: LoweredExpression, raises: bool = False, **more: str
+) -> LoweredExpression:
     """A value made of others: `{0}`, `{1}` in the text are their texts, `{name}` further ones."""
     columns = frozenset[Column]().union(*(value.columns for value in values))
     raises = raises or any(value.raises for value in values)
-    return Lowered(text.format(*(value.text for value in values), **more), dtype, columns, raises)
+    return LoweredExpression(
+        text.format(*(value.text for value in values), **more), dtype, columns, raises
+    )
 
 
-def constant(value: Any, dtype: pa.DataType) -> Lowered:
+def constant(value: Any, dtype: pa.DataType) -> LoweredExpression:
     """A literal of a type, or NULL."""
-    return Lowered(_scalar(value, dtype), dtype, literal=(value,))
+    return LoweredExpression(_scalar(value, dtype), dtype, literal=(value,))
 
 
 def type_text(dtype: pa.DataType) -> str:

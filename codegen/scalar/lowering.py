@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import common_type
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
@@ -21,7 +21,7 @@ _DEEPEST: Final = 30
 
 
 @dataclass(frozen=True)
-class Entry:
+class LoweringEntry:
     """One function or operator of the table.
 
     nodes: its classes in a syntax tree, or its name where the parser knows none. samples: expressions over the columns
@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Lowering:
+class ExpressionLowering:
     """One expression over named inputs on its way to text.
 
     inputs: the schema of each record batch by the name that it has in the text. zone: the session's time zone.
@@ -46,19 +46,19 @@ class Lowering:
 
     inputs: Mapping[str, pa.Schema]
     zone: str
-    entries: Mapping[type[exp.Expression] | str, Entry]
+    entries: Mapping[type[exp.Expression] | str, LoweringEntry]
     casts: Cast
     parts: list[str] = field(default_factory=list)
 
-    def lower(self, node: exp.Expression) -> Lowered:
+    def lower(self, node: exp.Expression) -> LoweredExpression:
         """The value of an expression; raises UnsupportedExpressionError for what Arrow does not say as Spark does."""
-        value = self._lowered(node)
-        if nesting(value.text) <= _DEEPEST:
+        value = self._lower_node(node)
+        if bracket_depth(value.text) <= _DEEPEST:
             return value
         self.parts.append(value.text)
         return replace(value, text=f"part_{len(self.parts)}({self.arguments})")
 
-    def _lowered(self, node: exp.Expression) -> Lowered:
+    def _lower_node(self, node: exp.Expression) -> LoweredExpression:
         if isinstance(node, exp.Paren | exp.Alias):
             return self.lower(node.this)
         if isinstance(node, exp.Column):
@@ -72,33 +72,35 @@ class Lowering:
         )
         used = {name for name, value in node.args.items() if value}
         if entry is None or not used <= entry.parts:
-            raise unsupported(node, f"{NEEDS_SPARK}")
+            raise unsupported_error(node, f"{NEEDS_SPARK}")
         return entry.lower(self, node)
 
-    def cast(self, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Lowered:
+    def cast(
+        self, value: LoweredExpression, dtype: pa.DataType, node: exp.Expression
+    ) -> LoweredExpression:
         """The value as a type, by Spark's implicit cast."""
         return self.casts(self, value, dtype, node)
 
-    def as_type(self, node: exp.Expression, dtype: pa.DataType) -> Lowered:
+    def as_type(self, node: exp.Expression, dtype: pa.DataType) -> LoweredExpression:
         """An expression's value as a type."""
         return self.cast(self.lower(node), dtype, node)
 
-    def text(self, node: exp.Expression) -> Lowered:
+    def text(self, node: exp.Expression) -> LoweredExpression:
         """An argument that is a text; numbers and dates are spelled out."""
         return self.as_type(node, pa.string())
 
-    def boolean(self, node: exp.Expression) -> Lowered:
+    def boolean(self, node: exp.Expression) -> LoweredExpression:
         """A condition; raises UnsupportedExpressionError for another type."""
         value = self.lower(node)
         if value.is_null:
             return constant(None, pa.bool_())
         if value.type != pa.bool_():
-            raise unsupported(node, f"is {type_name(value.type)} where a BOOLEAN is needed.")
+            raise unsupported_error(node, f"is {type_name(value.type)} where a BOOLEAN is needed.")
         return value
 
-    def aligned(
+    def align_values(
         self, nodes: list[exp.Expression], whole: exp.Expression, texts: bool = True
-    ) -> list[Lowered]:
+    ) -> list[LoweredExpression]:
         """The values of several expressions in their common type; raises TypeMismatchError if there is none."""
         values = [self.lower(node) for node in nodes]
         dtype = common_type([value.type for value in values], texts)
@@ -113,7 +115,7 @@ class Lowering:
             for value, node in zip(values, nodes, strict=True)
         ]
 
-    def branch(self, value: Lowered) -> str:
+    def branch(self, value: LoweredExpression) -> str:
         """A value as a function of the inputs, to be computed on some of their rows."""
         return f"lambda {self.arguments}: {value.text}"
 
@@ -122,7 +124,7 @@ class Lowering:
         """The inputs' names, as arguments."""
         return ", ".join(self.inputs)
 
-    def _column(self, node: exp.Column) -> Lowered:
+    def _column(self, node: exp.Column) -> LoweredExpression:
         name, table = node.name, node.table
         places = [place for place, schema in self.inputs.items() if name in schema.names]
         if len(self.inputs) > 1 and table in self.inputs:
@@ -139,10 +141,10 @@ class Lowering:
             )
         (place,) = places
         dtype = self.inputs[place].field(name).type
-        return Lowered(f"{place}[{quoted(name)}]", dtype, frozenset([(place, name)]))
+        return LoweredExpression(f"{place}[{quoted(name)}]", dtype, frozenset([(place, name)]))
 
 
-def nesting(text: str) -> int:
+def bracket_depth(text: str) -> int:
     """Return the depth to which brackets stand in each other."""
     depth = deepest = 0
     for character in text:
@@ -151,5 +153,7 @@ def nesting(text: str) -> int:
     return deepest
 
 
-Rule = Callable[[Lowering, Any], Lowered]
-Cast = Callable[[Lowering, Lowered, pa.DataType, exp.Expression], Lowered]
+Rule = Callable[[ExpressionLowering, Any], LoweredExpression]
+Cast = Callable[
+    [ExpressionLowering, LoweredExpression, pa.DataType, exp.Expression], LoweredExpression
+]

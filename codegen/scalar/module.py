@@ -16,9 +16,9 @@ from sqlglot import exp
 from aggloom.codegen.scalar.casts import cast
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE
-from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, nesting
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, quoted, type_text
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, bracket_depth
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.templating import environment
 
@@ -49,13 +49,13 @@ class _Module:
     columns: tuple[_Item, ...]
 
 
-def lower(sql: str, inputs: Mapping[str, pa.Schema], zone: str = "UTC") -> Lowered:
+def lower(sql: str, inputs: Mapping[str, pa.Schema], zone: str = "UTC") -> LoweredExpression:
     """An expression over named inputs; raises UnsupportedExpressionError for what only Spark evaluates."""
-    low = Lowering(inputs, zone, BY_NODE, cast)
+    low = ExpressionLowering(inputs, zone, BY_NODE, cast)
     node = parse_scalar(sql)
     value = deep(lambda: low.lower(node))
     if low.parts:
-        raise unsupported(node, f"is nested too deep for one line: it {NEEDS_SPARK}")
+        raise unsupported_error(node, f"is nested too deep for one line: it {NEEDS_SPARK}")
     return value
 
 
@@ -80,7 +80,7 @@ def _module_text(
     inputs: Mapping[str, pa.Schema],
     zone: str,
 ) -> str:
-    low = Lowering(inputs, zone, BY_NODE, cast)
+    low = ExpressionLowering(inputs, zone, BY_NODE, cast)
     passes = None if where is None else low.boolean(parse_scalar(where))
     columns = []
     for (_, sql), field in zip(select, schema, strict=True):
@@ -115,7 +115,7 @@ def load_module(text: str) -> ModuleType:
     return module
 
 
-def _item(value: Lowered, sql: str, node: exp.Expression) -> _Item:
-    if nesting(value.text) > _DEEPEST:
-        raise unsupported(node, f"is nested too deep: it {NEEDS_SPARK}")
+def _item(value: LoweredExpression, sql: str, node: exp.Expression) -> _Item:
+    if bracket_depth(value.text) > _DEEPEST:
+        raise unsupported_error(node, f"is nested too deep: it {NEEDS_SPARK}")
     return _Item(sql, value.text)

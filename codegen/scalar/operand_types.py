@@ -35,7 +35,7 @@ def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
 _CAST = "its type is known to Spark alone; make a Spark session first, or write CAST(... AS type) around it."
 
 
-def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
+def unsupported_error(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
     """The error that names the expression at fault."""
     return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
 
@@ -56,7 +56,7 @@ def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType)
     return decimal_result(operator, one, other)
 
 
-def counted(dtype: pa.DataType, other: pa.DataType) -> pa.DataType:
+def number_type(dtype: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the type a text counts as in arithmetic with a number.
 
     BIGINT beside integers, else DOUBLE; other types stay as they are.
@@ -66,7 +66,7 @@ def counted(dtype: pa.DataType, other: pa.DataType) -> pa.DataType:
     return pa.int64() if other in INTEGERS else pa.float64()
 
 
-def rounded(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:
+def round_type(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:
     """ROUND(x [, digits]): a decimal keeps a digit for the carry, and the digits that are asked for."""
     digits = node.args.get("decimals")
     if not is_decimal(argument):

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import entry, literal_text, whole_number
-from aggloom.codegen.scalar.lowered import Lowered, call, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
+from aggloom.codegen.scalar.operand_types import unsupported_error
 
 _TEXT: Final = pa.string()
 _REPEATED: Final = r"(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})\??(?![+*?{])"
@@ -29,52 +29,52 @@ def _alike(node: exp.Expression) -> str:
     """A literal pattern that Java and RE2 read alike; raises UnsupportedExpressionError for any other."""
     pattern = literal_text(node.expression, node)
     if not _ALIKE.fullmatch(pattern):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     try:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid:
-        raise unsupported(node, NEEDS_SPARK) from None
+        raise unsupported_error(node, NEEDS_SPARK) from None
     return pattern
 
 
-def _extract(low: Lowering, node: exp.RegexpExtract) -> Lowered:
+def _extract(low: ExpressionLowering, node: exp.RegexpExtract) -> LoweredExpression:
     pattern, group = _alike(node), node.args.get("group")
     wanted = 1 if group is None else whole_number(group, node)
     groups = 0
 
-    def marked(match: re.Match[str]) -> str:
+    def mark_group(match: re.Match[str]) -> str:
         nonlocal groups
         if match[0] != "(":
             return match[0]
         groups += 1
         return "(?P<found>" if groups == wanted else "(?:"
 
-    named = _GROUP.sub(marked, pattern)
+    named = _GROUP.sub(mark_group, pattern)
     if wanted == 0:
         named = f"(?P<found>{named})"
     if not 0 <= wanted <= groups:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(
         "scalar.extract_group({0}, {named})", _TEXT, low.text(node.this), named=quoted(named)
     )
 
 
-def _like(low: Lowering, node: exp.RegexpLike) -> Lowered:
+def _like(low: ExpressionLowering, node: exp.RegexpLike) -> LoweredExpression:
     pattern = quoted(_alike(node))
     text = "pc.match_substring_regex({0}, {pattern})"
     return call(text, pa.bool_(), low.text(node.this), pattern=pattern)
 
 
-def _split_part(low: Lowering, node: exp.SplitPart) -> Lowered:
+def _split_part(low: ExpressionLowering, node: exp.SplitPart) -> LoweredExpression:
     separator = literal_text(node.args.get("delimiter"), node)
     number = whole_number(node.args.get("part_index"), node)
     if number == 0 or not separator:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     text = f"scalar.split_part({{0}}, {{separator}}, {number})"
     return call(text, _TEXT, low.text(node.this), separator=quoted(separator))
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         exp.RegexpExtract,
         (

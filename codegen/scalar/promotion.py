@@ -41,17 +41,17 @@ def decimal_result(operator: str, left: pa.DataType, right: pa.DataType) -> pa.D
     """The type of an operation on two decimals: `+ - * / %`."""
     (p1, s1), (p2, s2) = (left.precision, left.scale), (right.precision, right.scale)
     if operator == "*":
-        return _adjusted(p1 + p2 + 1, s1 + s2)
+        return _adjust_digits(p1 + p2 + 1, s1 + s2)
     if operator == "/":
         scale = max(6, s1 + p2 + 1)
-        return _adjusted(p1 - s1 + s2 + scale, scale)
+        return _adjust_digits(p1 - s1 + s2 + scale, scale)
     scale = max(s1, s2)
     if operator == "%":
-        return _adjusted(min(p1 - s1, p2 - s2) + scale, scale)
-    return _adjusted(max(p1 - s1, p2 - s2) + scale + 1, scale)
+        return _adjust_digits(min(p1 - s1, p2 - s2) + scale, scale)
+    return _adjust_digits(max(p1 - s1, p2 - s2) + scale + 1, scale)
 
 
-def _adjusted(precision: int, scale: int) -> pa.DataType:
+def _adjust_digits(precision: int, scale: int) -> pa.DataType:
     """The cut to 38 digits, which gives up digits of the fraction, down to six, before whole ones."""
     if precision > 38:
         scale = max(38 - (precision - scale), min(scale, 6))

@@ -14,7 +14,7 @@ _SPECIAL: Final = frozenset(".$|()[{^?*+\\")
 """Characters that stand for themselves in Java's patterns only behind a backslash."""
 
 
-def quickened(sql: str) -> str:
+def quicken_expression(sql: str) -> str:
     """An expression in the form that costs Spark least.
 
     SPLIT_PART at one character becomes SPLIT. The former compiles a pattern for each row, the latter does not for one

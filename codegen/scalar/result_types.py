@@ -19,16 +19,16 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.active import active_analyser
-from aggloom.codegen.catalogue.registry import known
+from aggloom.codegen.catalogue.registry import list_functions
 from aggloom.codegen.scalar.cutting import is_interval
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
     common,
-    counted,
-    rounded,
-    unsupported,
+    number_type,
+    round_type,
+    unsupported_error,
     untold,
 )
 from aggloom.codegen.scalar.promotion import is_number
@@ -73,7 +73,7 @@ _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.
 def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
     try:
-        return _inferred(node, types)
+        return _infer_node(node, types)
     except UntoldTypeError:
         # A part may have a type that no column has, such as VARIANT. What is made of it is asked as a whole.
         analyser = current_analyser() if isinstance(node, exp.Condition) else None
@@ -83,13 +83,13 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
         return found
 
 
-def _inferred(node: exp.Expression, types: Types) -> pa.DataType:
+def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Alias):
         return infer(node.this, types)
     if isinstance(node, exp.Neg | exp.Abs):
-        return counted(infer(node.this, types), pa.float64())
+        return number_type(infer(node.this, types), pa.float64())
     if isinstance(node, exp.Literal):
         return _literal(node)
     if isinstance(node, exp.Null):
@@ -97,24 +97,24 @@ def _inferred(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Cast):
         return _cast_target(node)
     if isinstance(node, _BOOLEAN):
-        return _checked(node, pa.bool_(), types)
+        return _check_operands(node, pa.bool_(), types)
     if isinstance(node, exp.IntDiv):
-        return _checked(node, pa.int64(), types)
+        return _check_operands(node, pa.int64(), types)
     if isinstance(node, _INT):
-        return _checked(node, pa.int32(), types)
+        return _check_operands(node, pa.int32(), types)
     if isinstance(node, _STRING):
-        return _checked(node, pa.string(), types)
+        return _check_operands(node, pa.string(), types)
     if isinstance(node, exp.Substring | exp.Overlay):
         argument = infer(node.this, types)
         return argument if argument == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
-        return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
+        return round_type(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
         return common([infer(branch, types) for branch in branches(node)], node)
     if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
         return INSTANT
     if isinstance(node, _ARITHMETIC):
-        return _operated(node, types)
+        return _chain_type(node, types)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
         argument = infer(node.this, types)
         if pa.types.is_list(argument) or pa.types.is_map(argument):
@@ -122,9 +122,9 @@ def _inferred(node: exp.Expression, types: Types) -> pa.DataType:
         if pa.types.is_struct(argument) and node.expressions[0].is_string:
             return field_type(argument, node.expressions[0].name)
     if isinstance(node, exp.Extract):
-        return _checked(node, part_type(node.name), types)
-    found = _called(node, types) if isinstance(node, _CALLS) else None
-    return _asked(node, types) if found is None else found
+        return _check_operands(node, part_type(node.name), types)
+    found = _call_type(node, types) if isinstance(node, _CALLS) else None
+    return _analysed_type(node, types) if found is None else found
 
 
 def field_type(row: pa.StructType, name: str) -> pa.DataType:
@@ -149,7 +149,7 @@ def branches(node: exp.Expression) -> list[exp.Expression]:
     return [node.this, *node.expressions]
 
 
-def _checked(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataType:
+def _check_operands(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataType:
     # The operands' own types do not matter here, but a mistake inside them does.
     # Long chains are flat, so that they do not count as deep.
     chain = isinstance(node, exp.Connector)
@@ -159,7 +159,7 @@ def _checked(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataT
     return dtype
 
 
-def _operated(node: exp.Expression, types: Types) -> pa.DataType:
+def _chain_type(node: exp.Expression, types: Types) -> pa.DataType:
     """The type of a + b - c ...: from the left, so that a long sum is no deep one."""
     operators = []
     while isinstance(node, _ARITHMETIC):
@@ -168,17 +168,17 @@ def _operated(node: exp.Expression, types: Types) -> pa.DataType:
     left = _operand(node, types)
     for operator in reversed(operators):
         right = _operand(operator.right, types)
-        left, right = counted(left, right), counted(right, left)
+        left, right = number_type(left, right), number_type(right, left)
         if is_number(left) and is_number(right):
             left = arithmetic_type(operator, left, right)
         elif isinstance(operator, exp.Add | exp.Sub):
-            left = _shifted(operator, left, right, types)
+            left = _shift_type(operator, left, right, types)
         else:
-            left = _asked(operator, types)
+            left = _analysed_type(operator, types)
     return left
 
 
-def _shifted(
+def _shift_type(
     node: exp.Add | exp.Sub, left: pa.DataType, right: pa.DataType, types: Types
 ) -> pa.DataType:
     """The type of a time and an interval, or of a date and days; two times make an interval, which no column has."""
@@ -194,7 +194,7 @@ def _shifted(
         last = by.unit.expression if isinstance(by.unit, exp.IntervalSpan) else by.unit
         unit = last.name.upper().rstrip("S") if isinstance(last, exp.Var) else ""
         return time if unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY") else INSTANT
-    return _asked(node, types)
+    return _analysed_type(node, types)
 
 
 def _operand(node: exp.Expression, types: Types) -> pa.DataType:
@@ -207,7 +207,7 @@ def _is_time(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_date(dtype) or pa.types.is_timestamp(dtype))
 
 
-def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
+def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
     """The type of a call by the table of Spark's functions; None if that does not know it."""
 
     def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
@@ -218,7 +218,7 @@ def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
     call = node if isinstance(node, exp.Anonymous) else _as_written(spark_text(node))
     if isinstance(call, exp.Anonymous):
         if call.name.casefold() in _GENERATORS:
-            raise unsupported(node, "makes several rows of one; explode before the query.")
+            raise unsupported_error(node, "makes several rows of one; explode before the query.")
         return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 
@@ -250,14 +250,14 @@ def current_analyser() -> Analyser | None:
     return ANALYSER.get() or active_analyser()
 
 
-def _asked(node: exp.Expression, types: Types) -> pa.DataType:
+def _analysed_type(node: exp.Expression, types: Types) -> pa.DataType:
     """The type by Spark's analyser if a session is given or active, else by sqlglot's rules."""
     analyser = current_analyser()
     try:
         found = None if analyser is None else analyser(spark_text(node), types)
     except UnsupportedSqlError:
         assert analyser is not None
-        raise _aggregating(node, analyser, types) from None
+        raise _aggregate_error(node, analyser, types) from None
     if found is not None:
         return found
     if isinstance(node, exp.Func | exp.Sub):
@@ -266,7 +266,7 @@ def _asked(node: exp.Expression, types: Types) -> pa.DataType:
     return _by_sqlglot(node, types)
 
 
-def _aggregating(node: exp.Expression, analyser: Analyser, types: Types) -> UnsupportedSqlError:
+def _aggregate_error(node: exp.Expression, analyser: Analyser, types: Types) -> UnsupportedSqlError:
     """The error of an expression with an aggregate of Spark's that is none here: the innermost call that is one."""
     name = spark_text(node)
     for part in reversed(list(node.find_all(exp.Func))):
@@ -277,7 +277,7 @@ def _aggregating(node: exp.Expression, analyser: Analyser, types: Types) -> Unsu
             break
         except SpecError:
             continue
-    hint = nearest(name, known())
+    hint = nearest(name, list_functions())
     return UnsupportedSqlError(f"{name} is an aggregate of Spark's that is not one here. {hint}")
 
 
@@ -287,7 +287,9 @@ def _literal(node: exp.Literal) -> pa.DataType:
         return pa.string()
     if "e" in text.lower():
         if math.isinf(float(text)):
-            raise unsupported(node, "is beyond the numbers that DOUBLE holds; write a smaller one.")
+            raise unsupported_error(
+                node, "is beyond the numbers that DOUBLE holds; write a smaller one."
+            )
         return pa.float64()
     whole, _, fraction = text.partition(".")
     if "." not in text:
@@ -296,7 +298,9 @@ def _literal(node: exp.Literal) -> pa.DataType:
                 return dtype
     digits = len(whole.lstrip("0")) + len(fraction)
     if digits > 38:
-        raise unsupported(node, "has more than 38 digits; write it as a DOUBLE, with an exponent.")
+        raise unsupported_error(
+            node, "has more than 38 digits; write it as a DOUBLE, with an exponent."
+        )
     return pa.decimal128(max(digits, len(fraction), 1), len(fraction))
 
 
@@ -308,7 +312,7 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
     try:
         return parse_type(name)
     except SpecError as error:
-        raise unsupported(node, f"cannot be cast so: {error}") from None
+        raise unsupported_error(node, f"cannot be cast so: {error}") from None
 
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:

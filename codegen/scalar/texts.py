@@ -8,47 +8,47 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import entry, kernel, literal_text, whole_number
-from aggloom.codegen.scalar.lowered import Lowered, call, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.lowered import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
+from aggloom.codegen.scalar.operand_types import unsupported_error
 
 _TEXT: Final = pa.string()
 _TRIMS: Final = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}
 
 
-def _length(low: Lowering, node: exp.Length) -> Lowered:
+def _length(low: ExpressionLowering, node: exp.Length) -> LoweredExpression:
     value = low.lower(node.this)
     if value.type == pa.binary():
         return call("pc.binary_length({0})", pa.int32(), value)
     return call("pc.utf8_length({0})", pa.int32(), low.cast(value, _TEXT, node))
 
 
-def _concat(low: Lowering, node: exp.Expression) -> Lowered:
+def _concat(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     pieces = [node.left, node.right] if isinstance(node, exp.DPipe) else node.expressions
     values = [low.lower(piece) for piece in pieces]
     if any(value.type == pa.binary() or pa.types.is_nested(value.type) for value in values):
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     texts = [low.cast(each, _TEXT, node) for each in values]
     return call(f'pc.binary_join_element_wise({_places(texts)}, "")', _TEXT, *texts)
 
 
-def _concat_ws(low: Lowering, node: exp.ConcatWs) -> Lowered:
+def _concat_ws(low: ExpressionLowering, node: exp.ConcatWs) -> LoweredExpression:
     separator, *pieces = node.expressions
     values = [low.text(piece) for piece in pieces]
     if not values:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     text = f"scalar.join_texts({{separator}}, {_places(values)})"
     return call(text, _TEXT, *values, separator=quoted(literal_text(separator, node)))
 
 
-def _places(values: list[Lowered]) -> str:
+def _places(values: list[LoweredExpression]) -> str:
     return ", ".join(f"{{{place}}}" for place in range(len(values)))
 
 
-def _substring(low: Lowering, node: exp.Substring) -> Lowered:
+def _lower_substring(low: ExpressionLowering, node: exp.Substring) -> LoweredExpression:
     value = low.lower(node.this)
     if value.type == pa.binary():
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     numbers = [whole_number(node.args.get("start"), node)]
     if node.args.get("length") is not None:
         numbers.append(whole_number(node.args["length"], node))
@@ -58,60 +58,60 @@ def _substring(low: Lowering, node: exp.Substring) -> Lowered:
     )
 
 
-def _left(low: Lowering, node: exp.Left) -> Lowered:
+def _lower_left(low: ExpressionLowering, node: exp.Left) -> LoweredExpression:
     count = max(whole_number(node.expression, node), 0)
     return call(f"scalar.substring({{0}}, 1, {count})", _TEXT, low.text(node.this))
 
 
-def _right(low: Lowering, node: exp.Right) -> Lowered:
+def _right(low: ExpressionLowering, node: exp.Right) -> LoweredExpression:
     count = whole_number(node.expression, node)
     if count <= 0:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(f"scalar.substring({{0}}, -{count})", _TEXT, low.text(node.this))
 
 
-def _trim(low: Lowering, node: exp.Trim) -> Lowered:
+def _trim(low: ExpressionLowering, node: exp.Trim) -> LoweredExpression:
     word = _TRIMS.get(str(node.args.get("position") or "BOTH").upper())
     wanted = " " if node.expression is None else literal_text(node.expression, node)
     if word is None or not wanted:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     return call(f"pc.{word}({{0}}, {{wanted}})", _TEXT, low.text(node.this), wanted=quoted(wanted))
 
 
-def _pad(low: Lowering, node: exp.Pad) -> Lowered:
+def _pad(low: ExpressionLowering, node: exp.Pad) -> LoweredExpression:
     width = max(whole_number(node.expression, node), 0)
     filler = literal_text(node.args.get("fill_pattern") or exp.Literal.string(" "), node)
     if len(filler) != 1:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     side = "utf8_lpad" if node.args.get("is_left") else "utf8_rpad"
     text = f"pc.{side}(pc.utf8_slice_codeunits({{0}}, 0, {width}), {width}, {{filler}})"
     return call(text, _TEXT, low.text(node.this), filler=quoted(filler))
 
 
-def _replace(low: Lowering, node: exp.Replace) -> Lowered:
+def _replace(low: ExpressionLowering, node: exp.Replace) -> LoweredExpression:
     wanted = literal_text(node.expression, node)
     new = literal_text(node.args.get("replacement") or exp.Literal.string(""), node)
     if not wanted:
-        raise unsupported(node, NEEDS_SPARK)
+        raise unsupported_error(node, NEEDS_SPARK)
     text = "pc.replace_substring({0}, {wanted}, {new})"
     return call(text, _TEXT, low.text(node.this), wanted=quoted(wanted), new=quoted(new))
 
 
 def _contains(word: str) -> Rule:
-    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+    def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         wanted = quoted(literal_text(node.expression, node))
         return call(f"pc.{word}({{0}}, {{wanted}})", pa.bool_(), low.text(node.this), wanted=wanted)
 
     return rule
 
 
-def _position(low: Lowering, node: exp.StrPosition) -> Lowered:
+def _position(low: ExpressionLowering, node: exp.StrPosition) -> LoweredExpression:
     wanted = quoted(literal_text(node.args["substr"], node))
     text = "scalar.position({0}, {wanted})"
     return call(text, pa.int32(), low.text(node.this), wanted=wanted)
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Upper, ("upper(s)", "ucase(t)"), kernel("scalar.upper({0})", _TEXT, _TEXT)),
     entry(exp.Lower, ("lower(s)", "lcase(t)"), kernel("scalar.lower({0})", _TEXT, _TEXT)),
     entry(exp.Length, ("length(s)", "char_length(t)", "length(y)"), _length),
@@ -122,10 +122,10 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     entry(
         exp.Substring,
         ("substring(s, 2)", "substr(s, 1, 2)", "substring(s, -2, 1)", "substring(s, 0, 2)"),
-        _substring,
+        _lower_substring,
         *("start", "length"),
     ),
-    entry(exp.Left, "left(s, 2)", _left),
+    entry(exp.Left, "left(s, 2)", _lower_left),
     entry(exp.Right, "right(s, 2)", _right),
     entry(
         exp.Trim,

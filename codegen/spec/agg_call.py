@@ -98,7 +98,7 @@ class AggCall:
         object.__setattr__(
             self,
             "options",
-            tuple(sorted((name, _frozen(value)) for name, value in options.items())),
+            tuple(sorted((name, _freeze(value)) for name, value in options.items())),
         )
 
     @property
@@ -128,14 +128,18 @@ class AggCall:
         columns = () if entry is None else tuple(argument.name for argument in entry.arguments)
         for name in () if entry is None else places(entry):
             if name in options:
-                items.append(_shown(options.pop(name)))
+                items.append(_format_value(options.pop(name)))
             elif args and name in columns:
                 items.append(args.pop(0))
             else:
                 break
         if self.function == "COUNT" and not self.args:
             return ["1"]
-        return [*items, *args, *(f"{name} => {_shown(value)}" for name, value in options.items())]
+        return [
+            *items,
+            *args,
+            *(f"{name} => {_format_value(value)}" for name, value in options.items()),
+        ]
 
 
 def places(entry: Aggregate) -> tuple[str, ...]:
@@ -157,13 +161,13 @@ def describe_call(call: AggCall) -> str:
     return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"array({', '.join(_shown(item) for item in value)})"
+        return f"array({', '.join(_format_value(item) for item in value)})"
     if isinstance(value, str):
         text: str = spark_text(exp.Literal.string(value))
         return text

@@ -125,9 +125,9 @@ class AggSpec(SpecContent):
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property
-    def untrusted(self) -> tuple[str, ...]:
+    def untrusted_functions(self) -> tuple[str, ...]:
         """The users' functions in it whose Python source may not run here (`from_json`, trust)."""
-        return user_trust.untrusted(self.entry(call) for call in self.calls)
+        return user_trust.find_untrusted(self.entry(call) for call in self.calls)
 
     @cached_property
     def _json(self) -> str:

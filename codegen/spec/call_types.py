@@ -42,7 +42,7 @@ def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
     least = sum(not a.optional for a in entry.arguments)
     most = None if entry.arguments and entry.arguments[-1].many else len(entry.arguments)
     if len(types) < least or (most is not None and len(types) > most):
-        wanted = _numbered(least) if most == least else f"{least} to {most} arguments"
+        wanted = _count_arguments(least) if most == least else f"{least} to {most} arguments"
         raise TypeMismatchError(f"{entry.name} takes {wanted}, got {len(types)}")
     for argument, dtype in zip(arguments_of(entry, len(types)), types, strict=True):
         problem = _unfit(argument, dtype)
@@ -57,7 +57,7 @@ def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
     _check_options(entry, dict(call.options))
 
 
-def _numbered(count: int) -> str:
+def _count_arguments(count: int) -> str:
     words = {0: "no argument", 1: "one argument", 2: "two arguments"}
     return words.get(count, f"{count} arguments")
 

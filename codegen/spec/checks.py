@@ -184,7 +184,7 @@ def check_function(function: str, where: str) -> None:
     if function in catalogue.REFUSED:
         reason = catalogue.REFUSED[function]
         raise UnknownFunctionError(f"{where}: {function} is not a grouped aggregate here: {reason}")
-    hint = nearest(function, catalogue.known())
+    hint = nearest(function, catalogue.list_functions())
     raise UnknownFunctionError(f"{where}: there is no aggregate function {function}. {hint}")
 
 

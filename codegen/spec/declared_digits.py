@@ -23,7 +23,7 @@ def declared_digits(schema: SchemaLike, dialect: str) -> Digits:
     """
     if dialect != "flink":
         return ()
-    found = ((name, digits_of(kind)) for name, kind in _declared(schema))
+    found = ((name, digits_of(kind)) for name, kind in _declarations(schema))
     return tuple((name, digits) for name, digits in found if digits is not None and digits < DIGITS)
 
 
@@ -34,7 +34,7 @@ def step_of_digits(digits: int) -> tuple[int, str]:
     return size // length, unit
 
 
-def _declared(schema: SchemaLike) -> Iterator[tuple[str, str]]:
+def _declarations(schema: SchemaLike) -> Iterator[tuple[str, str]]:
     """The names and types that are declared as text."""
     given: Any = schema
     if isinstance(given, str):

@@ -41,7 +41,7 @@ def milliseconds(what: str, value: Any) -> int:
     return int(total)
 
 
-def shown(ms: int) -> str:
+def format_duration(ms: int) -> str:
     """A duration in its largest whole unit: 3600000 is "1 h"."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if ms and ms % size == 0:

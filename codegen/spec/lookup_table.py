@@ -14,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
-from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import OptionError, SpecError, nearest
@@ -37,7 +37,7 @@ class GivenRows:
     is_whole: ClassVar[bool] = True
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The name that `explain` gives it."""
         return "rows of a function" if callable(self.rows) else "given rows"
 
@@ -56,7 +56,7 @@ class Files:
     is_whole: ClassVar[bool] = True
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The name that `explain` gives it."""
         return f"{self.format} files"
 
@@ -73,7 +73,7 @@ class Database:
     is_whole: ClassVar[bool] = False
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The name that `explain` gives it."""
         return f"database table {'.'.join(self.table)}"
 
@@ -86,7 +86,7 @@ class Function:
     is_whole: ClassVar[bool] = False
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The name that `explain` gives it."""
         return f"function {getattr(self.call, '__name__', type(self.call).__name__)}"
 
@@ -99,7 +99,7 @@ class BatchFrame:
     is_whole: ClassVar[bool] = True
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The name that `explain` gives it."""
         return "batch DataFrame"
 
@@ -122,16 +122,18 @@ class Cache:
     refresh: int = 0
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The words of `explain` for it."""
         if self.kind == "none":
             return "no cache"
         if self.kind == "full":
             if self.refresh == EVERY_BATCH:
                 return "the whole table is read with every batch"
-            again = f", again every {shown(self.refresh)}" if self.refresh else " once"
+            again = f", again every {format_duration(self.refresh)}" if self.refresh else " once"
             return f"the whole table is read{again} by each worker process"
-        lives = f" for {shown(self.expire_after_write)}" if self.expire_after_write else ""
+        lives = (
+            f" for {format_duration(self.expire_after_write)}" if self.expire_after_write else ""
+        )
         return f"up to {self.max_rows} rows are kept{lives} by each worker process"
 
 
@@ -165,16 +167,16 @@ class LookupTable:
     """The mark by which a worker process knows its connection and its cache again."""
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The words of `explain` for it."""
-        parts = [self.source.shown]
+        parts = [self.source.label]
         if not isinstance(self.source, BatchFrame):
-            parts.append(self.cache.shown)
+            parts.append(self.cache.label)
         if self.asking.on_error != "fail":
             parts.append(f"on_error={self.asking.on_error}")
         return ", ".join(parts)
 
-    def hinted(self, **changes: Any) -> LookupTable:
+    def with_hint(self, **changes: Any) -> LookupTable:
         """The same table, asked in another way."""
         return replace(self, asking=replace(self.asking, **changes))
 
@@ -268,7 +270,7 @@ def _with_options(source: Source, options: Mapping[str, Any]) -> Files:
         )
     if not isinstance(source, Files) or source.format != "csv":
         raise SpecError(
-            f"lookup_table: format_options are of CSV files; {source.shown} have none. Leave them out."
+            f"lookup_table: format_options are of CSV files; {source.label} have none. Leave them out."
         )
     return replace(source, options=dict(options))
 
@@ -276,7 +278,7 @@ def _with_options(source: Source, options: Mapping[str, Any]) -> Files:
 def _kind_of_cache(cache: CacheKind | None, source: Source) -> CacheKind:
     kind: CacheKind = cache or ("full" if source.is_whole else "none")
     if source.is_whole and kind != "full":
-        raise OptionError(f"lookup_table: {source.shown} are read whole; leave cache={kind!r} out.")
+        raise OptionError(f"lookup_table: {source.label} are read whole; leave cache={kind!r} out.")
     if isinstance(source, Function) and kind == "full":
         raise OptionError(
             "lookup_table: a function cannot be read whole; use cache='partial', or rows=..."
@@ -344,7 +346,7 @@ def _length(name: str, value: Any) -> int:
     return found
 
 
-def checked(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:
+def check_lookups(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:
     """Lookup tables by name; raises SpecError for what is none."""
     if not isinstance(lookups or {}, Mapping):
         raise SpecError(

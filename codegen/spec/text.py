@@ -104,11 +104,13 @@ def build(
         raise SpecError(f"the {form} must be a mapping with `schema` and `calls`, or `sql`.")
     if "schema" not in content:
         raise SpecError(f"the {form} has no `schema`; add it as names and types.")
-    with catalogue.using(definition.read(content.get("functions") or (), form, trust)):
-        return _built(cls, from_sql, content, form)
+    with catalogue.use_definitions(
+        definition.read_definitions(content.get("functions") or (), form, trust)
+    ):
+        return _build_spec(cls, from_sql, content, form)
 
 
-def _built(
+def _build_spec(
     cls: type[_Spec], from_sql: Callable[..., _Spec], content: Mapping[str, Any], form: str
 ) -> _Spec:
     schema = content["schema"]
@@ -197,11 +199,11 @@ def _call(call: AggCall) -> dict[str, Any]:
     if call.nulls is not None:
         content["nulls"] = call.nulls
     if call.options:
-        content["options"] = {name: _listed(value) for name, value in call.options}
+        content["options"] = {name: _as_lists(value) for name, value in call.options}
     if call.monotonic:
         content["monotonic"] = True
     return content
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value

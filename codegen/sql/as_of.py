@@ -62,14 +62,14 @@ def as_of(
     named = version.expression
     if nearest or version.this != "TIMESTAMP" or version.args.get("kind") != "AS OF":
         raise refusal(sql, named, "this version of a table is", "write FOR SYSTEM_TIME AS OF l.t")
-    time = bare(left.resolved(named))
+    time = bare(left.resolve(named))
     if not is_clock(time) and not isinstance(time, exp.Column):
         fix = "name a time column of the left, or PROCTIME()"
         raise refusal(sql, named, "FOR SYSTEM_TIME AS OF an expression is", fix)
     return AsOf(time, named), []
 
 
-def turned(condition: exp.Expression) -> exp.Expression:
+def flip_inequality(condition: exp.Expression) -> exp.Expression:
     """An inequality with its sides in the other order."""
     return _TURNED[type(condition)](
         this=condition.expression.copy(), expression=condition.this.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.given_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
@@ -32,10 +32,10 @@ def asof_join_sql(
         raise SpecError(
             "asof_join: give either match='l.t >= r.t' or as_of='l.t', a row time, and not both."
         )
-    columns = ", ".join(map(quoted, names_of("asof_join: on", on)))
+    columns = ", ".join(map(quote_name, names_of("asof_join: on", on)))
     if as_of is not None and not columns:
         raise SpecError("asof_join: a version is of a key; give on='id'.")
-    left, right = map(quoted, both_of("asof_join: names", names))
+    left, right = map(quote_name, both_of("asof_join: names", names))
     shown = ", ".join(names_of("asof_join: select", select))
     using = f" USING ({columns})" if columns else ""
     if as_of is not None:

@@ -15,8 +15,8 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, SortKey, places
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.errors import SpecError, SqlError, TypeMismatchError, nearest
 
@@ -35,7 +35,7 @@ _EXAMPLES: Final = {
 }
 
 
-def lower(scope: Scope, node: Call, alias: str | None) -> AggCall:
+def lower(scope: Scope, node: CallNode, alias: str | None) -> AggCall:
     """The call over columns, checked; its expressions are computed columns of the scope from now on."""
     with scope.at(node):
         spec_check.check_function(node.name, "SELECT")
@@ -52,7 +52,7 @@ def lower(scope: Scope, node: Call, alias: str | None) -> AggCall:
 class _Lowering:
     """One call on its way, as the forms of SQL are brought down to arguments, options and clauses."""
 
-    def __init__(self, scope: Scope, node: Call, entry: Aggregate) -> None:
+    def __init__(self, scope: Scope, node: CallNode, entry: Aggregate) -> None:
         self.scope, self.node, self.entry = scope, node, entry
         self.items: list[exp.Expression] = list(node.expressions)
         self.order: list[exp.Expression] = _keys(node, "order")
@@ -65,17 +65,17 @@ class _Lowering:
         self._read_second()
         if self.entry.name == "COUNT" and not self.distinct and _counts_rows(self.items):
             self.items = []
-        args, options = self._given()
+        args, options = self._read_arguments()
         condition = self.node.args.get("filter")
         return AggCall(
             self.entry.name,
             args,
-            self.distinct,
-            None if condition is None else self._filter(condition),
-            alias,
-            tuple(self._sort_key(key) for key in self.order),
-            self.nulls,
-            tuple(options.items()),
+            distinct=self.distinct,
+            filter=None if condition is None else self._filter(condition),
+            alias=alias,
+            order_by=tuple(self._sort_key(key) for key in self.order),
+            nulls=self.nulls,
+            options=tuple(options.items()),
             entry=self.entry,
         )
 
@@ -114,13 +114,13 @@ class _Lowering:
             raise self._error("has two orders; keep ORDER BY or the second argument", second)
         self.order = [exp.Ordered(this=second, desc=False, nulls_first=True)]
 
-    def _given(self) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def _read_arguments(self) -> tuple[tuple[str, ...], dict[str, Any]]:
         """The arguments as columns, in the entry's order, and the options."""
         options: dict[str, Any] = {}
         columns: list[tuple[int, str]] = []
         seen: set[str] = set()
         for place, item in enumerate(self.items):
-            name, value = self._named(place, item)
+            name, value = self._match_argument(place, item)
             if name in seen and not self._is_many(name):
                 raise self._error(f"has {name} twice; take one out", item)
             seen.add(name)
@@ -136,7 +136,7 @@ class _Lowering:
             options[ON_NULL] = on_null
         return tuple(column for _, column in sorted(columns, key=lambda pair: pair[0])), options
 
-    def _named(self, place: int, item: exp.Expression) -> tuple[str, exp.Expression]:
+    def _match_argument(self, place: int, item: exp.Expression) -> tuple[str, exp.Expression]:
         """Which argument or option an item is, by its name or by its place, and its value."""
         names = places(self.entry)
         if isinstance(item, exp.Kwarg):
@@ -171,9 +171,9 @@ class _Lowering:
             what = f"this form of {name} is"
             raise refusal(self.scope.sql, node, what, "give it a plain column")
         self.scope.refuse_aggregates(node, f"the argument of {name}", "aggregate in two steps")
-        return self._read(node)
+        return self._name_column(node)
 
-    def _read(self, node: exp.Expression) -> str:
+    def _name_column(self, node: exp.Expression) -> str:
         """Name the column that holds an expression, computed only for the rows that FILTER lets pass.
 
         FILTER comes first in SQL: `SUM(10 / x) FILTER (WHERE x <> 0)` divides by no 0.
@@ -202,7 +202,7 @@ class _Lowering:
             raise self._error("sorts by a constant, which orders nothing; name a column", key)
         self.scope.refuse_aggregates(key.this, "ORDER BY", "aggregate in two steps")
         descending = bool(key.args.get("desc"))
-        return SortKey(self._read(key.this), descending, bool(key.args.get("nulls_first")))
+        return SortKey(self._name_column(key.this), descending, bool(key.args.get("nulls_first")))
 
     def _filter(self, node: exp.Expression) -> str:
         name = self.entry.name
@@ -218,7 +218,7 @@ class _Lowering:
     def _error(self, what: str, where: exp.Expression) -> SqlError:
         # A bare literal does not remember its place; the call does.
         place = where if span(where) else self.node
-        return SqlError(located(f"{self.node.name.upper()} {what}.", self.scope.sql, place))
+        return SqlError(locate_message(f"{self.node.name.upper()} {what}.", self.scope.sql, place))
 
 
 def constant(node: exp.Expression) -> Any:
@@ -265,7 +265,7 @@ def _fraction(value: Any, descending: bool) -> Any:
     return float(1 - Decimal(str(value))) if descending else float(value)
 
 
-def _keys(node: Call, clause: str) -> list[exp.Expression]:
+def _keys(node: CallNode, clause: str) -> list[exp.Expression]:
     order = node.args.get(clause)
     return [] if order is None else list(order.expressions)
 

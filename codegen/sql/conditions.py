@@ -64,22 +64,22 @@ def never_null(node: exp.Expression) -> set[str]:
     if isinstance(node, exp.Not):
         inner = bare(node.this)
         if _is_null(inner):
-            return _needed(inner.this)
-        return _needed(inner)
+            return _find_needed_columns(inner.this)
+        return _find_needed_columns(inner)
     if isinstance(node, exp.In) and not node.args.get("query"):
-        return _needed(node.this)
+        return _find_needed_columns(node.this)
     if isinstance(node, exp.Between):
-        return {name for each in node.iter_expressions() for name in _needed(each)}
-    return _needed(node)
+        return {name for each in node.iter_expressions() for name in _find_needed_columns(each)}
+    return _find_needed_columns(node)
 
 
-def _needed(node: exp.Expression) -> set[str]:
+def _find_needed_columns(node: exp.Expression) -> set[str]:
     """The columns of which NULL makes the expression NULL."""
     if isinstance(node, exp.Column):
         return {node.name}
     if not isinstance(node, _STRICT):
         return set()
-    return {name for child in node.iter_expressions() for name in _needed(child)}
+    return {name for child in node.iter_expressions() for name in _find_needed_columns(child)}
 
 
 def _is_null(node: exp.Expression) -> bool:

@@ -29,7 +29,7 @@ _PAIRS = ("JSON_OBJECTAGG",)
 _LIKE = (TokenType.LIKE, TokenType.ILIKE)
 
 
-class Call(exp.Expression, exp.Func):  # type: ignore[misc]
+class CallNode(exp.Expression, exp.Func):  # type: ignore[misc]
     """An aggregate call: the name as written, what stands in its parentheses, and the clauses after them.
 
     order, within: an exp.Order. nulls: "ignore" or "respect". on_null: "null" or "absent". filter: a condition.
@@ -80,9 +80,9 @@ class _Parser(WindowParser):
         if not isinstance(node, (exp.AggFunc, *_WRAPPERS)):
             return node
         if isinstance(node, exp.Grouping | exp.GroupingId):
-            return self._placed(node, token)
+            return self._set_positions(node, token)
         # An aggregate that the catalogue does not know: all that is left to say is its name and place.
-        return self._placed(Call(this=token.text), token)
+        return self._set_positions(CallNode(this=token.text), token)
 
     def _starts_call(self) -> bool:
         token = self._curr
@@ -102,21 +102,21 @@ class _Parser(WindowParser):
     def _parse_call(self) -> Any:
         token = self._curr
         self._advance(2)
-        call = Call(this=token.text)
+        call = CallNode(this=token.text)
         distinct = self._match(TokenType.DISTINCT)
         if not distinct:
             self._match(TokenType.ALL)
         items = self._parse_items(canonical(token.text) in _PAIRS)
         call.set("expressions", items)
-        call.set("distinct", bool(distinct and self._expected("an argument", items or None)))
+        call.set("distinct", bool(distinct and self._require_node("an argument", items or None)))
         while self._parse_inner_clause(call):
             pass
         self._match_r_paren()
         while self._parse_outer_clause(call):
             pass
-        return self._parse_window(self._placed(call, token))
+        return self._parse_window(self._set_positions(call, token))
 
-    def _placed(self, call: Any, token: Any) -> Any:
+    def _set_positions(self, call: Any, token: Any) -> Any:
         call.update_positions(token)
         call.meta["end"] = self._prev.end
         return call
@@ -129,7 +129,7 @@ class _Parser(WindowParser):
             return []
         items = [first]
         while self._match(TokenType.COMMA) or (pairs and len(items) == 1 and self._match_value()):
-            items.append(self._expected("an argument", self._parse_item()))
+            items.append(self._require_node("an argument", self._parse_item()))
         if keyed and len(items) == 1:
             self.raise_error("Expected VALUE")
         return items
@@ -139,7 +139,7 @@ class _Parser(WindowParser):
             return self._parse_select_or_expression()
         name = exp.var(self._curr.text).update_positions(self._curr)
         self._advance(2)
-        value = self._expected("a value", self._parse_select_or_expression())
+        value = self._require_node("a value", self._parse_select_or_expression())
         return exp.Kwarg(this=name, expression=value)
 
     def _match_key(self) -> bool:
@@ -158,50 +158,50 @@ class _Parser(WindowParser):
     def _match_value(self) -> bool:
         return bool(self._match_text_seq("VALUE") or self._match(TokenType.COLON))
 
-    def _parse_inner_clause(self, call: Call) -> bool:
+    def _parse_inner_clause(self, call: CallNode) -> bool:
         if self._match(TokenType.ORDER_BY, advance=False):
-            return self._put(call, "order", "ORDER BY", self._parse_keys())
+            return self._set_once(call, "order", "ORDER BY", self._parse_keys())
         for word in ("NULL", "ABSENT"):
             if self._match_text_seq(word, "ON", "NULL"):
-                return self._put(call, "on_null", "ON NULL", word.lower())
+                return self._set_once(call, "on_null", "ON NULL", word.lower())
         if call.expressions and self._match_text_seq("SEPARATOR"):
-            call.append("expressions", self._expected("a separator", self._parse_item()))
+            call.append("expressions", self._require_node("a separator", self._parse_item()))
             return True
         return self._parse_nulls(call)
 
-    def _parse_outer_clause(self, call: Call) -> bool:
+    def _parse_outer_clause(self, call: CallNode) -> bool:
         if self._match_text_seq("WITHIN", "GROUP"):
             order = self._parse_wrapped(self._parse_keys)
-            return self._put(call, "within", "WITHIN GROUP", order)
+            return self._set_once(call, "within", "WITHIN GROUP", order)
         if self._match_pair(TokenType.FILTER, TokenType.L_PAREN):
             self._match(TokenType.WHERE)
-            condition = self._expected("a condition", self._parse_disjunction())
+            condition = self._require_node("a condition", self._parse_disjunction())
             self._match_r_paren()
-            return self._put(call, "filter", "FILTER", condition)
+            return self._set_once(call, "filter", "FILTER", condition)
         return self._parse_nulls(call)
 
-    def _parse_nulls(self, call: Call) -> bool:
+    def _parse_nulls(self, call: CallNode) -> bool:
         for word in ("IGNORE", "RESPECT"):
             if self._match_text_seq(word, "NULLS"):
-                return self._put(call, "nulls", "IGNORE or RESPECT NULLS", word.lower())
+                return self._set_once(call, "nulls", "IGNORE or RESPECT NULLS", word.lower())
         return False
 
     def _parse_keys(self) -> Any:
-        return self._expected("ORDER BY", self._parse_order())
+        return self._require_node("ORDER BY", self._parse_order())
 
-    def _expected(self, what: str, node: Any) -> Any:
+    def _require_node(self, what: str, node: Any) -> Any:
         if node is None:
             self.raise_error(f"Expected {what}")
         return node
 
-    def _put(self, call: Call, key: str, what: str, value: Any) -> bool:
+    def _set_once(self, call: CallNode, key: str, what: str, value: Any) -> bool:
         if call.args.get(key) is not None:
             self.raise_error(f"{what} is given twice", self._prev)
         call.set(key, value)
         return True
 
 
-def _call_sql(generator: Any, call: Call) -> str:
+def _call_sql(generator: Any, call: CallNode) -> str:
     """The call as text that is the same for the same call, whatever the order of its clauses."""
     parts = [generator.expressions(call, flat=True)]
     if call.args.get("distinct"):
@@ -232,7 +232,7 @@ class AggloomSpark(ScalarSpark):
     class Generator(Spark.Generator):  # type: ignore[misc]
         TRANSFORMS: ClassVar = {
             **Spark.Generator.TRANSFORMS,
-            Call: _call_sql,
+            CallNode: _call_sql,
             WindowCall: call_sql,
             TableArgument: table_sql,
             Descriptor: descriptor_sql,

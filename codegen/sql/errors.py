@@ -42,7 +42,7 @@ def span(node: exp.Expression) -> tuple[int, int] | None:
     return min(meta["start"] for meta in found), max(meta["end"] for meta in found) + 1
 
 
-def located(message: str, sql: str, where: exp.Expression | tuple[int, int] | None) -> str:
+def locate_message(message: str, sql: str, where: exp.Expression | tuple[int, int] | None) -> str:
     """A message with its place in the query, if that is known."""
     place = span(where) if isinstance(where, exp.Expression) else where
     if isinstance(where, exp.Func) and place is not None:
@@ -51,7 +51,7 @@ def located(message: str, sql: str, where: exp.Expression | tuple[int, int] | No
             # The parser knows the function by a name of its own; the user's stands before the arguments.
             name = re.search(r"\w+\s*\($", sql[:start])
             start = start if name is None else name.start()
-        place = start, _closed(sql, start, place[1])
+        place = start, _find_call_end(sql, start, place[1])
     return message if place is None else f"{message}\nAt {excerpt(sql, *place)}"
 
 
@@ -67,12 +67,12 @@ def syntax_error(sql: str, error: SqlglotError) -> SqlError:
         text = str(detail.get("highlight") or "")
         start = _offset(sql, int(detail.get("line") or 1), int(detail.get("col") or 1)) - len(text)
         place = (max(start, 0), max(start, 0) + len(text))
-        return SqlError(located(f"the SQL cannot be read: {description}.", sql, place))
+        return SqlError(locate_message(f"the SQL cannot be read: {description}.", sql, place))
     message = "the SQL cannot be read: a quote or a comment is not closed."
-    return SqlError(located(message, sql, (len(sql.rstrip()) - 1, len(sql.rstrip()))))
+    return SqlError(locate_message(message, sql, (len(sql.rstrip()) - 1, len(sql.rstrip()))))
 
 
-def _closed(sql: str, start: int, end: int) -> int:
+def _find_call_end(sql: str, start: int, end: int) -> int:
     """The end of a call with its parentheses, which leave no trace in the syntax tree."""
     while sql.count("(", start, end) > sql.count(")", start, end):
         following = sql.find(")", end)
@@ -92,7 +92,7 @@ def refusal(
     sql: str, place: exp.Expression | tuple[int, int] | None, what: str, fix: str
 ) -> UnsupportedSqlError:
     """The error of valid SQL that is not translated."""
-    return UnsupportedSqlError(located(f"{what} not supported here; {fix}.", sql, place))
+    return UnsupportedSqlError(locate_message(f"{what} not supported here; {fix}.", sql, place))
 
 
 def check_text(sql: str) -> None:
@@ -101,4 +101,4 @@ def check_text(sql: str) -> None:
     if found is not None:
         shown = sql.encode(errors="replace").decode()
         message = "the SQL has half a character (a lone surrogate), which is no text; correct it."
-        raise SqlError(located(message, shown, found.span()))
+        raise SqlError(locate_message(message, shown, found.span()))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.errors import locate_message, refusal
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, text_of
 from aggloom.codegen.sql.windows import duration
@@ -23,7 +23,7 @@ _MICROS = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
 
 
 @dataclass(frozen=True)
-class Frame:
+class FrameClause:
     """The rows from `start` to `end` around the current one, counted or by the distance of their order columns.
 
     0 is the current row and, by distance, all that tie with it. What precedes is negative.
@@ -47,11 +47,11 @@ class Frame:
     def text(self) -> str:
         """The frame in SQL's words."""
         kind = "ROWS" if self.rows else "RANGE"
-        first, last = _shown(self.start, "PRECEDING"), _shown(self.end, "FOLLOWING")
+        first, last = _format_bound(self.start, "PRECEDING"), _format_bound(self.end, "FOLLOWING")
         return f"{kind} BETWEEN {first} AND {last}"
 
 
-def _shown(bound: Bound, side: str) -> str:
+def _format_bound(bound: Bound, side: str) -> str:
     if bound is None:
         return f"UNBOUNDED {side}"
     number = Decimal(bound)
@@ -62,10 +62,10 @@ def _shown(bound: Bound, side: str) -> str:
 
 def frame_of(
     sql: str, spec: exp.Expression | None, order: pa.Schema, place: exp.Expression
-) -> Frame:
+) -> FrameClause:
     """The frame that OVER says, or the one that SQL gives where it says none; `order`: the columns of ORDER BY."""
     if spec is None:
-        return Frame(end=0 if len(order) else None)
+        return FrameClause(end=0 if len(order) else None)
     kind = str(spec.args.get("kind") or "RANGE").upper()
     if kind not in ("ROWS", "RANGE"):
         raise refusal(sql, place, f"a frame by {kind} is", "write ROWS or RANGE")
@@ -76,22 +76,22 @@ def frame_of(
     sides = [(spec.args.get(s), spec.args.get(f"{s}_side")) for s in ("start", "end")]
     if sides[1][0] is None:
         sides[1] = ("CURRENT ROW", None)
-    first, last = (_bound(sql, *side, rows, order, place) for side in sides)
+    first, last = (_read_bound(sql, *side, rows, order, place) for side in sides)
     for (said, side), wrong, word in zip(
         sides, ("FOLLOWING", "PRECEDING"), ("start", "end"), strict=True
     ):
         if said == "UNBOUNDED" and str(side).upper() == wrong:
             message = f"a frame cannot {word} at UNBOUNDED {wrong}; turn its ends around."
-            raise SqlError(located(message, sql, place))
+            raise SqlError(locate_message(message, sql, place))
     if not rows and not len(order):
-        return Frame()
+        return FrameClause()
     if first is not None and last is not None and Decimal(first) > Decimal(last):
         message = "the frame ends before it starts; turn its ends around."
-        raise SqlError(located(message, sql, place))
-    return Frame(rows, first, last)
+        raise SqlError(locate_message(message, sql, place))
+    return FrameClause(rows, first, last)
 
 
-def _bound(
+def _read_bound(
     sql: str, said: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
 ) -> Bound:
     if said == "UNBOUNDED":
@@ -104,18 +104,18 @@ def _bound(
         number = whole_number(said)
         if number is None or number < 0:
             message = f"ROWS needs a whole number that is not negative, not {text_of(said)}."
-            raise SqlError(located(message, sql, place))
+            raise SqlError(locate_message(message, sql, place))
         return sign * number
     if len(order) != 1:
         message = "RANGE with a distance needs one column in ORDER BY; write ROWS, or order by one."
-        raise SqlError(located(message, sql, place))
+        raise SqlError(locate_message(message, sql, place))
     try:
         distance = _distance(said, order.field(0).type)
     except SpecError as error:
-        raise type(error)(located(str(error), sql, place)) from None
+        raise type(error)(locate_message(str(error), sql, place)) from None
     if distance < 0:
         message = f"a frame's distance is negative ({text_of(said)}); turn PRECEDING and FOLLOWING."
-        raise SqlError(located(message, sql, place))
+        raise SqlError(locate_message(message, sql, place))
     return str(sign * distance) if distance else 0
 
 

@@ -79,7 +79,7 @@ def sets_of(group: exp.Group) -> list[Keys]:
             else:
                 # WITH ROLLUP, WITH CUBE: over all that stands before.
                 whole = [each for found in parts for each in found]
-                parts = [_combined(clause, whole)]
+                parts = [_combine_items(clause, whole)]
     return [tuple(key for part in chosen for key in part) for chosen in product(*parts)]
 
 
@@ -88,13 +88,13 @@ def _sets(node: exp.Expression) -> list[Keys]:
         return [found for each in node.expressions for found in _sets(each)]
     if isinstance(node, exp.Rollup | exp.Cube):
         kind = "rollup" if isinstance(node, exp.Rollup) else "cube"
-        return _combined(kind, [_sets(each)[0] for each in node.expressions])
+        return _combine_items(kind, [_sets(each)[0] for each in node.expressions])
     if isinstance(node, exp.Tuple):
         return [tuple(node.expressions)]
     return [(node.this if isinstance(node, exp.Paren) else node,)]
 
 
-def _combined(kind: str, items: list[Keys]) -> list[Keys]:
+def _combine_items(kind: str, items: list[Keys]) -> list[Keys]:
     if kind == "rollup":
         chosen = [items[:n] for n in range(len(items), -1, -1)]
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.given_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
@@ -56,6 +56,6 @@ def join_sql(
     shown = ", ".join(names_of("join: select", select))
     kept = [f"'{name}' = '{time}'" for name, time in zip((left, right), ttl, strict=True) if time]
     hint = f"/*+ STATE_TTL({', '.join(kept)}) */ " if kept else ""
-    test = f" USING ({', '.join(map(quoted, columns))})" if columns else ""
+    test = f" USING ({', '.join(map(quote_name, columns))})" if columns else ""
     test = f" ON {condition}" if condition is not None else test
-    return f"SELECT {hint}{shown} FROM {quoted(left)} {_WORDS[kind]} {quoted(right)}{test}"
+    return f"SELECT {hint}{shown} FROM {quote_name(left)} {_WORDS[kind]} {quote_name(right)}{test}"

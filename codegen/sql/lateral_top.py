@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.numbering_range import conjuncts
 from aggloom.codegen.sql.scope import bare
 
@@ -36,13 +36,13 @@ def lateral_top(tree: exp.Select) -> exp.Select | None:
         if not columns <= {name.casefold() for name in names}:
             return None
         rest += conjuncts(filtered.this)
-    others = [item for item in rows.expressions if _name(item).casefold() not in _folded(names)]
+    others = [item for item in rows.expressions if _name(item).casefold() not in _fold_names(names)]
     if len(others) != len(rows.expressions) and any(i.find(exp.Star) for i in tree.expressions):
         return None
     # NULL equals nothing.
     rest += [exp.column(name).is_(exp.null()).not_() for name in names]
     window = exp.Window(
-        this=Call(this="ROW_NUMBER", distinct=False),
+        this=CallNode(this="ROW_NUMBER", distinct=False),
         partition_by=[exp.column(name) for name in names],
         order=rows.args["order"].copy(),
         over="OVER",
@@ -121,7 +121,7 @@ def _name(item: exp.Expression) -> str:
     return str(item.alias or bare(item).name)
 
 
-def _folded(names: list[str]) -> set[str]:
+def _fold_names(names: list[str]) -> set[str]:
     return {name.casefold() for name in names}
 
 
@@ -129,6 +129,6 @@ def _plain(tree: exp.Select, tables: set[str]) -> exp.Select:
     """A copy of the query whose columns are not qualified by these names."""
     copy: exp.Select = tree.copy()
     for column in copy.find_all(exp.Column):
-        if column.table.casefold() in _folded(list(tables)):
+        if column.table.casefold() in _fold_names(list(tables)):
             column.set("table", None)
     return copy

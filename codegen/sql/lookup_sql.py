@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.given_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
@@ -32,8 +32,8 @@ def lookup_sql(
         raise SpecError(
             "lookup: give either on=[columns] or condition='l.id = r.id', and not both."
         )
-    left, right = map(quoted, both_of("lookup: names", names))
+    left, right = map(quote_name, both_of("lookup: names", names))
     shown = ", ".join(names_of("lookup: select", select))
-    test = f"USING ({', '.join(map(quoted, columns))})" if columns else f"ON {condition}"
+    test = f"USING ({', '.join(map(quote_name, columns))})" if columns else f"ON {condition}"
     at = "FOR SYSTEM_TIME AS OF PROCTIME()"
     return f"SELECT {shown} FROM {left} {_WORDS[kind]} {right} {at} {test}"

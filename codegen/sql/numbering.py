@@ -12,10 +12,10 @@ from typing import Literal, get_args
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.codegen.sql.numbering_range import whole_number
-from aggloom.codegen.sql.scope import bare, named, text_of
+from aggloom.codegen.sql.scope import bare, make_column, text_of
 from aggloom.codegen.sql.stars import left_out
 from aggloom.errors import DuplicateNameError, SqlError
 
@@ -54,11 +54,11 @@ class NumberingQuery:
 def numbering_query(sql: str, tree: exp.Expression) -> NumberingQuery | None:
     """Return the numbering that a query asks for; None if it numbers no rows."""
     if tree.args.get("limit") or tree.args.get("offset"):
-        return _limited(sql, tree)
+        return _read_limit(sql, tree)
     if not isinstance(tree, exp.Select):
         return None
     windows = list(_windows(tree))
-    return _windowed(sql, tree, windows) if windows else None
+    return _read_windows(sql, tree, windows) if windows else None
 
 
 def _windows(tree: exp.Select) -> Iterator[exp.Window]:
@@ -127,7 +127,7 @@ class Plain:
             found.setdefault(item.column.casefold(), item)
         return tuple(found.values())
 
-    def finished(self) -> exp.Expression:
+    def build_query(self) -> exp.Expression:
         """The plain query with the columns that were added."""
         for name, node in self.hidden.items():
             # `exp.alias_` would make it the sub-query's own name, as in FROM.
@@ -144,10 +144,10 @@ def _same(left: exp.Expression, right: exp.Expression) -> bool:
     return text_of(left) == text_of(right)
 
 
-def _windowed(sql: str, tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery:
+def _read_windows(sql: str, tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery:
     """A SELECT with numbering functions, which all have to be the same one."""
     first = windows[0]
-    function, parts, order = _checked(sql, tree, first)
+    function, parts, order = _check_numbering(sql, tree, first)
     for other in windows[1:]:
         if text_of(other) != text_of(first):
             fix = "number in a sub-query of its own"
@@ -180,20 +180,20 @@ def _windowed(sql: str, tree: exp.Select, windows: list[exp.Window]) -> Numberin
     items_ = plain.order(order, lambda node: plain.column(node, sign))
     condition = None
     if qualify is not None:
-        condition = _qualified(plain, qualify.this.copy(), number, sign)
+        condition = _rewrite_qualify(plain, qualify.this.copy(), number, sign)
         plain.tree.set("qualify", None)
     plain.tree.set("windows", None)
     plain.tree.set("expressions", kept)
     return NumberingQuery(
-        plain.finished(),
+        plain.build_query(),
         function,
-        number,
-        shown,
-        partition,
-        items_,
-        tuple(plain.hidden),
-        condition,
-        span(first.this),
+        number=number,
+        shown=shown,
+        partition=partition,
+        order=items_,
+        hidden=tuple(plain.hidden),
+        condition=condition,
+        place=span(first.this),
     )
 
 
@@ -202,49 +202,51 @@ def _windows_in(node: exp.Expression) -> Iterator[exp.Window]:
     for window in node.walk(prune=lambda each: isinstance(each, exp.Query)):
         if not isinstance(window, exp.Window):
             continue
-        if isinstance(window.this, Call) and window.this.name.upper() in get_args(Function):
+        if isinstance(window.this, CallNode) and window.this.name.upper() in get_args(Function):
             yield window
 
 
-def _checked(
+def _check_numbering(
     sql: str, tree: exp.Select, window: exp.Window
 ) -> tuple[Function, list[exp.Expression], list[exp.Expression]]:
     """The function of a numbering, and what it partitions and orders by."""
-    call: Call = window.this
+    call: CallNode = window.this
     function: Function = call.name.upper()  # type: ignore[assignment]
     if call.expressions or any(call.args.get(key) for key in ("distinct", "filter", "nulls")):
         message = f"{function} has no arguments; write {function}() OVER (...)."
-        raise SqlError(located(message, sql, call))
+        raise SqlError(locate_message(message, sql, call))
     clauses = window
     if window.args.get("alias"):
         wanted = window.args["alias"].name.casefold()
         known = [w for w in tree.args.get("windows") or () if w.this.name.casefold() == wanted]
         if not known:
             message = f"there is no window {window.args['alias'].name!r}; write WINDOW after FROM."
-            raise SqlError(located(message, sql, window))
+            raise SqlError(locate_message(message, sql, window))
         if len(known) > 1:
             message = f"WINDOW names {known[1].this.name!r} twice; rename one."
-            raise DuplicateNameError(located(message, sql, known[1]))
+            raise DuplicateNameError(locate_message(message, sql, known[1]))
         clauses = known[0]
     if clauses.args.get("spec"):
         raise refusal(sql, call, f"a frame for {function} is", "take it out; it has none")
     order = clauses.args.get("order")
     if order is None:
         message = f"{function} needs an order; write OVER (PARTITION BY ... ORDER BY ...)."
-        raise SqlError(located(message, sql, call))
+        raise SqlError(locate_message(message, sql, call))
     return function, list(clauses.args.get("partition_by") or ()), list(order.expressions)
 
 
-def _qualified(plain: Plain, condition: exp.Expression, number: str, sign: str) -> exp.Expression:
+def _rewrite_qualify(
+    plain: Plain, condition: exp.Expression, number: str, sign: str
+) -> exp.Expression:
     """The condition of QUALIFY over columns of the plain query and the number."""
 
     def visit(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Window) and any(_windows_in(node)):
-            return named(number)
+            return make_column(number)
         if not isinstance(node, exp.Column):
             return node
         if node.name.casefold() == number.casefold():
-            return named(number)
+            return make_column(number)
         aliases = [i.alias for i in plain.items if i.alias.casefold() == node.name.casefold()]
         name = aliases[0] if aliases and not node.table else plain.column(node, sign)
         return exp.column(exp.to_identifier(name, quoted=True))
@@ -252,11 +254,11 @@ def _qualified(plain: Plain, condition: exp.Expression, number: str, sign: str) 
     return condition.transform(visit)
 
 
-def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
+def _read_limit(sql: str, tree: exp.Expression) -> NumberingQuery:
     """ORDER BY with LIMIT, OFFSET or FETCH, around any query: the numbers of all its rows."""
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
     place = span(limit or offset)
-    skipped = 0 if offset is None else _counted(sql, offset.expression, "OFFSET")
+    skipped = 0 if offset is None else _read_count(sql, offset.expression, "OFFSET")
     if limit is None:
         fix = "say how many rows with LIMIT"
         raise refusal(sql, place, "OFFSET without LIMIT is", fix)
@@ -264,7 +266,7 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
     fetch = isinstance(limit, exp.Fetch)
     clause = "FETCH" if fetch else "LIMIT"
     count = limit.args.get("count") or exp.Literal.number(1) if fetch else limit.expression
-    rows = _counted(sql, count, clause)
+    rows = _read_count(sql, count, clause)
     if limit.expressions:
         fix = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY ...) <= n"
         raise refusal(sql, place, "LIMIT BY is", fix)
@@ -278,7 +280,7 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
             raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
     order = tree.args.get("order")
     if function == "RANK" and order is None:
-        raise SqlError(located("WITH TIES needs an ORDER BY.", sql, place))
+        raise SqlError(locate_message("WITH TIES needs an ORDER BY.", sql, place))
     copy = tree.copy()
     for key in ("limit", "offset", "order"):
         copy.set(key, None)
@@ -289,26 +291,26 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
     column = _of_output(plain, sign)
     items = plain.order(order.expressions if order is not None else (), column)
     number = f"{sign}number"
-    at_least = exp.GTE(this=named(number), expression=exp.Literal.number(skipped + 1))
-    at_most = exp.LTE(this=named(number), expression=exp.Literal.number(skipped + rows))
+    at_least = exp.GTE(this=make_column(number), expression=exp.Literal.number(skipped + 1))
+    at_most = exp.LTE(this=make_column(number), expression=exp.Literal.number(skipped + rows))
     return NumberingQuery(
-        plain.finished(),
+        plain.build_query(),
         function,
-        number,
-        False,
-        (),
-        items,
-        tuple(plain.hidden),
-        exp.and_(at_least, at_most),
-        place,
+        number=number,
+        shown=False,
+        partition=(),
+        order=items,
+        hidden=tuple(plain.hidden),
+        condition=exp.and_(at_least, at_most),
+        place=place,
     )
 
 
-def _counted(sql: str, node: exp.Expression, clause: str) -> int:
+def _read_count(sql: str, node: exp.Expression, clause: str) -> int:
     number = whole_number(node)
     if number is None or number < 0:
         message = f"{clause} needs a whole number that is not negative, not {text_of(node)}."
-        raise SqlError(located(message, sql, node))
+        raise SqlError(locate_message(message, sql, node))
     return number
 
 
@@ -345,7 +347,7 @@ def _counted_off(plain: Plain, sign: str, node: exp.Expression, number: int) -> 
             return str(item.alias_or_name)
         if isinstance(tree, exp.Select):
             return str(item.alias) if item.alias else plain.column(item, sign)
-    raise SqlError(located(f"ORDER BY {number}: name the column.", plain.sql, node))
+    raise SqlError(locate_message(f"ORDER BY {number}: name the column.", plain.sql, node))
 
 
 def _over_source(plain: Plain, node: exp.Expression) -> exp.Expression:
@@ -354,7 +356,7 @@ def _over_source(plain: Plain, node: exp.Expression) -> exp.Expression:
         return node
     items = {item.alias.casefold(): item.this for item in plain.items if item.alias}
     said = node.copy()
-    for part in list(said.walk(prune=lambda each: isinstance(each, Call | exp.Query))):
+    for part in list(said.walk(prune=lambda each: isinstance(each, CallNode | exp.Query))):
         if isinstance(part, exp.Column) and not part.table and part.name.casefold() in items:
             part.replace(exp.paren(items[part.name.casefold()].copy()))
     return said

@@ -14,20 +14,20 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec.checks import check_function
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal
 from aggloom.codegen.sql.numbering import Function, Plain
-from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
+from aggloom.codegen.sql.scope import Scope, bare, make_column, pretty, text_of
 from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import DuplicateNameError, SqlError
 
 
 @dataclass(frozen=True)
-class WindowFunction:
+class OverFunction:
     """A call and its window, over columns of the plain query. name: of the column with its values."""
 
     name: str
-    call: Call
+    call: CallNode
     partition: tuple[exp.Expression, ...]
     order: tuple[exp.Expression, ...]
     frame: exp.Expression | None
@@ -45,7 +45,7 @@ class OverQuery:
     plain: exp.Select
     items: tuple[exp.Expression | None, ...]
     stars: tuple[exp.Select, ...]
-    windows: tuple[WindowFunction, ...]
+    windows: tuple[OverFunction, ...]
     condition: exp.Expression | None
     distinct: exp.Expression | None
 
@@ -74,7 +74,7 @@ def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
     if tree.args.get("distinct") or len({text_of(window) for window in windows}) > 1:
         return False
     call = windows[0].this
-    if not isinstance(call, Call) or call.name.upper() not in get_args(Function):
+    if not isinstance(call, CallNode) or call.name.upper() not in get_args(Function):
         return False
     items = [item for item in tree.expressions if item.find(exp.Window)]
     whole = all(isinstance(bare(_inner(item)), exp.Window) for item in items)
@@ -100,14 +100,14 @@ class _Split:
         self.sql, self.tree = sql, tree
         self.plain = Plain(sql, tree.copy())
         self.sign = self.plain.fresh("")
-        self.windows: dict[str, WindowFunction] = {}
+        self.windows: dict[str, OverFunction] = {}
         group = tree.args.get("group")
         self.keys = {text_of(bare(key)) for key in group.expressions} if group else set()
         self.named: dict[str, exp.Expression] = {}
         for each in tree.args.get("windows") or ():
             if each.name.casefold() in self.named:
                 message = f"WINDOW names {each.name!r} twice; rename one."
-                raise DuplicateNameError(located(message, sql, each))
+                raise DuplicateNameError(locate_message(message, sql, each))
             self.named[each.name.casefold()] = each
 
     def query(self) -> OverQuery:
@@ -116,12 +116,14 @@ class _Split:
         given, qualify = list(tree.expressions), tree.args.get("qualify")
         for key in ("qualify", "windows", "distinct"):
             tree.set(key, None)
-        kept = {n: self._kept(item) for n, item in enumerate(given) if not item.find(exp.Window)}
+        kept = {
+            n: self._keep_item(item) for n, item in enumerate(given) if not item.find(exp.Window)
+        }
         tree.set("expressions", list(kept.values()))
         items: list[exp.Expression | None] = []
         stars: list[exp.Select] = []
         for n, item in enumerate(given):
-            if n in kept and kept[n].find(exp.Star) and not kept[n].find(Call):
+            if n in kept and kept[n].find(exp.Star) and not kept[n].find(CallNode):
                 star = self.tree.copy()
                 for key in ("qualify", "windows", "distinct", "having"):
                     star.set(key, None)
@@ -129,7 +131,7 @@ class _Split:
                 stars.append(star)
                 items.append(None)
             elif n in kept:
-                items.append(named(kept[n].alias or kept[n].name))
+                items.append(make_column(kept[n].alias or kept[n].name))
             else:
                 # A window has an alias, too: the name that it goes by.
                 aliased = isinstance(item, exp.Alias)
@@ -141,17 +143,21 @@ class _Split:
         if not tree.expressions and not self.plain.hidden:
             # Nothing of the rows is read but that they are there.
             self.plain.column(exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark"), self.sign)
-        plain = self.plain.finished()
+        plain = self.plain.build_query()
         assert isinstance(plain, exp.Select)
         windows = tuple(self.windows.values())
         distinct = self.tree.args.get("distinct")
         return OverQuery(plain, tuple(items), tuple(stars), windows, condition, distinct)
 
-    def _kept(self, item: exp.Expression) -> exp.Expression:
+    def _keep_item(self, item: exp.Expression) -> exp.Expression:
         """An item without window functions, under the name that it has."""
         inner = bare(_inner(item))
         star = isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star)
-        if item.alias or isinstance(inner, exp.Column) or (star and not isinstance(inner, Call)):
+        if (
+            item.alias
+            or isinstance(inner, exp.Column)
+            or (star and not isinstance(inner, CallNode))
+        ):
             return item
         return exp.alias_(item, exp.to_identifier(pretty(inner), quoted=True))
 
@@ -162,13 +168,13 @@ class _Split:
 
         def visit(part: exp.Expression) -> exp.Expression:
             if isinstance(part, exp.Window):
-                return named(self._window(part))
+                return make_column(self._window(part))
             if shown and isinstance(part, exp.Column) and not part.table:
                 if part.name.casefold() in shown:
                     return exp.paren(shown[part.name.casefold()].copy())
                 for item in self.plain.items:
                     if item.alias and item.alias.casefold() == part.name.casefold():
-                        return named(item.alias)
+                        return make_column(item.alias)
             return self._leaf(part)
 
         return bare(node).copy().transform(visit, copy=False)
@@ -176,10 +182,10 @@ class _Split:
     def _leaf(self, part: exp.Expression) -> exp.Expression:
         """A part that the plain query computes as its column; any other part as it is."""
         # What a sub-query reads and aggregates is its own.
-        computed = isinstance(part, exp.Column | Call) or is_clock(part) or is_query(part)
+        computed = isinstance(part, exp.Column | CallNode) or is_clock(part) or is_query(part)
         is_key = bool(self.keys) and not isinstance(part, exp.Ordered)
         if computed or (is_key and text_of(bare(part)) in self.keys):
-            return named(self.plain.column(part, self.sign, own=True))
+            return make_column(self.plain.column(part, self.sign, own=True))
         return part
 
     def _window(self, window: exp.Window) -> str:
@@ -188,7 +194,7 @@ class _Split:
         if known in self.windows:
             return self.windows[known].name
         call = window.this
-        if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or not isinstance(call, Call):
+        if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or not isinstance(call, CallNode):
             if isinstance(call, exp.Anonymous):
                 with Scope(self.sql, pa.schema([]), "spark", set()).at(call):
                     check_function(call.name, "SELECT")
@@ -201,17 +207,17 @@ class _Split:
         name = f"{self.sign}w{len(self.windows)}"
         copy = call.copy()
         copy.transform(lambda part: part if part is copy else self._leaf(part), copy=False)
-        self.windows[known] = WindowFunction(
+        self.windows[known] = OverFunction(
             name,
             copy,
-            tuple(self._lowered(each) for each in partition),
-            tuple(self._lowered(each) for each in order),
+            tuple(self._lower_item(each) for each in partition),
+            tuple(self._lower_item(each) for each in order),
             frame,
             call,
         )
         return name
 
-    def _lowered(self, node: exp.Expression) -> exp.Expression:
+    def _lower_item(self, node: exp.Expression) -> exp.Expression:
         return node.copy().transform(self._leaf, copy=False)
 
     def _clauses(
@@ -231,10 +237,10 @@ class _Split:
         base = self.named.get(alias.name.casefold())
         if base is None or alias.name.casefold() in seen:
             message = f"there is no window {alias.name!r}; write WINDOW after FROM."
-            raise SqlError(located(message, self.sql, alias))
+            raise SqlError(locate_message(message, self.sql, alias))
         below = self._clauses(base, (*seen, alias.name.casefold()))
         if parts or (items and below[1]):
             clause = "PARTITION BY" if parts else "ORDER BY"
             message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."
-            raise SqlError(located(message, self.sql, alias))
+            raise SqlError(locate_message(message, self.sql, alias))
         return below[0], items or below[1], frame or below[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import SpecError
 
@@ -35,9 +35,9 @@ def over_sql(
             raise SpecError(f"over: {name!r} is {call!r}; give a function such as 'SUM(x)'.")
     if not isinstance(frame, str | None):
         raise SpecError(f"over: frame is {frame!r}; give a text such as 'ROWS 9 PRECEDING'.")
-    parts = [f"PARTITION BY {', '.join(map(quoted, keys))}"] if keys else []
+    parts = [f"PARTITION BY {', '.join(map(quote_name, keys))}"] if keys else []
     parts += [f"ORDER BY {', '.join(order)}"] if order else []
     parts += [frame] if frame else []
     window = " ".join(parts)
-    items = [f"{call} OVER ({window}) AS {quoted(name)}" for name, call in calls.items()]
-    return f"SELECT *, {', '.join(items)} FROM {quoted(table)}"
+    items = [f"{call} OVER ({window}) AS {quote_name(name)}" for name, call in calls.items()]
+    return f"SELECT *, {', '.join(items)} FROM {quote_name(table)}"

@@ -19,8 +19,8 @@ from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.schemas import SchemaLike, to_schema
 from aggloom.codegen.sql.calls import lower
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal
 from aggloom.codegen.sql.grouping_sets import (
     GROUP_ID,
     MAX_SETS,
@@ -32,8 +32,8 @@ from aggloom.codegen.sql.grouping_sets import (
     plain_keys,
     sets_of,
 )
-from aggloom.codegen.sql.scope import Scope, bare, named, text_of
-from aggloom.codegen.sql.shape import read
+from aggloom.codegen.sql.scope import Scope, bare, make_column, text_of
+from aggloom.codegen.sql.shape import parse_select
 from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 
 
@@ -43,13 +43,13 @@ def parse(
     """Return the content of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
     columns = to_schema(schema, dialect)
-    tree = read(sql)
+    tree = parse_select(sql)
     table = tree.args["from_"].this
     names = {name for name in (table.name, table.alias) if name}
-    return Block(sql, tree, columns, dialect, names).content(input_changes)
+    return SelectBlock(sql, tree, columns, dialect, names).content(input_changes)
 
 
-class Block(Scope):
+class SelectBlock(Scope):
     """One SELECT with aggregates on its way: what has been found so far of keys, computed columns and calls.
 
     sets: the names of the keys of each grouping set; with them the schema must have the column GROUP_ID.
@@ -74,17 +74,17 @@ class Block(Scope):
         where = self.where_of(self.tree)
         self._find_keys(projections)
         self._project(projections)
-        having = self._having()
+        having = self._lower_having()
         if not self.keys and not self.calls and (self.tree.args.get("group") or having is not None):
             # GROUP BY () and HAVING make one group of all rows, whether or not anything is computed of them.
-            self._hidden(Call(this="COUNT", expressions=[exp.Star()]))
+            self._add_hidden_call(CallNode(this="COUNT", expressions=[exp.Star()]))
         if not self.keys and not self.calls:
             raise UnsupportedSqlError(
                 "the query has no aggregate and no GROUP BY, so there is nothing to maintain; "
                 "use DataFrame.select for it."
             )
         names = [*self.keys.values(), *(call.output_name for call in self.calls)]
-        plain = [(name, spark_text(named(name))) for name in names]
+        plain = [(name, spark_text(make_column(name))) for name in names]
         nodes = [node for _, node in self.outputs] + ([] if having is None else [having])
         if self.dialect == "flink":
             nodes = self._as_flink(nodes, names, input_changes)
@@ -93,13 +93,13 @@ class Block(Scope):
         return SpecContent(
             self.schema,
             tuple(self.keys.values()),
-            tuple(self.calls),
-            input_changes,
-            self.dialect,  # type: ignore[arg-type]
-            tuple(self.computed.values()),
-            where,
-            None if having is None else texts[-1],
-            None if select == plain else tuple(select),
+            calls=tuple(self.calls),
+            input_changes=input_changes,
+            dialect=self.dialect,  # type: ignore[arg-type]
+            computed=tuple(self.computed.values()),
+            where=where,
+            having=None if having is None else texts[-1],
+            select=None if select == plain else tuple(select),
         )
 
     def _projections(self) -> list[tuple[exp.Expression, str | None, str]]:
@@ -122,7 +122,7 @@ class Block(Scope):
         sets = has_sets(group)
         nodes: list[exp.Expression] = []
         if distinct is not None:
-            if group is not None or any(node.find(Call) for node, _, _ in projections):
+            if group is not None or any(node.find(CallNode) for node, _, _ in projections):
                 raise refusal(self.sql, None, "DISTINCT beside aggregates is", "drop DISTINCT")
             if distinct.args.get("on"):
                 raise refusal(self.sql, distinct, "DISTINCT ON is", "use plain DISTINCT")
@@ -132,7 +132,7 @@ class Block(Scope):
                 raise refusal(
                     self.sql, group, "GROUP BY ALL beside ROLLUP or CUBE is", "name the keys"
                 )
-            nodes = [node for node, _, _ in projections if not node.find(Call)]
+            nodes = [node for node, _, _ in projections if not node.find(CallNode)]
         elif group is not None:
             if group.args.get("totals"):
                 raise refusal(self.sql, group, "WITH TOTALS is", "write WITH ROLLUP")
@@ -161,7 +161,7 @@ class Block(Scope):
         # The empty set alone is no grouping at all, as in Spark.
         if sets and found != [[]]:
             self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
-            self.keys[text_of(named(GROUP_ID))] = GROUP_ID
+            self.keys[text_of(make_column(GROUP_ID))] = GROUP_ID
 
     def _check_sets(self, group: exp.Group) -> None:
         for node in listed_keys(group):
@@ -185,45 +185,45 @@ class Block(Scope):
         if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
             if not 1 <= int(node.this) <= len(projections):
                 message = f"GROUP BY {node.this}: SELECT has items 1 to {len(projections)}."
-                raise SqlError(located(message, self.sql, node))
+                raise SqlError(locate_message(message, self.sql, node))
             return projections[int(node.this) - 1][0]
         if isinstance(node, exp.Column) and not node.table and self.find(node.name) is None:
             for item, alias, _ in projections:
                 if alias is not None and alias.casefold() == node.name.casefold():
                     return item
-        return bare(self.resolved(node))
+        return bare(self.resolve(node))
 
     def _project(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
         names: set[str] = set()
         outputs: list[tuple[str, exp.Expression | None]] = []
         for node, alias, default in projections:
             call = None
-            if text_of(node) not in self.keys and isinstance(node, Call):
+            if text_of(node) not in self.keys and isinstance(node, CallNode):
                 call = lower(self, node, alias)
             name = alias or (default if call is None else call.output_name)
             if name in names:
                 message = f"two output columns are called {name!r}; give one an alias."
-                raise DuplicateNameError(located(message, self.sql, node))
+                raise DuplicateNameError(locate_message(message, self.sql, node))
             names.add(name)
             if call is not None:
                 if name in self.keys.values():
-                    call = replace(call, alias=self._unused("_agg"))
+                    call = replace(call, alias=self._find_unused_name("_agg"))
                 self._add(call)
-            outputs.append((name, None if call is None else named(call.output_name)))
+            outputs.append((name, None if call is None else make_column(call.output_name)))
         # Only now, so that an expression over aggregates finds the calls that are columns already.
         for (name, done), (node, alias, _) in zip(outputs, projections, strict=True):
-            lowered = self._lowered(node, "SELECT") if done is None else done
+            lowered = self._lower_expression(node, "SELECT") if done is None else done
             self.outputs.append((name, lowered))
             if alias is not None:
                 self.aliases[alias.casefold()] = lowered
 
-    def _having(self) -> exp.Expression | None:
+    def _lower_having(self) -> exp.Expression | None:
         having = self.tree.args.get("having")
         if having is None:
             return None
-        return self._lowered(self.resolved(having.this, lenient=True), "HAVING")
+        return self._lower_expression(self.resolve(having.this, lenient=True), "HAVING")
 
-    def _lowered(self, node: exp.Expression, where: str) -> exp.Expression:
+    def _lower_expression(self, node: exp.Expression, where: str) -> exp.Expression:
         """The expression over the columns that the operator emits: keys and calls."""
         kinds = self.key_kinds
 
@@ -231,11 +231,11 @@ class Block(Scope):
             # The text of each part of a long sum is long: only what may be a key is written out.
             text = text_of(part) if type(part) in kinds else ""
             if text in self.keys:
-                return named(self.keys[text])
-            if isinstance(part, Call):
-                return named(self._hidden(part))
+                return make_column(self.keys[text])
+            if isinstance(part, CallNode):
+                return make_column(self._add_hidden_call(part))
             if isinstance(part, exp.Grouping | exp.GroupingId):
-                return self._grouping(part)
+                return self._lower_grouping(part)
             if not isinstance(part, exp.Column):
                 return part
             if where == "HAVING" and part.name.casefold() in self.aliases:
@@ -246,27 +246,29 @@ class Block(Scope):
                 f"{where}: column {part.name!r} is neither grouped nor aggregated; "
                 f"add it to GROUP BY or wrap it, for example in MAX({part.name})."
             )
-            raise SqlError(located(message, self.sql, part))
+            raise SqlError(locate_message(message, self.sql, part))
 
         return node.transform(visit, copy=True)
 
-    def _grouping(self, part: exp.Expression) -> exp.Expression:
+    def _lower_grouping(self, part: exp.Expression) -> exp.Expression:
         """GROUPING(k) and GROUPING_ID(k, ...) over the sets of keys."""
         if not self.sets:
             fix = "group by ROLLUP, CUBE or GROUPING SETS, or take it out"
             raise refusal(self.sql, part, "GROUPING without grouping sets is", fix)
         for node in part.expressions:
             if text_of(bare(node)) not in self.keys:
-                raise SqlError(located("GROUPING is of keys only; name one.", self.sql, part))
+                raise SqlError(
+                    locate_message("GROUPING is of keys only; name one.", self.sql, part)
+                )
         every = [name for name in self.keys.values() if name != GROUP_ID]
         asked = [self.keys[text_of(bare(node))] for node in part.expressions] or every
         single = isinstance(part, exp.Grouping) and self.dialect == "spark"
         return grouping_value(asked, self.sets, "TINYINT" if single else "BIGINT")
 
-    def _hidden(self, node: exp.Expression) -> str:
+    def _add_hidden_call(self, node: exp.Expression) -> str:
         call = lower(self, node, None)
         if call not in self.known:
-            self._add(replace(call, alias=self._unused("_agg")))
+            self._add(replace(call, alias=self._find_unused_name("_agg")))
         return self.known[call]
 
     def _add(self, call: AggCall) -> None:
@@ -283,15 +285,15 @@ class Block(Scope):
         types = dict(zip(names, spec.aggregate_schema.types, strict=True))
         return [self.flink_divisions(node.copy(), types) for node in nodes]
 
-    def _unused(self, stem: str) -> str:
-        names = self._spoken
+    def _find_unused_name(self, stem: str) -> str:
+        names = self._reserved_names
         while (name := f"{stem}{self.hidden}") in names or name in self.keys.values():
             self.hidden += 1
         self.hidden += 1
         return name
 
     @cached_property
-    def _spoken(self) -> set[str]:
+    def _reserved_names(self) -> set[str]:
         """The names that no call may be given: those of columns, and those that SELECT gives."""
         shown = {name for _, alias, default in self._projections() for name in (alias, default)}
         return {*self.schema.names, *(name for name in shown if name is not None)}

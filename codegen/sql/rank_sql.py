@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.given_names import names_of
 from aggloom.codegen.sql.numbering import Function
 from aggloom.errors import SpecError, nearest
@@ -40,9 +40,9 @@ def rank_sql(
             raise SpecError(f"rank: {told} is {value!r}; it must be a whole number.")
     if isinstance(last, str) and first != 1:
         raise SpecError("rank: first goes with a number as last, not with a column; leave it out.")
-    parts = f"PARTITION BY {', '.join(map(quoted, keys))} " if keys else ""
+    parts = f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""
     window = f"{name}() OVER ({parts}ORDER BY {', '.join(order)})"
-    items = "*" if number is None else f"*, {window} AS {quoted(number)}"
-    asked = f"<= {quoted(last)}" if isinstance(last, str) else f"BETWEEN {first} AND {last}"
-    shown = window if number is None else quoted(number)
-    return f"SELECT {items} FROM {quoted(table)} QUALIFY {shown} {asked}"
+    items = "*" if number is None else f"*, {window} AS {quote_name(number)}"
+    asked = f"<= {quote_name(last)}" if isinstance(last, str) else f"BETWEEN {first} AND {last}"
+    shown = window if number is None else quote_name(number)
+    return f"SELECT {items} FROM {quote_name(table)} QUALIFY {shown} {asked}"

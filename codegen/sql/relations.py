@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.scope import named, path, unknown_column
+from aggloom.codegen.sql.errors import locate_message, span
+from aggloom.codegen.sql.scope import make_column, path, unknown_column
 from aggloom.errors import AmbiguousColumnError, UnknownColumnError, UnknownTableError, nearest
 
 
@@ -67,9 +67,9 @@ class Relations:
             raise self._ambiguous(column)
         if not found and not column.table and self.outer is not None:
             return self.outer.find(column)
-        return named(found[0]) if found else None
+        return make_column(found[0]) if found else None
 
-    def resolved(
+    def resolve(
         self, node: exp.Expression, keep: Callable[[exp.Column], bool] = lambda _: False
     ) -> exp.Expression:
         """The expression with every column as the joined rows call it; `keep` says which unknown ones may stay.
@@ -106,13 +106,15 @@ class Relations:
             if not owners:
                 names = sorted(name for each in self.tables for name in each.names)
                 message = f"there is no table {of.table!r} in FROM. {nearest(of.table, names)}"
-                raise UnknownTableError(located(message, self.sql, of))
-            return [(name, named(own)) for each in owners for name, own in each.columns.items()]
+                raise UnknownTableError(locate_message(message, self.sql, of))
+            return [
+                (name, make_column(own)) for each in owners for name, own in each.columns.items()
+            ]
         found = [(name, whole.copy()) for name, whole in self.merged.items()]
         for each in self.tables:
             for name, own in each.columns.items():
                 if name not in each.once:
-                    found.append((name, named(own)))
+                    found.append((name, make_column(own)))
         return found
 
     def common(self, other: Relation) -> list[str]:
@@ -148,7 +150,7 @@ class Relations:
         owners = list(self._owners(column))
         message = f"column {column.name!r} is in {' and '.join(owners)}; write which one"
         example = f" ({owners[0]}.{column.name})" if not column.table else ", by another alias"
-        return AmbiguousColumnError(located(f"{message}{example}.", self.sql, column))
+        return AmbiguousColumnError(locate_message(f"{message}{example}.", self.sql, column))
 
     def _owners(self, column: exp.Column) -> Iterator[str]:
         for each in self.tables:

@@ -14,8 +14,8 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.dialect import AggloomSpark, Call
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.dialect import AggloomSpark, CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.codegen.sql.sized_casts import with_sized_casts
 from aggloom.errors import (
     SpecError,
@@ -94,7 +94,7 @@ class Scope:
         where = tree.args.get("where")
         if where is None:
             return None
-        node = self.resolved(where.this)
+        node = self.resolve(where.this)
         self.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
         with self.at(node):
             dtype = infer(node, self.types)
@@ -124,15 +124,15 @@ class Scope:
 
         left: what aliases to its left stand for, which it may name, as in Spark; its own is added.
         """
-        found = bare(self.resolved(node, left=left))
+        found = bare(self.resolve(node, left=left))
         written = bare(node)
-        aliased = isinstance(written, exp.Column) and self._aliased(written, left) is not None
+        aliased = isinstance(written, exp.Column) and self._find_alias(written, left) is not None
         default = written.name if aliased and self.find(written.name) is None else None
         if alias is not None and self.dialect == "spark":
             left[alias.casefold()] = found
         return found, alias or default or own_name(node, found)
 
-    def resolved(
+    def resolve(
         self,
         node: exp.Expression,
         lenient: bool = False,
@@ -161,13 +161,13 @@ class Scope:
             if field is not None or isinstance(part, exp.Dot):
                 return part if field is None else field
             if name is None:
-                aliased = self._aliased(part, left or {})
+                aliased = self._find_alias(part, left or {})
                 if aliased is not None:
                     return aliased
                 if lenient and owned:
                     return part
                 raise self.unknown(part)
-            column = named(name)
+            column = make_column(name)
             place = span(part)
             if place is not None:
                 column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
@@ -179,7 +179,7 @@ class Scope:
                 self._count_from_zero(part)
         return found
 
-    def _aliased(
+    def _find_alias(
         self, part: exp.Column, left: Mapping[str, exp.Expression]
     ) -> exp.Expression | None:
         """Return the expression for a name that is an alias to the left; None if it is none."""
@@ -187,7 +187,7 @@ class Scope:
         if found is None:
             return None
         fix = "write its expression again, or name it in a sub-query"
-        if part.find_ancestor(Call):
+        if part.find_ancestor(CallNode):
             raise refusal(self.sql, part, f"the alias {part.name!r} inside an aggregate is", fix)
         if sum(1 for _ in found.walk()) > _MOST:
             raise refusal(self.sql, part, f"the alias {part.name!r} of an item so long is", fix)
@@ -201,7 +201,7 @@ class Scope:
         column = self.find(names[0]) if len(names) > 1 else None
         if column is None or not pa.types.is_struct(self.schema.field(column).type):
             return None
-        found: exp.Expression = named(column)
+        found: exp.Expression = make_column(column)
         for name in names[1:]:
             found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
         return found
@@ -230,7 +230,7 @@ class Scope:
 
     def refuse_aggregates(self, node: exp.Expression, where: str, fix: str) -> None:
         """Raise if there is an aggregate in the expression."""
-        for part in node.find_all(Call):
+        for part in node.find_all(CallNode):
             raise refusal(self.sql, part, f"an aggregate in {where} is", fix)
 
     @contextmanager
@@ -239,7 +239,7 @@ class Scope:
         try:
             yield
         except SpecError as error:
-            raise type(error)(located(str(error), self.sql, node)) from None
+            raise type(error)(locate_message(str(error), self.sql, node)) from None
 
 
 def unknown_column(
@@ -257,13 +257,13 @@ def unknown_column(
         or column.table.casefold() in known
     ):
         message = f"there is no column {written!r}. {nearest(column.name, names)}"
-        return UnknownColumnError(located(message, sql, column))
+        return UnknownColumnError(locate_message(message, sql, column))
     message = (
         f"there is no column {written!r}, for {column.table!r} is no table in the FROM of this query. "
         f"{nearest(column.table, sorted(tables))} A sub-query in FROM or WITH does not see the tables around it: let "
         f"it select what is to be compared, and write the condition outside of it."
     )
-    return UnknownColumnError(located(message, sql, column))
+    return UnknownColumnError(locate_message(message, sql, column))
 
 
 def path(node: exp.Expression) -> list[str]:
@@ -286,7 +286,7 @@ def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
     return pretty(bare(item) if sized else resolved)
 
 
-def named(name: str) -> exp.Column:
+def make_column(name: str) -> exp.Column:
     """The column of this exact name."""
     return exp.column(exp.to_identifier(name, quoted=True))
 

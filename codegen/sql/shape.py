@@ -10,11 +10,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.scalar.changing import STORED, changing, differs
+from aggloom.codegen.scalar.changing import STORED, differs, is_changing
 from aggloom.codegen.scalar.function_names import check_function_names
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import located, refusal, span, syntax_error
+from aggloom.codegen.sql.errors import locate_message, refusal, span, syntax_error
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.unread import check_hints, check_unread
 from aggloom.codegen.sql.window_parser import WindowCall
@@ -39,21 +39,21 @@ _CLOCK: Final = "PROCTIME"
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
 
 
-def read(sql: str) -> exp.Select:
+def parse_select(sql: str) -> exp.Select:
     """The syntax tree of one SELECT over one table, without grouping sets: what a single spec can say."""
     trees = statements(sql)
     if len(trees) != 1:
         raise SqlError(f"the SQL holds {len(trees)} statements; give exactly one SELECT.")
     tree = trees[0]
     if isinstance(tree, exp.SetOperation):
-        raise refusal(sql, _token(sql, _SETS), "UNION, EXCEPT and INTERSECT are", _PLANNED)
+        raise refusal(sql, _find_token(sql, _SETS), "UNION, EXCEPT and INTERSECT are", _PLANNED)
     if not isinstance(tree, exp.Select):
         raise not_select(sql, tree)
     check_block(sql, tree)
     if tree.args.get("hint"):
         raise refusal(sql, span(tree.args["hint"]), "a hint is", _PLANNED)
     if tree.args.get("with_"):
-        raise refusal(sql, _token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
+        raise refusal(sql, _find_token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
     source = tree.args["from_"].this
     if not isinstance(source, exp.Table):
         raise refusal(sql, source, "a subquery in FROM is", _PLANNED)
@@ -61,7 +61,7 @@ def read(sql: str) -> exp.Select:
         raise refusal(sql, call, "a window is", _PLANNED)
     if has_sets(tree.args.get("group")):
         group = tree.args["group"]
-        place = span(group) or _token(sql, (TokenType.CUBE, TokenType.ROLLUP))
+        place = span(group) or _find_token(sql, (TokenType.CUBE, TokenType.ROLLUP))
         raise refusal(sql, place, "a grouping set is", _PLANNED)
     return tree
 
@@ -91,7 +91,7 @@ def _check_functions(sql: str, tree: exp.Expression) -> None:
     fault = check_function_names(tree)
     if fault is not None:
         node, error = fault
-        raise type(error)(located(str(error), sql, node))
+        raise type(error)(locate_message(str(error), sql, node))
 
 
 def _make_queries_of_values(tree: exp.Expression) -> None:
@@ -119,7 +119,7 @@ def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
     word = re.match(r"\w*", sql[start:])
     place = (start, start + (word.end() if word else 1))
     return UnsupportedSqlError(
-        located("only SELECT is translated; write SELECT ... FROM t.", sql, place)
+        locate_message("only SELECT is translated; write SELECT ... FROM t.", sql, place)
     )
 
 
@@ -128,11 +128,13 @@ def check_block(sql: str, tree: exp.Select) -> None:
     _check_clauses(sql, tree)
     source = tree.args.get("from_")
     if source is None:
-        raise SqlError(located("the query has no FROM; write SELECT ... FROM t.", sql, None))
+        raise SqlError(locate_message("the query has no FROM; write SELECT ... FROM t.", sql, None))
     check_source(sql, source.this)
     if not tree.expressions:
         place = span(tree.args["from_"])
-        raise SqlError(located("SELECT names nothing; write columns before FROM.", sql, place))
+        raise SqlError(
+            locate_message("SELECT names nothing; write columns before FROM.", sql, place)
+        )
     check_expression(sql, tree)
 
 
@@ -141,7 +143,7 @@ def _check_clauses(sql: str, tree: exp.Select) -> None:
         if not value or key in _ALLOWED:
             continue
         name, tokens, fix = _CLAUSES.get(key, (key.strip("_").upper(), (), "take it out"))
-        raise refusal(sql, _token(sql, tokens) or _first_span(value), f"{name} is", fix)
+        raise refusal(sql, _find_token(sql, tokens) or _first_span(value), f"{name} is", fix)
 
 
 def check_source(sql: str, table: exp.Expression) -> None:
@@ -176,7 +178,7 @@ def check_expression(sql: str, root: exp.Expression) -> None:
             raise refusal(sql, node, "OVER is", fix)
         if isinstance(node, exp.Query | exp.Exists):
             raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
-        if changing(node):
+        if is_changing(node):
             raise refusal(sql, node, f"{differs(node)}; it is", STORED)
         if is_clock(node) and not _is_item(node):
             fix = "select it AS a column, and name that as the time column of a window"
@@ -196,7 +198,7 @@ def _is_item(node: exp.Expression) -> bool:
     return isinstance(parent, exp.Select | WindowCall)
 
 
-def _token(sql: str, types: tuple[TokenType, ...]) -> tuple[int, int] | None:
+def _find_token(sql: str, types: tuple[TokenType, ...]) -> tuple[int, int] | None:
     for token in sqlglot.tokenize(sql, dialect="spark"):
         if token.token_type in types:
             return token.start, token.end + 1

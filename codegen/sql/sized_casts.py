@@ -29,13 +29,13 @@ def with_sized_casts(sql: str, node: exp.Expression, dialect: str) -> exp.Expres
     root = exp.paren(node.copy(), copy=False)
     for cast in reversed(list(root.find_all(exp.Cast))):
         _refuse_nested(sql, cast, dialect)
-        sized = _sized(sql, cast, dialect)
+        sized = _size_cast(sql, cast, dialect)
         if sized is not cast:
             cast.replace(sized)
     return root.this.pop()
 
 
-def _sized(sql: str, cast: exp.Cast, dialect: str) -> exp.Expression:
+def _size_cast(sql: str, cast: exp.Cast, dialect: str) -> exp.Expression:
     kind, sizes = cast.to, cast.to.expressions
     if kind.this in _TEXTS:
         return _text(cast, dialect)

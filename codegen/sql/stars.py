@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.errors import (
     AmbiguousColumnError,
     DuplicateNameError,
@@ -32,7 +32,7 @@ def left_out(sql: str, item: exp.Expression) -> dict[str, exp.Expression]:
     names = star.args.get("except_")
     if names == []:
         raise SqlError(
-            located("EXCEPT names no column; name one, or take it out.", sql, span(item))
+            locate_message("EXCEPT names no column; name one, or take it out.", sql, span(item))
         )
     found: dict[str, exp.Expression] = {}
     for name in names or ():
@@ -42,12 +42,14 @@ def left_out(sql: str, item: exp.Expression) -> dict[str, exp.Expression]:
             )
         if name.name.casefold() in found:
             message = f"EXCEPT names {name.name!r} twice; leave one out."
-            raise DuplicateNameError(located(message, sql, span(name)))
+            raise DuplicateNameError(locate_message(message, sql, span(name)))
         found[name.name.casefold()] = name
     return found
 
 
-def shown(sql: str, item: exp.Expression, columns: Sequence[tuple[str, T]]) -> list[tuple[str, T]]:
+def select_star_columns(
+    sql: str, item: exp.Expression, columns: Sequence[tuple[str, T]]
+) -> list[tuple[str, T]]:
     """The columns, (name, whatever), that * or t.* shows of these.
 
     Raises UnknownColumnError, AmbiguousColumnError and SqlError for what EXCEPT cannot leave out.
@@ -57,11 +59,11 @@ def shown(sql: str, item: exp.Expression, columns: Sequence[tuple[str, T]]) -> l
     for name, place in out.items():
         if not known[name]:
             message = f"there is no column {place.name!r} to leave out. {nearest(place.name, [n for n, _ in columns])}"
-            raise UnknownColumnError(located(message, sql, span(place)))
+            raise UnknownColumnError(locate_message(message, sql, span(place)))
         if known[name] > 1:
             message = f"column {place.name!r} is in several tables; name the columns that you want."
-            raise AmbiguousColumnError(located(message, sql, span(place)))
+            raise AmbiguousColumnError(locate_message(message, sql, span(place)))
     left = [(name, each) for name, each in columns if name.casefold() not in out]
     if columns and not left:
-        raise SqlError(located("EXCEPT leaves no column.", sql, span(item)))
+        raise SqlError(locate_message("EXCEPT leaves no column.", sql, span(item)))
     return left

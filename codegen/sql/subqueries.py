@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find
-from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.numbering_range import conjuncts
 from aggloom.codegen.sql.scope import bare
@@ -44,17 +44,17 @@ def has_queries(tree: exp.Select) -> bool:
     return any(any(queries(each)) for each in clauses if each is not None)
 
 
-def simplified(node: exp.Expression) -> list[exp.Expression]:
+def simplify_condition(node: exp.Expression) -> list[exp.Expression]:
     """The conjuncts of a condition; NOT stands directly before sub-queries, and quantifiers are what they stand for.
 
     `x = ANY (..)` is IN, `x <> ALL (..)` is NOT IN, and `NOT (a OR EXISTS ..)` is `NOT a AND NOT EXISTS ..`.
     """
     if not any(queries(node)):
         return conjuncts(node)
-    return [part for each in conjuncts(_pushed(node, False)) for part in [bare(each)]]
+    return [part for each in conjuncts(_push_negation(node, False)) for part in [bare(each)]]
 
 
-def quantified(node: exp.Expression) -> tuple[exp.Expression, str, exp.Expression] | None:
+def split_quantifier(node: exp.Expression) -> tuple[exp.Expression, str, exp.Expression] | None:
     """A comparison with ANY or ALL rows of a query: (the comparison with NULL for a value, the word, the query)."""
     if not isinstance(node, exp.Binary) or type(node) not in _OPPOSITE:
         return None
@@ -70,7 +70,7 @@ def quantified(node: exp.Expression) -> tuple[exp.Expression, str, exp.Expressio
 
 def as_membership(node: exp.Expression) -> exp.Expression:
     """`= ANY` as IN and `<> ALL` as NOT IN; other expressions as they are."""
-    found = quantified(node)
+    found = split_quantifier(node)
     if found is None:
         return node
     compared, word, query = found
@@ -80,7 +80,7 @@ def as_membership(node: exp.Expression) -> exp.Expression:
     return exp.Not(this=whole) if isinstance(compared, exp.NEQ) and word == "ALL" else node
 
 
-def empty_value(sql: str, call: Call) -> exp.Expression:
+def empty_value(sql: str, call: CallNode) -> exp.Expression:
     """Return the value of an aggregate call over no rows: 0 or NULL.
 
     Raises UnsupportedSqlError for a function that gives another value then.
@@ -97,14 +97,14 @@ def empty_value(sql: str, call: Call) -> exp.Expression:
 
 def is_single(query: exp.Expression) -> bool:
     """Tell whether a query is an aggregate without GROUP BY: one row, over no rows too, unless HAVING drops it."""
-    query = unwrapped(query)
+    query = unwrap_query(query)
     if not isinstance(query, exp.Select) or query.args.get("group") or not query.args.get("from_"):
         return False
     if query.args.get("limit") or query.args.get("offset"):
         return False
     if query.args.get("having"):
         return True
-    return any(isinstance(part, Call) for item in query.expressions for part in _own(item))
+    return any(isinstance(part, CallNode) for item in query.expressions for part in _own(item))
 
 
 def has_windows(query: exp.Select) -> bool:
@@ -112,7 +112,7 @@ def has_windows(query: exp.Select) -> bool:
     return any(isinstance(part, exp.Window) for item in query.expressions for part in _own(item))
 
 
-def unwrapped(query: exp.Expression) -> exp.Expression:
+def unwrap_query(query: exp.Expression) -> exp.Expression:
     """The query without parentheses around it that say no more."""
     while isinstance(query, exp.Subquery) and not any(
         value for key, value in query.args.items() if key != "this"
@@ -132,18 +132,21 @@ def _subquery(query: exp.Expression) -> exp.Expression:
     return query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
 
 
-def _pushed(node: exp.Expression, negative: bool) -> exp.Expression:
+def _push_negation(node: exp.Expression, negative: bool) -> exp.Expression:
     """A condition, or its opposite, with NOT only where no AND or OR with a sub-query is below it."""
     node = bare(node)
     if not any(queries(node)):
         return exp.Not(this=exp.paren(node.copy())) if negative else node.copy()
     if isinstance(node, exp.Not):
-        return _pushed(node.this, not negative)
+        return _push_negation(node.this, not negative)
     if isinstance(node, exp.And | exp.Or):
         kind = exp.Or if isinstance(node, exp.And) == negative else exp.And
-        sides = [_grouped(_pushed(side, negative), kind) for side in (node.this, node.expression)]
+        sides = [
+            _parenthesise(_push_negation(side, negative), kind)
+            for side in (node.this, node.expression)
+        ]
         return kind(this=sides[0], expression=sides[1])
-    found = quantified(node)
+    found = split_quantifier(node)
     if found is not None and negative:
         compared, word, query = found
         opposite = _OPPOSITE[type(compared)]
@@ -158,6 +161,6 @@ def _pushed(node: exp.Expression, negative: bool) -> exp.Expression:
     return node
 
 
-def _grouped(node: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
+def _parenthesise(node: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
     inner = isinstance(node, exp.And | exp.Or) and not isinstance(node, kind)
     return exp.paren(node) if inner else node

@@ -66,7 +66,7 @@ class WindowParser(ScalarSpark.Parser):
             self._advance(2)
         token = self._curr
         self._advance(2)
-        table = exp.Table(this=self._finished(token, self._parse_csv(self._parse_window_item)))
+        table = exp.Table(this=self._finish_call(token, self._parse_csv(self._parse_window_item)))
         if wrapped:
             self._match_r_paren()
         alias = self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS)
@@ -79,7 +79,7 @@ class WindowParser(ScalarSpark.Parser):
             return super()._parse_function_call(*args, **options)
         token = self._curr
         self._advance(2)
-        return self._finished(token, self._parse_csv(self._parse_window_item))
+        return self._finish_call(token, self._parse_csv(self._parse_window_item))
 
     def _starts_window_call(self) -> bool:
         if self._next.token_type != TokenType.L_PAREN or self._prev.token_type == TokenType.DOT:
@@ -102,7 +102,7 @@ class WindowParser(ScalarSpark.Parser):
         ahead = [each.token_type for each in self._tokens[self._index + 2 : self._index + 4]]
         return TokenType.TABLE in ahead[:1] or TokenType.FARROW in ahead[1:]
 
-    def _finished(self, token: Token, items: list[Any]) -> WindowCall:
+    def _finish_call(self, token: Token, items: list[Any]) -> WindowCall:
         self._match_r_paren()
         call = WindowCall(this=token.text, expressions=items)
         call.update_positions(token)
@@ -168,7 +168,13 @@ def _as_word(token: Token, after: Token) -> Token:
     if token.token_type not in _WORDS or after.token_type != TokenType.L_PAREN:
         return token
     return Token(
-        TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments
+        TokenType.VAR,
+        token.text,
+        line=token.line,
+        col=token.col,
+        start=token.start,
+        end=token.end,
+        comments=token.comments,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from sqlglot import exp
 
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import (
     SPARK_FUNCTIONS,
@@ -89,7 +89,7 @@ class WindowArguments:
 def table_arguments(sql: str, call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in FROM, checked."""
     _check_name(sql, call, TABLE_FUNCTIONS)
-    given = _given(sql, call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
+    given = _read_arguments(sql, call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
     table, time = given.pop("DATA"), given.pop("TIMECOL")
     if not isinstance(table, TableArgument):
         raise _error(sql, call, "needs a table first; write TABLE and its name", table)
@@ -108,7 +108,7 @@ def group_arguments(sql: str, call: WindowCall) -> WindowArguments:
         fix = "read FROM TABLE(CUMULATE(TABLE t, ...)) and GROUP BY window_start, window_end"
         raise refusal(sql, call, "CUMULATE in GROUP BY is", fix)
     _check_name(sql, call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
-    given = _given(sql, call, ("TIMECOL", *_LENGTHS[call.name]))
+    given = _read_arguments(sql, call, ("TIMECOL", *_LENGTHS[call.name]))
     time = given.pop("TIMECOL")
     if isinstance(time, Descriptor | TableArgument):
         raise _error(sql, call, "in GROUP BY takes the time column itself; write its name", time)
@@ -138,7 +138,7 @@ def duration(node: exp.Expression) -> int:
 
 def _interval(value: str, unit: exp.Expression | None) -> int:
     if isinstance(unit, exp.IntervalSpan):
-        return _spanned(value, _unit(unit.this), _unit(unit.expression))
+        return _span_length(value, _unit(unit.this), _unit(unit.expression))
     if unit is None:
         _refuse_uneven(value.upper())
         return milliseconds("the text", value)
@@ -159,7 +159,7 @@ def _unit(node: exp.Expression) -> str:
     return name.removesuffix("S")
 
 
-def _spanned(value: str, first: str, last: str) -> int:
+def _span_length(value: str, first: str, last: str) -> int:
     """`'1 02:30' DAY TO MINUTE`: the numbers stand in the order of the units."""
     _refuse_uneven(first)
     sign = -1 if value.strip().startswith("-") else 1
@@ -182,14 +182,16 @@ def _refuse_uneven(text: str) -> None:
 def _check_name(sql: str, call: WindowCall, known: tuple[str, ...]) -> None:
     if call.name not in known:
         message = f"there is no window function {str(call.this)!r}. {nearest(call.name, known)}"
-        raise UnknownFunctionError(located(message, sql, call))
+        raise UnknownFunctionError(locate_message(message, sql, call))
 
 
-def _given(sql: str, call: WindowCall, required: tuple[str, ...]) -> dict[str, exp.Expression]:
+def _read_arguments(
+    sql: str, call: WindowCall, required: tuple[str, ...]
+) -> dict[str, exp.Expression]:
     """The arguments by their names, each once, none missing."""
     names = (*required, *_OPTIONAL.get(call.name, ()))
     given: dict[str, exp.Expression] = {}
-    for name, item in _named(sql, call, names):
+    for name, item in _name_items(sql, call, names):
         if name not in names:
             hint = nearest(name, names).rstrip("?.")
             raise _error(sql, call, f"has no argument {name!r}: {hint}", item)
@@ -203,7 +205,7 @@ def _given(sql: str, call: WindowCall, required: tuple[str, ...]) -> dict[str, e
     return given
 
 
-def _named(
+def _name_items(
     sql: str, call: WindowCall, names: tuple[str, ...]
 ) -> Iterator[tuple[str, exp.Expression]]:
     for place, item in enumerate(call.expressions):
@@ -231,4 +233,4 @@ def _durations(sql: str, call: WindowCall, given: dict[str, exp.Expression]) -> 
 
 def _error(sql: str, call: WindowCall, what: str, where: exp.Expression) -> SqlError:
     # A bare literal does not remember its place; the call does.
-    return SqlError(located(f"{call.name} {what}.", sql, where if span(where) else call))
+    return SqlError(locate_message(f"{call.name} {what}.", sql, where if span(where) else call))

@@ -64,7 +64,7 @@ def check_types(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.Dat
     given = dict(zip((argument.name for argument in entry.arguments), types, strict=False))
     for shape in filter(None, (entry.append, entry.retract)):
         for state in shape.state:
-            for name in _used(state, given) if isinstance(state, Field) else ():
+            for name in _find_used_names(state, given) if isinstance(state, Field) else ():
                 _check_used(entry, state, name, given[name])
         _check_value_type(entry, shape, types, result)
 
@@ -85,7 +85,7 @@ def _check_used(entry: Aggregate, state: Field | View, name: str, dtype: pa.Data
 def _check_value_type(
     entry: Aggregate, shape: Shape, types: tuple[pa.DataType, ...], result: pa.DataType
 ) -> None:
-    given = _typing(entry).value_type(shape)
+    given = _make_typing(entry).value_type(shape)
     fits = {
         "int": is_number(result),
         "double": is_number(result),
@@ -102,10 +102,10 @@ def _check_value_type(
 
 def value_type(entry: Aggregate, shape: Shape) -> str:
     """The type of the value of one of an entry's shapes (codegen/user/expression_types.py)."""
-    return _typing(entry).value_type(shape)
+    return _make_typing(entry).value_type(shape)
 
 
-def _used(state: Field, names: Iterable[str]) -> list[str]:
+def _find_used_names(state: Field, names: Iterable[str]) -> list[str]:
     text = f"{state.accumulate} {state.retract}"
     return [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
 
@@ -162,7 +162,7 @@ def _check_shape(entry: Aggregate, shape: Shape) -> None:
     names = [a.name for a in entry.arguments] + [o.name for o in entry.options]
     names += [state.name for state in shape.state] + [name for name, _ in shape.let]
     _check_names(entry, names, "a field, view or let")
-    typing = _typing(entry)
+    typing = _make_typing(entry)
     for state in shape.state:
         if isinstance(state, View):
             _check_view(entry, state)
@@ -229,7 +229,7 @@ def _unlike(state: Field, found: str) -> str:
     return f"it gives a {found}, and the field is of kind {state.kind}"
 
 
-def _typing(entry: Aggregate) -> Typing:
+def _make_typing(entry: Aggregate) -> Typing:
     arguments = {}
     for argument in entry.arguments:
         kind = argument.kind

@@ -63,7 +63,7 @@ def _form(kind: str, dtype: pa.DataType) -> str:
 def first_state(entry: Aggregate) -> Any:
     """Return the state that `create` returns."""
     assert entry.code is not None
-    user_trust.refuse(user_trust.untrusted([entry]))
+    user_trust.refuse(user_trust.find_untrusted([entry]))
     return _instance(entry.code.source, entry.name)[1]
 
 
@@ -101,15 +101,15 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
     )
     if wanted == "bool" and not pa.types.is_boolean(result):
         return Verdict(f"the result is {type_name(result)}, a Python object")
-    user_trust.refuse(user_trust.untrusted([entry]))
-    found = _probed(entry.code.source, entry.name, given)
-    if found.compiled and found.value != wanted and (found.value, wanted) != ("int", "double"):
+    user_trust.refuse(user_trust.find_untrusted([entry]))
+    found = _probe_class(entry.code.source, entry.name, given)
+    if found.is_compiled and found.value != wanted and (found.value, wanted) != ("int", "double"):
         return Verdict(f"value: it gives {found.value}, and the result is {type_name(result)}")
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def _probed(source: str, name: str, given: tuple[str, ...]) -> Verdict:
+def _probe_class(source: str, name: str, given: tuple[str, ...]) -> Verdict:
     functions, state = _instance(source, name)
     numbers = state if isinstance(state, tuple) else (state,)
     if not numbers or not all(type(number) in (int, float, bool) for number in numbers):

@@ -56,7 +56,7 @@ def from_data(data: Any) -> Aggregate:
     return entry
 
 
-def read(content: Any, form: str, trust: bool = False) -> dict[str, Aggregate]:
+def read_definitions(content: Any, form: str, trust: bool = False) -> dict[str, Aggregate]:
     """The entries of the definitions in a spec's text, by name; trust: let their Python source run."""
     if not isinstance(content, Iterable) or isinstance(content, str | Mapping):
         raise SpecError(f"{form}, functions: must be a list of definitions")

@@ -191,7 +191,7 @@ class Typing:
         if any(isinstance(each, ast.Starred) for each in node.args):
             raise self._error("* is not possible here")
         if function in _REALS:
-            self._need(node, function, _REALS[function])
+            self._require_count(node, function, _REALS[function])
             for each in node.args:
                 self._number(each)
             return "double"
@@ -205,7 +205,7 @@ class Typing:
                 raise self._error(f"{function} can only be the whole of a value")
             return found
         if function == "none":
-            self._need(node, function, 1)
+            self._require_count(node, function, 1)
             self._view(node, function)
             return "bool"
         return self._sum_function(node, function)
@@ -219,7 +219,7 @@ class Typing:
         return "int" if found == "bool" else found
 
     def _before(self, node: ast.Call, function: str) -> str:
-        self._need(node, function, 2)
+        self._require_count(node, function, 2)
         if any(self._type(each) != "word" for each in node.args):
             raise self._error(f"{function} compares words")
         return "bool"
@@ -227,7 +227,7 @@ class Typing:
     def _sum_function(self, node: ast.Call, function: str) -> str:
         needed = {**_MOMENTS, "total": 1, "average": 2}.get(function)
         needed = needed or 1 + {**_CHANGES, **_PRODUCTS}[function]
-        self._need(node, function, needed)
+        self._require_count(node, function, needed)
         found = self._type(node.args[0])
         if not found.startswith("sum "):
             raise self._error(f"the first value of {function} is a field of kind number or real")
@@ -261,7 +261,7 @@ class Typing:
 
     def _view_function(self, node: ast.Call, function: str) -> str:
         wanted, besides, found = _OF_VIEWS[function]
-        self._need(node, function, 1 + besides)
+        self._require_count(node, function, 1 + besides)
         if self._view(node, function) != wanted:
             raise self._error(f"{function} takes View({wanted.kind!r}, {wanted.over!r})")
         for each in node.args[1:]:
@@ -275,7 +275,7 @@ class Typing:
             raise self._error(f"{function} takes a view")
         return view
 
-    def _need(self, node: ast.Call, function: str, count: int) -> None:
+    def _require_count(self, node: ast.Call, function: str, count: int) -> None:
         if len(node.args) != count:
             raise self._error(
                 f"{function} takes {count} value{'s' * (count > 1)}, not {len(node.args)}"
@@ -289,7 +289,7 @@ class Typing:
             return found
         shown = repr(ast.unparse(node)) if isinstance(node, ast.expr) else "it"
         fix = "; write total(...) of it" if found.startswith("sum ") else ""
-        raise self._error(f"{shown} is {_called(found)}, not a number{fix}")
+        raise self._error(f"{shown} is {_describe_kind(found)}, not a number{fix}")
 
     def _condition(self, node: ast.expr) -> str:
         if self._type(node) != "bool":
@@ -301,14 +301,14 @@ class Typing:
             return found[0]
         if all(each in _NUMBERS for each in found):
             return "double" if "double" in found else "int"
-        shown = " and ".join(_called(each) for each in found)
+        shown = " and ".join(_describe_kind(each) for each in found)
         raise self._error(f"{ast.unparse(node)!r} gives {shown}")
 
     def _error(self, what: str) -> SpecError:
         return SpecError(f"{self.function}: {self.where}, {self.text!r}: {what}")
 
 
-def _called(found: str) -> str:
+def _describe_kind(found: str) -> str:
     if found.startswith("sum "):
         return "an exact sum"
     if found.startswith("argument "):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Shape, View
 from aggloom.codegen.handler.lower import (
-    Scope,
+    NameScope,
     Value,
     float_value,
     lower,
@@ -43,7 +43,7 @@ class _Filling(ast.NodeTransformer):
 
 
 def user_value(
-    expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
+    expression: str, given: str, scope: NameScope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     """The value of a call. given: the expression's type (codegen/user/expression_types.py)."""
     value = _checked_value(expression, given, scope, argument, result)
@@ -51,7 +51,7 @@ def user_value(
 
 
 def _checked_value(
-    expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
+    expression: str, given: str, scope: NameScope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     body = ast.parse(expression, mode="eval").body
     function = (

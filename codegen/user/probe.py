@@ -24,7 +24,7 @@ class Verdict:
     value: str = ""
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         return not self.reason
 
 
@@ -55,10 +55,10 @@ def probe(
         for _ in range(len(kinds) + 1):
             before = list(kinds)
             compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, "value")}
-            held = _held(kinds, single)
+            held = _state_type(kinds, single)
             for step in steps:
                 given = (held, held) if step == "merge" else (held, *arguments)
-                _widen(kinds, _result(compiled[step], given), single)
+                _widen_state(kinds, _result(compiled[step], given), single)
             if kinds == before:
                 step = "value"
                 return Verdict("", tuple(kinds), _value(_result(compiled["value"], (held,))))
@@ -70,7 +70,7 @@ def probe(
     return Verdict(f"{step}: the types of the state do not settle")
 
 
-def _held(kinds: list[str], single: bool) -> Any:
+def _state_type(kinds: list[str], single: bool) -> Any:
     from numba import types
 
     held = [types.int64 if kind == "int" else types.float64 for kind in kinds]
@@ -84,7 +84,7 @@ def _result(function: Any, given: tuple[Any, ...]) -> Any:
     return types.unliteral(function.overloads[given].signature.return_type)
 
 
-def _widen(kinds: list[str], returned: Any, single: bool) -> None:
+def _widen_state(kinds: list[str], returned: Any, single: bool) -> None:
     """Let the state hold what a step returns; raises _Refused if it cannot."""
     from numba import types
 

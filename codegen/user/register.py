@@ -11,7 +11,13 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue.entry import Aggregate, Option
-from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, REFUSED, USER_DEFINED, using
+from aggloom.codegen.catalogue.registry import (
+    ALIASES,
+    CATALOGUE,
+    REFUSED,
+    USER_DEFINED,
+    use_definitions,
+)
 from aggloom.codegen.spec.choices import BACKENDS, CHANGES
 from aggloom.codegen.user import checks as user_check
 from aggloom.codegen.user import classes as user_code
@@ -53,9 +59,11 @@ def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) 
     made before keep the definition that they were made with. Python source in it may run from now on: to register it
     is to trust it.
     """
-    entry = definition.from_data(function) if isinstance(function, Mapping) else _named(function)
+    entry = (
+        definition.from_data(function) if isinstance(function, Mapping) else _check_entry(function)
+    )
     # What is registered is what a spec's text gives back, so that both are the same.
-    entry = _restored(entry)
+    entry = _restore_entry(entry)
     user_trust.trust(entry)
     if USER_DEFINED.get(entry.name) == entry:
         return entry
@@ -108,7 +116,7 @@ def _upper(name: Any) -> str:
     return name.upper() if name.isascii() else name
 
 
-def _named(entry: Any) -> Aggregate:
+def _check_entry(entry: Any) -> Aggregate:
     if not isinstance(entry, Aggregate):
         raise SpecError(
             f"register: {entry!r} is no Aggregate; a class is registered by @al.aggregate(...)"
@@ -119,7 +127,7 @@ def _named(entry: Any) -> Aggregate:
     return result
 
 
-def _restored(entry: Aggregate) -> Aggregate:
+def _restore_entry(entry: Aggregate) -> Aggregate:
     documented = {
         name: getattr(entry, name) for name in ("doc", "examples", "keeps", "cost", "oracle")
     }
@@ -141,7 +149,7 @@ def _refuse_taken(name: str, replacing: bool) -> None:
 
 def _is_scalar(name: str) -> bool:
     """Tell whether SQL has a scalar function or a word of this name, which a call of it would hide."""
-    if _token(name) not in SparkParser.FUNC_TOKENS:
+    if _token_type(name) not in SparkParser.FUNC_TOKENS:
         return True
     special = {*SparkParser.NO_PAREN_FUNCTION_PARSERS, *SparkParser.FUNCTION_PARSERS}
     known = exp.FUNCTION_BY_NAME.get(name)
@@ -150,7 +158,7 @@ def _is_scalar(name: str) -> bool:
     return name in special or (known is not None and not issubclass(known, exp.AggFunc))
 
 
-def _token(name: str) -> TokenType:
+def _token_type(name: str) -> TokenType:
     from aggloom.codegen.sql.dialect import AggloomSpark
 
     tokens = AggloomSpark().tokenize(name)
@@ -170,7 +178,7 @@ def _plan_samples(entry: Aggregate) -> None:
         }
         for changes in CHANGES:
             try:
-                with using({entry.name: entry}):
+                with use_definitions({entry.name: entry}):
                     call = AggCall(entry.name, tuple(schema), options=tuple(options.items()))
                     spec = AggSpec(schema or "x INT", (), (call,), changes)
             except NotRetractableError:

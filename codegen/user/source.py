@@ -31,7 +31,7 @@ BUILTINS = frozenset(n for n in dir(builtins) if not n.startswith("_")) - _REFUS
 
 
 @dataclass
-class Source:
+class UserSource:
     """A checked source: the methods without `self`, and what names mean in them."""
 
     class_name: str
@@ -44,7 +44,7 @@ class Source:
 
 
 @functools.lru_cache(maxsize=256)
-def parse(source: str, function: str) -> Source:
+def parse(source: str, function: str) -> UserSource:
     """Read a source; raises SpecError naming the function and what may not be there."""
     try:
         tree = bare(source)
@@ -53,7 +53,7 @@ def parse(source: str, function: str) -> Source:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     if len(classes) != 1:
         raise SpecError(f"{function}: the source must hold one class, not {len(classes)}")
-    found = Source(classes[0].name)
+    found = UserSource(classes[0].name)
     for node in tree.body:
         if node is not classes[0]:
             _read_line(node, found, function)
@@ -69,7 +69,7 @@ def bare(source: str) -> ast.Module:
     return tree
 
 
-def check_methods(source: Source, function: str, arguments: list[str]) -> None:
+def check_methods(source: UserSource, function: str, arguments: list[str]) -> None:
     """The methods that every function has are there and take what they are given."""
     wanted = {
         "create": [],
@@ -96,13 +96,13 @@ def check_methods(source: Source, function: str, arguments: list[str]) -> None:
             )
 
 
-def functions(source: Source, prefix: str) -> tuple[list[str], list[tuple[str, str]]]:
+def functions(source: UserSource, prefix: str) -> tuple[list[str], list[tuple[str, str]]]:
     """(lines of constants, [(method, its text)]) for a generated module, every name behind the prefix."""
     named = {**source.constants, **source.members}
     constants = [f"{prefix}_{name} = {ast.unparse(value)}" for name, value in named.items()]
     parts = []
     for name, method in source.methods.items():
-        rewritten = _Rewriting(source, prefix, source.selves.get(name), _bound(method)).visit(
+        rewritten = _Rewriting(source, prefix, source.selves.get(name), _bound_names(method)).visit(
             copy.deepcopy(method)
         )
         rewritten.name = f"{prefix}_{name}"
@@ -116,7 +116,7 @@ def returns(method: ast.FunctionDef) -> bool:
     return any(value is not None for value in returned)
 
 
-def modules(source: Source) -> set[str]:
+def modules(source: UserSource) -> set[str]:
     """The modules that its functions use."""
     return {text.partition(".")[0] for text in source.imports.values()}
 
@@ -138,14 +138,14 @@ class _Bare(ast.NodeTransformer):
         return self.generic_visit(ast.copy_location(assign, node))
 
 
-def _refuse_double(found: Source, function: str) -> None:
+def _refuse_double(found: UserSource, function: str) -> None:
     names = [*found.imports, *found.constants, *found.members, *found.methods]
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise SpecError(f"{function}: {double[0]!r} means two things in the source; rename one")
 
 
-def _read_line(node: ast.stmt, found: Source, function: str) -> None:
+def _read_line(node: ast.stmt, found: UserSource, function: str) -> None:
     """A line beside the class: an import of what is known, or a constant."""
     if isinstance(node, ast.Import) and all(alias.name in MODULES for alias in node.names):
         for alias in node.names:
@@ -156,7 +156,7 @@ def _read_line(node: ast.stmt, found: Source, function: str) -> None:
             found.imports[alias.asname or alias.name] = f"{MODULES[node.module]}.{alias.name}"
     elif not _read_constant(node, found.constants):
         raise SpecError(
-            f"{function}: `{_shown(node)}` may not stand beside the class; constants and imports of "
+            f"{function}: `{_first_line(node)}` may not stand beside the class; constants and imports of "
             f"{', '.join(MODULES)} may"
         )
 
@@ -179,7 +179,7 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _read_class(node: ast.ClassDef, found: Source, function: str) -> None:
+def _read_class(node: ast.ClassDef, found: UserSource, function: str) -> None:
     if node.bases or node.keywords or node.decorator_list:
         raise SpecError(f"{function}: class {node.name} may have no base class and no decorator")
     found.doc = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -192,11 +192,11 @@ def _read_class(node: ast.ClassDef, found: Source, function: str) -> None:
             or _read_constant(item, found.members)
         ):
             raise SpecError(
-                f"{function}: `{_shown(item)}` may not stand in class {node.name}; methods and constants may"
+                f"{function}: `{_first_line(item)}` may not stand in class {node.name}; methods and constants may"
             )
 
 
-def _read_method(node: ast.FunctionDef, found: Source, function: str) -> None:
+def _read_method(node: ast.FunctionDef, found: UserSource, function: str) -> None:
     _refuse_private(node.name, function)
     marks = [ast.unparse(mark) for mark in node.decorator_list]
     if marks not in ([], ["staticmethod"]):
@@ -218,12 +218,12 @@ def _refuse_private(name: str, function: str) -> None:
         raise SpecError(f"{function}: the name {name!r} is Python's own; use another")
 
 
-def _check_names(node: ast.ClassDef, found: Source, function: str) -> None:
+def _check_names(node: ast.ClassDef, found: UserSource, function: str) -> None:
     for name, method in found.methods.items():
         for part in ast.walk(method):
             if isinstance(part, ast.Import | ast.ImportFrom | ast.Global):
                 raise SpecError(
-                    f"{function}: {name} says `{_shown(part)}`; import {', '.join(MODULES)} at the top of your "
+                    f"{function}: {name} says `{_first_line(part)}`; import {', '.join(MODULES)} at the top of your "
                     "module, and keep what changes in the state"
                 )
             if isinstance(part, ast.Attribute) and part.attr.startswith("__"):
@@ -251,7 +251,7 @@ def unknown_name(name: str) -> str:
     ).rstrip()
 
 
-def _check_members(name: str, method: ast.FunctionDef, found: Source, function: str) -> None:
+def _check_members(name: str, method: ast.FunctionDef, found: UserSource, function: str) -> None:
     """`self` and the class are used for its methods and constants only."""
     owners = {found.class_name, found.selves.get(name, found.class_name)}
     reached = set()
@@ -267,7 +267,7 @@ def _check_members(name: str, method: ast.FunctionDef, found: Source, function: 
                     f"{function}: {name} {what} `{ast.unparse(part)}`; the state is what create returns and "
                     f"accumulate changes. {nearest(part.attr, known)}"
                 )
-    bound = _bound(method)
+    bound = _bound_names(method)
     for part in ast.walk(method):
         if isinstance(part, ast.Name) and part.id in owners - bound and id(part) not in reached:
             raise SpecError(
@@ -275,9 +275,9 @@ def _check_members(name: str, method: ast.FunctionDef, found: Source, function: 
             )
 
 
-def _check_bound(name: str, method: ast.FunctionDef, found: Source, function: str) -> None:
+def _check_bound(name: str, method: ast.FunctionDef, found: UserSource, function: str) -> None:
     """No local name hides what the generated text calls by it."""
-    bound, free = _bound(method), free_names(method)
+    bound, free = _bound_names(method), free_names(method)
     roots = {text.partition(".")[0] for n, text in found.imports.items() if n in free}
     hidden = sorted(n for n in bound if n in free or n in roots or n.startswith("user_"))
     if hidden:
@@ -304,7 +304,7 @@ def free_names(method: ast.FunctionDef) -> set[str]:
     return {s.get_name() for t in _scopes(method) for s in t.get_symbols() if s.is_global()}
 
 
-def _bound(method: ast.FunctionDef) -> set[str]:
+def _bound_names(method: ast.FunctionDef) -> set[str]:
     return {
         symbol.get_name()
         for table in _scopes(method)
@@ -317,7 +317,7 @@ def _bound(method: ast.FunctionDef) -> set[str]:
 class _Rewriting(ast.NodeTransformer):
     """Names of the source as those of the generated module."""
 
-    def __init__(self, source: Source, prefix: str, own: str | None, bound: set[str]) -> None:
+    def __init__(self, source: UserSource, prefix: str, own: str | None, bound: set[str]) -> None:
         self.source, self.prefix, self.bound = source, prefix, bound
         self.owners: set[str | None] = {own, *({source.class_name} - bound)}
 
@@ -336,7 +336,7 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
 
-def _shown(node: ast.AST) -> str:
+def _first_line(node: ast.AST) -> str:
     """The first line of a statement, short."""
     line = ast.unparse(node).partition("\n")[0]
     return line if len(line) <= 60 else f"{line[:57]}..."

@@ -28,7 +28,7 @@ def is_trusted(entry: Aggregate) -> bool:
     return entry.code is None or entry.code.source in _TRUSTED
 
 
-def untrusted(entries: Iterable[Aggregate]) -> tuple[str, ...]:
+def find_untrusted(entries: Iterable[Aggregate]) -> tuple[str, ...]:
     """The names of the functions that may not run."""
     return tuple(dict.fromkeys(entry.name for entry in entries if not is_trusted(entry)))
 

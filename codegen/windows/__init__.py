@@ -11,8 +11,8 @@ from aggloom.codegen.windows.assigners import (
     Hop,
     Session,
     Tumble,
+    count_up,
     distinct_times,
-    numbered,
 )
 from aggloom.codegen.windows.data import windowing_data, windowing_of
 from aggloom.codegen.windows.delta_trigger import DeltaTrigger
@@ -68,8 +68,8 @@ __all__ = [
     "Window",
     "WindowFunction",
     "Windowing",
+    "count_up",
     "distinct_times",
-    "numbered",
     "result_schema",
     "to_instants",
     "to_local",

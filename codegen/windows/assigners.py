@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import FOREVER, Assigner, Rows, Times
 from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import SpecError
@@ -62,7 +62,7 @@ class Aligned(Assigner):
         first = slices + (self.end_shift_ms - slices) % step
         counts = np.maximum(0, (self.last_ends(slices) - first) // step + 1)
         rows = np.repeat(np.arange(len(slices), dtype=np.int64), counts)
-        return rows, first[rows] + numbered(counts) * step
+        return rows, first[rows] + count_up(counts) * step
 
     def last_ends(self, slices: Times) -> Times:
         """The end of the last window that a slice belongs to; less than the slice's own if it is in none."""
@@ -77,7 +77,7 @@ class Aligned(Assigner):
         rows, ends = self.spans(self.slices(times))
         return rows, self.starts(ends), ends
 
-    def staggered(self, offset: int) -> Aligned:
+    def shift_windows(self, offset: int) -> Aligned:
         """The same windows, later by so many milliseconds."""
         return replace(self, offset=(self.shift_ms + offset) % self.size_ms)  # type: ignore[call-arg]
 
@@ -112,7 +112,7 @@ class Tumble(Aligned):
 
     @property
     def text(self) -> str:
-        return f"TUMBLE({_on(self)}, size={shown(self.size)}{_extra(self)})"
+        return f"TUMBLE({_on(self)}, size={format_duration(self.size)}{_extra(self)})"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Hop(Aligned):
 
     @property
     def text(self) -> str:
-        sizes = f"size={shown(self.size)}, slide={shown(self.slide)}"
+        sizes = f"size={format_duration(self.size)}, slide={format_duration(self.slide)}"
         return f"HOP({_on(self)}, {sizes}{_extra(self)})"
 
 
@@ -164,8 +164,8 @@ class Cumulate(Aligned):
         _settle(self, "size", "step")
         if self.size % self.step:
             raise SpecError(
-                f"Cumulate: the size {shown(self.size)} is no multiple of the step {shown(self.step)}; "
-                "take a step that divides it."
+                f"Cumulate: the size {format_duration(self.size)} is no multiple of the step "
+                f"{format_duration(self.step)}; take a step that divides it."
             )
 
     @property
@@ -185,7 +185,7 @@ class Cumulate(Aligned):
 
     @property
     def text(self) -> str:
-        sizes = f"max_size={shown(self.size)}, step={shown(self.step)}"
+        sizes = f"max_size={format_duration(self.size)}, step={format_duration(self.step)}"
         return f"CUMULATE({_on(self)}, {sizes}{_extra(self)})"
 
 
@@ -218,7 +218,7 @@ class Session(Assigner):
 
     @property
     def text(self) -> str:
-        gap = shown(self.gap) if self.gap_column is None else f"`{self.gap_column}` ms"
+        gap = format_duration(self.gap) if self.gap_column is None else f"`{self.gap_column}` ms"
         return f"SESSION({_on(self)}, gap={gap}{_extra(self)})"
 
 
@@ -265,7 +265,7 @@ class CountWindow(GlobalWindow):
         return f"COUNT(size={self.size} rows{slide})"
 
 
-def numbered(counts: Times) -> Times:
+def count_up(counts: Times) -> Times:
     """0, 1, ... for each of the counts, one after the other."""
     total = int(counts.sum())
     return np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -312,7 +312,7 @@ def _on(assigner: Any) -> str:
 
 def _extra(assigner: Any) -> str:
     shift = getattr(assigner, "offset", 0)
-    offset = f", offset={shown(shift)}" if shift else ""
+    offset = f", offset={format_duration(shift)}" if shift else ""
     zone = f", time zone {assigner.time_zone}" if assigner.time_zone else ""
     stagger = getattr(assigner, "stagger", "aligned")
     return offset + zone + (f", {stagger} stagger" if stagger != "aligned" else "")

@@ -76,8 +76,10 @@ def _part_data(part: Any) -> dict[str, Any] | None:
     if part is None:
         return None
     kind = type(part)
-    values = {each.name: getattr(part, each.name) for each in fields(part)} if _known(kind) else {}
-    if not _known(kind) or any(callable(value) for value in values.values()):
+    values = (
+        {each.name: getattr(part, each.name) for each in fields(part)} if _is_built_in(kind) else {}
+    )
+    if not _is_built_in(kind) or any(callable(value) for value in values.values()):
         return {"own": f"{kind.__module__}.{kind.__qualname__}"}
     nested = {name: _part_data(v) for name, v in values.items() if isinstance(v, Trigger | Evictor)}
     return {"class": kind.__name__, **values, **nested}
@@ -107,5 +109,5 @@ def _part_of(data: Any) -> Any:
         raise SpecError(f"windows: {name}: {error}.") from None
 
 
-def _known(kind: type[Any]) -> bool:
+def _is_built_in(kind: type[Any]) -> bool:
     return _BUILT_IN.get(kind.__name__) is kind

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import Times, Window
 from aggloom.errors import SpecError
 
@@ -61,14 +61,14 @@ class _BuiltIn(Evictor):
     def evict_before(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
         if getattr(self, "after", False):
             return super().evict_before(elements, window, ctx)
-        return self.kept(elements)
+        return self.keep_rows(elements)
 
     def evict_after(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
         if not getattr(self, "after", False):
             return super().evict_after(elements, window, ctx)
-        return self.kept(elements)
+        return self.keep_rows(elements)
 
-    def kept(self, elements: Elements) -> Kept:
+    def keep_rows(self, elements: Elements) -> Kept:
         """Which rows stay, before the function or after it."""
         raise SpecError(f"{type(self).__name__} drops nothing.")
 
@@ -89,7 +89,7 @@ class CountEvictor(_BuiltIn):
         if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
             raise SpecError(f"CountEvictor: count is {self.count!r}; it must be a number of rows.")
 
-    def kept(self, elements: Elements) -> Kept:
+    def keep_rows(self, elements: Elements) -> Kept:
         n = len(elements.times)
         return np.arange(n) >= n - self.count
 
@@ -108,14 +108,14 @@ class TimeEvictor(_BuiltIn):
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", milliseconds("size", self.size))
 
-    def kept(self, elements: Elements) -> Kept:
+    def keep_rows(self, elements: Elements) -> Kept:
         if not len(elements.times):
             return np.ones(0, np.bool_)
         return np.asarray(elements.times > elements.times.max() - self.size)
 
     @property
     def text(self) -> str:
-        return f"last {self._words(shown(self.size))}"
+        return f"last {self._words(format_duration(self.size))}"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class DeltaEvictor(_BuiltIn):
     after: bool = False
     delta: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None  # any[rows] to any[rows]
 
-    def kept(self, elements: Elements) -> Kept:
+    def keep_rows(self, elements: Elements) -> Kept:
         if not len(elements.times):
             return np.ones(0, np.bool_)
         column = elements.rows.column(self.column)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import Window
 from aggloom.codegen.windows.trigger import (
     CONTINUE,
@@ -69,8 +69,8 @@ class EventTimeTrigger(Trigger):
 
     @property
     def text(self) -> str:
-        early = "" if self.early is None else f"early={shown(self.early)}"
-        late = "" if self.late is None else f"late={shown(self.late)}"
+        early = "" if self.early is None else f"early={format_duration(self.early)}"
+        late = "" if self.late is None else f"late={format_duration(self.late)}"
         return f"event time({', '.join(each for each in (early, late) if each)})"
 
     def _wait(self, delay: int | None, ctx: TriggerContext) -> TriggerResult:
@@ -140,7 +140,7 @@ class ProcessingTimeTrigger(Trigger):
 
     @property
     def text(self) -> str:
-        early = "" if self.early is None else f"early={shown(self.early)}"
+        early = "" if self.early is None else f"early={format_duration(self.early)}"
         return f"processing time({early})"
 
 
@@ -225,7 +225,7 @@ class ContinuousTrigger(Trigger):
 
     @property
     def text(self) -> str:
-        return f"continuous({shown(self.interval)} of {'event' if self.event_time else 'processing'} time)"
+        return f"continuous({format_duration(self.interval)} of {'event' if self.event_time else 'processing'} time)"
 
     def _due(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if ctx.state.get("next") == time:
@@ -273,13 +273,13 @@ class PurgingTrigger(Trigger):
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        return self._purging(self.inner.on_element(row, time, window, ctx))
+        return self._purge(self.inner.on_element(row, time, window, ctx))
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self._purging(self.inner.on_event_time(time, window, ctx))
+        return self._purge(self.inner.on_event_time(time, window, ctx))
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self._purging(self.inner.on_processing_time(time, window, ctx))
+        return self._purge(self.inner.on_processing_time(time, window, ctx))
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         self.inner.on_merge(window, ctx)
@@ -295,7 +295,7 @@ class PurgingTrigger(Trigger):
     def text(self) -> str:
         return f"purging {self.inner.text}"
 
-    def _purging(self, result: TriggerResult) -> TriggerResult:
+    def _purge(self, result: TriggerResult) -> TriggerResult:
         return FIRE_AND_PURGE if result.fires else result
 
 

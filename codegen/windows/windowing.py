@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import Assigner
 from aggloom.codegen.windows.assigners import (
     Aligned,
@@ -190,7 +190,7 @@ class Windowing:
         if self.function is not None:
             parts.append(f"function=[{self.function.text}]")
         if self.allowed_lateness:
-            parts.append(f"allowed_lateness={shown(self.allowed_lateness)}")
+            parts.append(f"allowed_lateness={format_duration(self.allowed_lateness)}")
         return ", ".join(parts)
 
     def _defaults(self) -> tuple[Trigger, Evictor | None]:

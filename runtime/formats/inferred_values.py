@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from aggloom.codegen import quoted, type_name
+from aggloom.codegen import quote_name, type_name
 
 WHOLE = r"-?(0|[1-9][0-9]*)"
 NUMBER = rf"{WHOLE}(\.[0-9]+)?([eE][+-]?[0-9]+)?"
@@ -28,7 +28,7 @@ MANY_DIGITS = r"[0-9][0-9.]{15}"
 
 def declared_advice(name: str, kind: pa.DataType) -> str:
     """Return advice about a value that a column of an inferred type would change."""
-    column = name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name)
+    column = name if re.fullmatch(r"[A-Za-z_]\w*", name) else quote_name(name)
     return f'Declare the columns, such as schema="{column} STRING, ..", or {type_name(kind)} to read it so.'
 
 

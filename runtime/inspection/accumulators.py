@@ -129,7 +129,7 @@ class Layout:
         if operand.form != "row":
             array = np.array(words, np.int64)
             valid = np.ones(len(words), np.bool_)
-            if operand.pooled:
+            if operand.is_pooled:
                 valid = array != 0
             decoded: list[Any] = columns.from_words(
                 array, valid, operand.types[0], kept.pool

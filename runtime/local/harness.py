@@ -128,7 +128,7 @@ class Harness(FedPlan):
                 tables,
                 input_changes=input_changes,
                 dialect=dialect,
-                options=options.updated(keywords),
+                options=options.with_options(keywords),
                 keys=keys,
                 watermarks=watermarks,
                 lookups=lookups,
@@ -168,7 +168,7 @@ class Harness(FedPlan):
         """A harness of one row of each key, as al.deduplicate gives it; rows: the columns of its table, t."""
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
-        chosen = options.updated({**keywords, "deduplicate_insert_only": insert_only})
+        chosen = options.with_options({**keywords, "deduplicate_insert_only": insert_only})
         plan = plan_deduplicate(
             rows,
             (keys,) if isinstance(keys, str) else keys,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import Carried, carried, same_call
+from aggloom.codegen import Carried, match_state, same_call
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.handlers.compiled import ArenaAccumulators
 from aggloom.runtime.operators.keyed_state import KeyedState
@@ -51,7 +51,7 @@ def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
 def change_settings(old: Any, new: Any, clock: Clock) -> Rows:
     """As evolve, where nothing but settings differ: the state is the same under any, but for stamps and orphans."""
     if not new.keeps_stamps(old):
-        return evolve(old, new, carried(old.spec, new.spec, new.handler_class.BACKEND), clock)
+        return evolve(old, new, match_state(old.spec, new.spec, new.handler_class.BACKEND), clock)
     new.restore(old.snapshot())
     new.take_over(old)
     return no_rows(new.schema)

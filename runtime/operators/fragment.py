@@ -21,7 +21,7 @@ from aggloom.codegen.planner import (
     Scan,
     Stateful,
     Union,
-    renamed,
+    rename_columns,
 )
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.base import (
@@ -336,7 +336,7 @@ def _rename_columns(part: Node, schema: pa.Schema) -> tuple[Step, ...]:
     """The step that gives the columns of a union's part the union's names, if they have others."""
     if part.schema.names == schema.names:
         return ()
-    return (renamed(Scan("", part.schema, "append"), schema),)
+    return (rename_columns(Scan("", part.schema, "append"), schema),)
 
 
 def feeds_data(spec: FragmentSpec) -> list[Any]:

@@ -42,7 +42,7 @@ def step_of(node: Node, zone: str = "UTC") -> Step:
     zone: where times are that name none. Raises UnsupportedExpressionError for a Calc whose expressions only Spark
     evaluates, SpecError for options that a lookup table's files do not have.
     """
-    if isinstance(node, Calc) and node.picked is None:
+    if isinstance(node, Calc) and node.picked_columns is None:
         return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
     if isinstance(node, Lookup | LookupJoin):
         node = prepare_lookup(node, zone)
@@ -70,7 +70,7 @@ def is_step(node: Node) -> bool:
     """Tell whether a node is a step that needs no lowering."""
     if isinstance(node, Lookup | LookupJoin):
         return not node.asked.by_engine
-    return type(node) in _RUN and (not isinstance(node, Calc) or node.picked is not None)
+    return type(node) in _RUN and (not isinstance(node, Calc) or node.picked_columns is not None)
 
 
 def run_steps(steps: tuple[Step, ...], rows: Rows) -> Rows:
@@ -137,8 +137,8 @@ def expand(node: Expand, rows: Rows) -> Rows:
 
 def _pick(node: Calc, rows: Rows) -> Rows:
     batch, kinds = rows
-    assert node.picked is not None
-    return _rebuilt([batch.column(name) for name in node.picked], node.schema, batch), kinds
+    assert node.picked_columns is not None
+    return _rebuilt([batch.column(name) for name in node.picked_columns], node.schema, batch), kinds
 
 
 def _item(item: object, batch: pa.RecordBatch, dtype: pa.DataType) -> pa.Array:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from aggloom.codegen.planner import drawn
+from aggloom.codegen.planner import draw_plan
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import Operator, operators_of
@@ -72,7 +72,7 @@ class Watched:
         if plan is not None:
             query = str(plan.get("query") or "")
             try:
-                picture = drawn(plan["described"], figures(plan, history))
+                picture = draw_plan(plan["described"], figures(plan, history))
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
                 problems.append(f"the plan cannot be drawn: {error!r}")
         return Told(history, operators, query, picture, list(dict.fromkeys(problems)))

@@ -68,7 +68,7 @@ def estimate(
         "mini_batch_enabled": True,
         "fragments_enabled": False,
     }
-    chosen = chosen.updated({**keywords, **plain})
+    chosen = chosen.with_options({**keywords, **plain})
     if isinstance(query, AggSpec):
         if tables is not None or input_changes is not None:
             raise SpecError("estimate: a spec has a schema; leave out tables and input_changes.")

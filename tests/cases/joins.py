@@ -59,7 +59,7 @@ def join_program(case: Case) -> Program:
             tuple(names),
             condition=condition,
             ttls=(params.get("left_ttl_ms"), params.get("right_ttl_ms")),
-        ).exchanged()
+        ).insert_exchange()
         if not options.update_before:
             root = root.without_before()
         return Plan(root, root, options, Notes())

@@ -125,7 +125,7 @@ def _plan(params: Any, scan: Scan, options: PlanOptions) -> Plan:
         number,
         window=window,
         zone=params.get("shift_time_zone") or "UTC",
-    ).exchanged()
+    ).insert_exchange()
     if not options.update_before:
         root = root.without_before()
     root = _shown(root, [*names, *(name for name in root.schema.names if name not in names)])

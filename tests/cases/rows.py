@@ -37,7 +37,7 @@ def row_program(case: Case) -> Program:
     shown = _shown(params, schema, order)
 
     def plan(options: PlanOptions) -> Plan:
-        chosen = options.updated({"deduplicate_insert_only": final})
+        chosen = options.with_options({"deduplicate_insert_only": final})
         with planning():
             return plan_deduplicate(
                 schema,

@@ -67,7 +67,7 @@ def test_reading_explaining_and_generating_run_nothing(
 ) -> None:
     text, ran = evil
     spec = al.AggSpec.from_yaml(text)
-    assert spec.untrusted == ("EVIL",)
+    assert spec.untrusted_functions == ("EVIL",)
     again = al.AggSpec.from_json(spec.to_json())
     assert again == spec and repr(again) and again.to_yaml() and again.functions
     text = al.explain(spec)
@@ -118,7 +118,7 @@ def test_running_it_needs_the_word(evil: tuple[str, Callable[[], bool]]) -> None
         assert trusted.table() == [("a", 4)]
     assert ran()
     # Said once: the same source is trusted in this process from then on.
-    assert spec.untrusted == ()
+    assert spec.untrusted_functions == ()
 
 
 def test_a_compiled_module_is_written_again_only_if_its_source_may_run(tmp_path: Path) -> None:
@@ -141,4 +141,4 @@ def test_what_a_program_registers_needs_no_word(registry: None) -> None:
     definition = al.AggSpec.from_yaml(text).functions[0]
     al.register(definition)
     spec = al.AggSpec.from_sql("SELECT k, EVIL(v) AS e FROM t GROUP BY k", "k STRING, v BIGINT")
-    assert spec.untrusted == () and "evil(v): compiled" in al.explain(spec).lower()
+    assert spec.untrusted_functions == () and "evil(v): compiled" in al.explain(spec).lower()

@@ -18,7 +18,7 @@ from handlers import Backend, handler_class
 from strategies import DOMAINS
 from variants import chunk, chunks, dialect_of, rows_for
 
-from aggloom.codegen import AggSpec, carried, same_call
+from aggloom.codegen import AggSpec, match_state, same_call
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.operators.evolution import evolve
@@ -69,7 +69,7 @@ def table(target: GroupAggOperator) -> dict[Any, dict[str, str]]:
 
 def grown(old: AggSpec, new: AggSpec, fed: GroupAggOperator, backend: Backend) -> GroupAggOperator:
     made = operator(new, backend)
-    evolve(fed, made, carried(old, new, backend), NO_TIME)
+    evolve(fed, made, match_state(old, new, backend), NO_TIME)
     return made
 
 
@@ -109,10 +109,10 @@ def test_calls_that_stay_keep_their_state(family: str, domain: str, changes: str
     draw.shuffle(new_calls)
     new = replace(whole, calls=tuple(new_calls))
     try:
-        parts = carried(old, new, "python")
+        parts = match_state(old, new, "python")
     except StateMismatchError:
         new = replace(whole, calls=tuple(stay or old.calls))
-        parts = carried(old, new, "python")
+        parts = match_state(old, new, "python")
     rows = history(whole, 7)
     cut = 2 * len(rows) // 3
     names = whole.schema.names
@@ -185,7 +185,7 @@ def test_the_changes_of_a_step_lead_from_the_old_table_to_the_new_one() -> None:
     )
     before, made = operator(old), operator(new)
     feed(before, old.schema.names, some_rows(0, 20))
-    changes = messages(evolve(before, made, carried(old, new), NO_TIME))
+    changes = messages(evolve(before, made, match_state(old, new), NO_TIME))
     known = [("+I", key, top, None, total) for _, key, total, top in messages(before.contents())]
     assert sorted(fold(known + changes)) == sorted(row[1:] for row in messages(made.contents()))
 
@@ -196,7 +196,7 @@ def test_nothing_is_said_where_columns_only_go_or_move() -> None:
     )
     before, made = operator(old), operator(new)
     feed(before, old.schema.names, some_rows(0, 20))
-    assert messages(evolve(before, made, carried(old, new), NO_TIME)) == []
+    assert messages(evolve(before, made, match_state(old, new), NO_TIME)) == []
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,15 @@ def test_nothing_is_said_where_columns_only_go_or_move() -> None:
 )
 def test_half_known_calls_are_refused(had: str, added: str) -> None:
     with pytest.raises(StateMismatchError, match="FILTER, which keeps its state apart"):
-        carried(select(had), select(f"{had}, {added}"))
+        match_state(select(had), select(f"{had}, {added}"))
     kept_apart = select(f"{had}, {added} FILTER (WHERE cnt >= 0 OR cnt < 0)")
-    assert [call.function for call in carried(select(had), kept_apart).empty] != []
+    assert [call.function for call in match_state(select(had), kept_apart).empty] != []
 
 
 def test_rows_that_were_never_counted_are_not_made_up() -> None:
     with pytest.raises(StateMismatchError, match=r"COUNT\(\*\)"):
-        carried(select("SUM(cnt)", "append"), select("SUM(cnt), COUNT(*)", "append"))
-    assert carried(select("SUM(cnt)"), select("SUM(cnt), COUNT(*)")).empty == ()
+        match_state(select("SUM(cnt)", "append"), select("SUM(cnt), COUNT(*)", "append"))
+    assert match_state(select("SUM(cnt)"), select("SUM(cnt), COUNT(*)")).empty == ()
 
 
 def test_what_makes_a_call_is_all_but_its_name() -> None:
@@ -230,7 +230,7 @@ def test_a_time_to_live_that_is_new_begins_now() -> None:
     spec = select("SUM(cnt) AS total")
     before, made = operator(spec), operator(spec, state_ttl_ms=100)
     feed(before, spec.schema.names, some_rows(0, 5))
-    evolve(before, made, carried(spec, spec), Clock(1000))
+    evolve(before, made, match_state(spec, spec), Clock(1000))
     nothing = pa.RecordBatch.from_arrays(
         [pa.array([], f.type) for f in spec.handler_schema], schema=spec.handler_schema
     )
@@ -245,7 +245,7 @@ def test_orphans_that_were_kept_are_forgotten_where_they_are_not_to_be() -> None
     before, made = operator(spec, on_orphan_retraction="keep"), operator(spec)
     row = some_rows(0, 1)[0]
     feed(before, spec.schema.names, [("-D", *row[1:]), *some_rows(1, 3)])
-    evolve(before, made, carried(spec, spec), NO_TIME)
+    evolve(before, made, match_state(spec, spec), NO_TIME)
     assert (before.keys, made.keys) == (4, 3)
     feed(made, spec.schema.names, [row])
     assert table(made)[row[1],]["total"] == "0"
@@ -279,7 +279,7 @@ def test_windows_keep_the_calls_that_stay() -> None:
     for each in (old, undisturbed):
         each.process(rows(0))
         each.watermark(at)
-    parts = carried(old.operator.spec, new.operator.spec, "python")
+    parts = match_state(old.operator.spec, new.operator.spec, "python")
     evolve(old.operator, new.operator, parts, NO_TIME)
     found = []
     for each in (new, undisturbed):
@@ -295,6 +295,6 @@ def test_sessions_say_that_they_keep_their_calls() -> None:
 
     spec = AggSpec.from_sql("SELECT SUM(cnt) AS total FROM t", "cnt INT, ts TIMESTAMP_NTZ")
     old, new = (Harness(spec, window=Session("5 min", on="ts"), backend="python") for _ in "ab")
-    parts = carried(old.operator.spec, new.operator.spec, "python")
+    parts = match_state(old.operator.spec, new.operator.spec, "python")
     with pytest.raises(StateMismatchError, match="sessions"):
         evolve(old.operator, new.operator, parts, NO_TIME)

@@ -11,7 +11,7 @@ from nested_queries import nested_queries, nested_query
 from queries import ONE_PHASE, PER_RECORD, TWO_PHASE, Query, agree, batches_of, plan_of
 from strategies import examples
 
-from aggloom.codegen.planner import Stateful, described, walk
+from aggloom.codegen.planner import Stateful, collect_lineage, walk
 
 NOT_BY_KEY = {
     "a limit behind an offset": """
@@ -53,6 +53,6 @@ def test_random_queries_have_operators_of_all_kinds_above_one_another() -> None:
         for below in walk(each)
     }
     nodes = [node for plan in plans for node in walk(plan.root) if isinstance(node, Stateful)]
-    assert all(json.dumps(described(node)) for node in nodes)
+    assert all(json.dumps(collect_lineage(node)) for node in nodes)
     kinds = {"Join", "Over", "Rank", "GroupAggregate"}
     assert {(above, below) for above in kinds for below in kinds} <= pairs

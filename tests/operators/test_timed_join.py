@@ -219,7 +219,7 @@ def test_what_a_checkpoint_holds_makes_the_same_operator() -> None:
     (node,) = (each for each in walk(plan.root) if isinstance(each, TimedJoin))
     spec = operator_of(node, plan.options)
     data = json.loads(json.dumps(spec.to_data()))
-    assert operator_from(spec.kind, data, AggSpec(node.remembered, ("k",), (), "append")) == spec
+    assert operator_from(spec.kind, data, AggSpec(node.stored_schema, ("k",), (), "append")) == spec
 
 
 def test_a_condition_that_only_spark_evaluates_stands_above_the_bounds() -> None:

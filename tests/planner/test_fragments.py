@@ -15,7 +15,7 @@ from recorded import Recorded
 
 from aggloom import Harness
 from aggloom.codegen.planner import Exchange, Join, PlanOptions, Stateful, plan_query, walk
-from aggloom.codegen.planner.tree import as_tree, numbered
+from aggloom.codegen.planner.tree import as_tree, list_stateful_nodes
 from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.values.changelog import KIND_NAMES, fold
@@ -435,7 +435,7 @@ def test_what_two_inputs_read_alike_comes_once() -> None:
     assert text.count("Reused(reference_id=[1]") == text.count("reuse_id=[1]") == 1
     assert text.count("TableSourceScan") == 1
     # The join, the aggregate that it reads, and the groups once.
-    assert [node.name for node in numbered(plan)] == [
+    assert [node.name for node in list_stateful_nodes(plan)] == [
         "INNER JOIN ON (s = m.s)",
         "GROUP BY a, b",
         "GROUP BY s",

@@ -11,7 +11,7 @@ import pytest
 from queries import TABLES as SAME_TABLES
 from queries import WAYS, Batch, Query, Way, assert_laws, feed, multiset, open_plan, plan_of
 
-from aggloom.codegen.operators import Aggregate
+from aggloom.codegen.operators import AggregateNode
 from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
@@ -33,7 +33,9 @@ Change = tuple[Any, ...]
 def aggregates(node: Node) -> list[Any]:
     """The keyed nodes, inputs first."""
     return [
-        n for n in walk(node) if isinstance(n, GroupAggregate | IncrementalAggregate | Aggregate)
+        n
+        for n in walk(node)
+        if isinstance(n, GroupAggregate | IncrementalAggregate | AggregateNode)
     ]
 
 

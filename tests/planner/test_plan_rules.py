@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aggloom.codegen.operators import Aggregate
+from aggloom.codegen.operators import AggregateNode
 from aggloom.codegen.planner import (
     Bucket,
     Expand,
@@ -46,7 +46,9 @@ def notes(plan: Plan, rule: str) -> list[tuple[bool, str]]:
 def aggregates(node: Node) -> list[Any]:
     """The keyed nodes, inputs first."""
     return [
-        n for n in walk(node) if isinstance(n, GroupAggregate | IncrementalAggregate | Aggregate)
+        n
+        for n in walk(node)
+        if isinstance(n, GroupAggregate | IncrementalAggregate | AggregateNode)
     ]
 
 
@@ -403,7 +405,7 @@ def test_an_option_by_its_names_and_by_set(name: str, keyword: str, value: str, 
     assert PlanOptions.of({name: value}) == expected
     assert PlanOptions.of({name.upper(): value}) == expected
     assert PlanOptions.of({}, **{keyword: read}) == expected
-    assert expected.changed == {name: read}
+    assert expected.changed_options == {name: read}
     sql = f"SET '{name}' = '{value}'; SELECT COUNT(*) AS n FROM t"
     assert plan_query(sql, TABLES).options == expected
     # What the script says wins.

@@ -30,6 +30,6 @@ def test_a_node_that_leaves_questions_open_is_refused_by_their_names() -> None:
 def test_no_question_has_an_answer_that_a_new_node_would_inherit() -> None:
     open_ = {"changelog", "is_complete", "never_deletes", "unique_keys", "trends", "distribution"}
     assert (
-        open_ | {"clock_columns", "lineage", "title", "pruned", "schema"}
+        open_ | {"clock_columns", "lineage", "title", "prune_columns", "schema"}
         == Node.__abstractmethods__
     )

@@ -157,7 +157,7 @@ def test_a_window_over_windows_is_chained() -> None:
     source = f"TABLE(TUMBLE(TABLE few, DESCRIPTOR(window_time), {HOUR}))"
     plan = planned(f"{hourly}SELECT window_start, window_end, SUM(n) AS n FROM {source} {KEYS}")
     first, second = windows(plan)
-    assert (first.chained, second.chained) == (False, True)
+    assert (first.is_chained, second.is_chained) == (False, True)
     assert second.windowing.assigner == Tumble("1 h", "window_time0")
     assert second.spec.input_changes == "append"
 

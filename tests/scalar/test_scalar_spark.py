@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scalar_oracle import by_spark, differences, lowered, random_expressions
 
-from aggloom.codegen import quickened
+from aggloom.codegen import quicken_expression
 from aggloom.codegen.scalar.dates import SHIFTS
 from aggloom.codegen.scalar.functions import FAMILIES
 from aggloom.codegen.scalar.samples import sample_table
@@ -132,7 +132,7 @@ def test_a_quickened_expression_keeps_its_value(spark: Any) -> None:
         for place in (1, 2, 3, 9, -1, -2, -9)
     ]
     asked += ["upper(split_part(s, '/', 2)) || split_part(b, 'x', 2)", "split_part(42, '4', 2)"]
-    changed = [quickened(sql) for sql in asked]
+    changed = [quicken_expression(sql) for sql in asked]
     assert not any("SPLIT_PART" in sql for sql in changed)
     plain = rows.selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(asked)))
     quick = rows.selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(changed)))
@@ -142,4 +142,4 @@ def test_a_quickened_expression_keeps_its_value(spark: Any) -> None:
 
 @pytest.mark.parametrize("sql", NOT_QUICKER)
 def test_what_cannot_be_quickened_stays(sql: str) -> None:
-    assert quickened(sql).casefold() == sql.casefold()
+    assert quicken_expression(sql).casefold() == sql.casefold()

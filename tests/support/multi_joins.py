@@ -157,7 +157,7 @@ def check(seed: int, batches: int = 6) -> bool:
             number = rng.randrange(len(tables))
             harness.process(tables[number].change(rng), table=f"t{number}")
         harness.flush()
-        expected, why = answer(query.sql, tables), (seed, query, options.changed)
+        expected, why = answer(query.sql, tables), (seed, query, options.changed_options)
         new = harness.changes()
         assert multiset(harness.table()) == expected, why
         if plan.tells_before:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from aggloom.codegen.planner import Plan, numbered, plan_query
+from aggloom.codegen.planner import Plan, list_stateful_nodes, plan_query
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.node.factory import factory_of
@@ -29,7 +29,7 @@ START = 1_700_000_000_000
 def made_by(sql: str, tables: Mapping[str, str]) -> Any:
     """A stand-in for the lowered plan of a query: each stateful node is a fragment of its own."""
     plan: Plan = plan_query(sql, tables, input_changes="retract", options=None)
-    nodes = {place: (node,) for place, node in enumerate(numbered(plan))}
+    nodes = {place: (node,) for place, node in enumerate(list_stateful_nodes(plan))}
     return SimpleNamespace(plan=plan, nodes=nodes, text=sql)
 
 

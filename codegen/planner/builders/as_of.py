@@ -13,13 +13,13 @@ from sqlglot import exp
 from aggloom.codegen.operators import AsOfJoin, Node, pick
 from aggloom.codegen.operators.as_of import Comparison
 from aggloom.codegen.planner.builders.versions import time_of, versions_of
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.as_of import AsOf, is_inequality, turned
+from aggloom.codegen.sql.as_of import AsOf, flip_inequality, is_inequality
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import bare, named
+from aggloom.codegen.sql.scope import bare, make_column
 
 Way = Literal["nearest", "versions", "now"]
 """ASOF JOIN; the right as it was at the left's row time; the right as it is when the left's row is seen."""
@@ -50,7 +50,7 @@ class Pairing(Protocol):
 
     def pair(self, condition: exp.Expression) -> bool: ...
 
-    def tested(self, conditions: list[exp.Expression]) -> str | None: ...
+    def build_pair_condition(self, conditions: list[exp.Expression]) -> str | None: ...
 
 
 def way_of(as_of: AsOf, left: Node) -> Way:
@@ -87,7 +87,7 @@ def _nearest(pairing: Pairing, as_of: AsOf) -> Node:
             raise refusal(pairing.sql, each, "a further condition of an ASOF JOIN is", fix)
     condition = bare(nearest[0])
     if not column_names(condition.expression) <= set(pairing.sides[1].schema.names):
-        condition = turned(condition)
+        condition = flip_inequality(condition)
     times = _times(pairing, as_of, bare(condition.this), bare(condition.expression))
     return _node(pairing, times, _SIGNS[type(condition)], columns)
 
@@ -117,8 +117,8 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     pairing.sides[1] = versions.rows
     rest = [each for each in pairing.conditions if not pairing.pair(each)]
     extra = _only_key(pairing, as_of, right)
-    times = _times(pairing, as_of, as_of.time, named(time))
-    tested = pairing.tested(rest)
+    times = _times(pairing, as_of, as_of.time, make_column(time))
+    tested = pairing.build_pair_condition(rest)
     every = [*extra, *([] if tested is None else [f"({tested})"])]
     return _node(pairing, times, ">=", columns, " AND ".join(every) or None, waits=True)
 
@@ -175,7 +175,7 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
         if pair[1] in key:
             own.append((pair, safe))
         else:
-            extra.append(f"{quoted(pair[0])} {'<=>' if safe else '='} {quoted(pair[1])}")
+            extra.append(f"{quote_name(pair[0])} {'<=>' if safe else '='} {quote_name(pair[1])}")
     pairing.pairs[:] = [pair for pair, _ in own]
     pairing.null_safe[:] = [safe for _, safe in own]
     return extra

@@ -11,13 +11,13 @@ from aggloom.codegen.operators import Calc, Node, Union, one_row
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import locate_message, span
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_expression
 from aggloom.errors import SqlError, UnsupportedExpressionError
 
 
-class Builder(Protocol):
+class ConstantsBuilder(Protocol):
     """The builder of the blocks of a query."""
 
     sql: str
@@ -40,19 +40,19 @@ def with_from(tree: exp.Select) -> exp.Select:
     return copy
 
 
-def values(builder: Builder, source: exp.Values) -> Node:
+def values(builder: ConstantsBuilder, source: exp.Values) -> Node:
     """The rows of VALUES; their columns are col1, col2, ... as in Spark."""
     rows = [list(each.expressions) for each in source.expressions]
     if len({len(row) for row in rows}) != 1:
         message = "the rows of VALUES have different numbers of columns; give them as many each."
-        raise SqlError(located(message, builder.sql, span(source)))
+        raise SqlError(locate_message(message, builder.sql, span(source)))
     scope = Scope(builder.sql, pa.schema([]), builder.dialect, set())
     fields = []
     for number, column in enumerate(zip(*rows, strict=True), 1):
         for node in column:
             check_expression(builder.sql, node)
         with scope.at(source):
-            dtype = common([infer(scope.resolved(node), {}) for node in column], column[0])
+            dtype = common([infer(scope.resolve(node), {}) for node in column], column[0])
             if pa.types.is_null(dtype):
                 raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
         fields.append(pa.field(f"col{number}", dtype))
@@ -63,7 +63,7 @@ def values(builder: Builder, source: exp.Values) -> Node:
             tuple(
                 (
                     field.name,
-                    f"CAST({scope.input_sql(scope.resolved(node))} AS {type_name(field.type)})",
+                    f"CAST({scope.input_sql(scope.resolve(node))} AS {type_name(field.type)})",
                 )
                 for field, node in zip(schema, row, strict=True)
             ),

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Node, renamed
-from aggloom.codegen.planner.builders.clause import Builder, Clause
+from aggloom.codegen.operators import Node, rename_columns
+from aggloom.codegen.planner.builders.clause import Clause, ClauseBuilder
 from aggloom.codegen.planner.builders.hints import ttls_of
 from aggloom.codegen.planner.builders.join_tree import (
-    Joined,
+    JoinedParts,
     Leaf,
     Tree,
     place,
@@ -23,16 +23,16 @@ from aggloom.codegen.planner.builders.join_tree import (
     without_padding,
 )
 from aggloom.codegen.planner.builders.lookup_hints import lookup_hints, refuse_unheeded
-from aggloom.codegen.planner.builders.subqueries import is_test, settled, test, values
+from aggloom.codegen.planner.builders.subqueries import is_test, join_subqueries, test, values
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
 from aggloom.codegen.sql.conditions import column_names, never_null
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.codegen.sql.relations import Relation, Relations
 from aggloom.codegen.sql.scope import bare, pretty
 from aggloom.codegen.sql.shape import check_expression
-from aggloom.codegen.sql.stars import shown as star_shown
-from aggloom.codegen.sql.subqueries import has_queries, queries, simplified
+from aggloom.codegen.sql.stars import select_star_columns
+from aggloom.codegen.sql.subqueries import has_queries, queries, simplify_condition
 from aggloom.errors import SqlError
 
 Merged = Mapping[str, exp.Expression]
@@ -59,10 +59,10 @@ def has_joins(tree: exp.Select) -> bool:
     return several or has_queries(tree)
 
 
-def joined(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node]:
+def plan_from_clause(builder: ClauseBuilder, tree: exp.Select) -> tuple[exp.Select, Node]:
     """The query over the rows of its joins, and their plan."""
     clause = FromClause(builder, tree)
-    clause.read()
+    clause.read_clause()
     return clause.finish()
 
 
@@ -72,7 +72,9 @@ class FromClause:
     outer: the FROM of the query around this sub-query. correlated: conditions of WHERE or HAVING over columns of both.
     """
 
-    def __init__(self, builder: Builder, tree: exp.Select, outer: Clause | None = None) -> None:
+    def __init__(
+        self, builder: ClauseBuilder, tree: exp.Select, outer: Clause | None = None
+    ) -> None:
         self.builder, self.select, self.outer = builder, tree, outer
         self.sql = builder.sql
         self.taken: set[str] = set() if outer is None else outer.taken
@@ -83,7 +85,7 @@ class FromClause:
         self.tree: Tree
         self.relations: Relations
 
-    def read(self) -> None:
+    def read_clause(self) -> None:
         """Read FROM and its joins from the left to the right."""
         source, joins = self.select.args["from_"].this, self.select.args.get("joins") or []
         self.tree, self.relations = self._joins(source, joins)
@@ -92,7 +94,7 @@ class FromClause:
     def finish(self) -> tuple[exp.Select, Node]:
         """The query without its FROM, over the plan of the FROM."""
         self.filter(self.conditions())
-        clause, select = settled(self, self.rewritten())
+        clause, select = join_subqueries(self, self.rewrite_query())
         rest = clause.tree.where
         clause.tree.where = []
         if isinstance(clause.tree, Leaf):
@@ -104,8 +106,8 @@ class FromClause:
     def conditions(self) -> list[exp.Expression]:
         """The conjuncts of WHERE over the joined rows; sub-queries in them are as they were written."""
         where = self.select.args.get("where")
-        found = simplified(where.this) if where is not None else []
-        return [bare(self.relations.resolved(each)) for each in found]
+        found = simplify_condition(where.this) if where is not None else []
+        return [bare(self.relations.resolve(each)) for each in found]
 
     def filter(self, conditions: list[exp.Expression]) -> None:
         """Let only rows pass that meet all conditions, those with sub-queries among them."""
@@ -122,7 +124,7 @@ class FromClause:
         for each in tests:
             test(self, each)
 
-    def sub(self, builder: Builder, query: exp.Select) -> FromClause:
+    def sub(self, builder: ClauseBuilder, query: exp.Select) -> FromClause:
         """The FROM of a sub-query."""
         return FromClause(builder, query, self)
 
@@ -144,7 +146,7 @@ class FromClause:
         self.taken.add(f"${stem}{number}")
         return f"${stem}{number}"
 
-    def rewritten(self) -> exp.Select:
+    def rewrite_query(self) -> exp.Select:
         """The query with its columns as the joined rows call them; without what FROM and WHERE say."""
         tree = self.select.copy()
         for clause in ("joins", "hint", "where"):
@@ -160,7 +162,7 @@ class FromClause:
         for clause in ("group", "having", "qualify", "order", "windows", "distinct"):
             value = tree.args.get(clause)
             if isinstance(value, exp.Expression):
-                tree.set(clause, self.relations.resolved(value, keep))
+                tree.set(clause, self.relations.resolve(value, keep))
         return tree
 
     def _items(self, items: list[exp.Expression]) -> list[exp.Expression]:
@@ -176,13 +178,13 @@ class FromClause:
             inner = item.this if isinstance(item, exp.Column) else item
             if isinstance(inner, exp.Star):
                 of = item if isinstance(item, exp.Column) else None
-                shown += star_shown(self.sql, item, self.relations.star(of))
+                shown += select_star_columns(self.sql, item, self.relations.star(of))
             elif isinstance(bare(item), exp.Dot):
-                shown.append((str(bare(item).expression.name), self.relations.resolved(item)))
+                shown.append((str(bare(item).expression.name), self.relations.resolve(item)))
             elif isinstance(bare(item), exp.Column):
-                shown.append((self._own_name(bare(item)), self.relations.resolved(item, keep)))
+                shown.append((self._own_name(bare(item)), self.relations.resolve(item, keep)))
             else:
-                resolved = self.relations.resolved(item, keep)
+                resolved = self.relations.resolve(item, keep)
                 left |= {item.alias.casefold()} - {""}
                 if not item.alias and any(queries(item)):
                     name = exp.to_identifier(pretty(bare(item)), quoted=True)
@@ -204,11 +206,8 @@ class FromClause:
     def _own_name(self, column: exp.Expression) -> str:
         """A column's name as its table spells it."""
         written = str(column.name)
-        for each in self.relations.tables:
-            for name in each.columns:
-                if name.casefold() == written.casefold():
-                    return name
-        return written
+        names = (name for each in self.relations.tables for name in each.columns)
+        return next((name for name in names if name.casefold() == written.casefold()), written)
 
     def _joins(self, source: exp.Expression, joins: list[exp.Join]) -> tuple[Tree, Relations]:
         tree, relations = self._part(source)
@@ -270,7 +269,7 @@ class FromClause:
         if list(columns) == list(columns.values()):
             return node, columns
         fields = zip(columns.values(), node.schema.types, strict=True)
-        return renamed(node, pa.schema(list(fields))), columns
+        return rename_columns(node, pa.schema(list(fields))), columns
 
     def _join(
         self, left: Tree, relations: Relations, join: exp.Join, source: exp.Expression
@@ -293,17 +292,18 @@ class FromClause:
             if len(others.tables) != 1:
                 fix = "write the condition with ON"
                 raise refusal(self.sql, join, "USING of joins in parentheses is", fix)
-            conditions, both = self._merged(relations, others, names, kind, join)
+            conditions, both = self._merge_using(relations, others, names, kind, join)
         else:
-            conditions = [] if on is None else [bare(both.resolved(e)) for e in simplified(on)]
+            parts = [] if on is None else simplify_condition(on)
+            conditions = [bare(both.resolve(each)) for each in parts]
         if names and found_as_of is not None and found_as_of.time is None and not matching:
             # As in DuckDB, the last column is the one that is not equal.
             last = conditions[-1]
             conditions[-1] = exp.GTE(this=last.this, expression=last.expression)
-        conditions += [bare(both.resolved(each)) for each in matching]
+        conditions += [bare(both.resolve(each)) for each in matching]
         visible = both if kind not in ("semi", "anti") else relations
         ttls = self._ttl(left, relations), self._ttl(right, others)
-        found = Joined(kind, left, right, [], ttls, as_of=found_as_of)
+        found = JoinedParts(kind, left, right, [], ttls, as_of=found_as_of)
         if found_as_of is not None:
             found.hint = self._hint(others)
         self._check_as_of(found_as_of, kind)
@@ -339,7 +339,7 @@ class FromClause:
             fix = "write JOIN or LEFT JOIN"
             raise refusal(self.sql, found.place, f"{what} in a {kind.upper()} JOIN is", fix)
 
-    def _merged(
+    def _merge_using(
         self, left: Relations, right: Relations, names: list[str], kind: JoinKind, join: exp.Join
     ) -> tuple[list[exp.Expression], Relations]:
         """The conditions of USING, and the tables in which its columns are one."""
@@ -351,7 +351,7 @@ class FromClause:
             if sides[0] is None or sides[1] is None:
                 which = "left" if sides[0] is None else "right"
                 message = f"USING ({name}): the {which} side has no such column."
-                raise SqlError(located(message, self.sql, span(join)))
+                raise SqlError(locate_message(message, self.sql, span(join)))
             conditions.append(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()))
             whole = {"right": sides[1], "full": exp.func("COALESCE", *sides)}.get(kind, sides[0])
             folded = {known.casefold(): known for known in merged}

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from aggloom.codegen.operators import Aggregate, Node
+from aggloom.codegen.operators import AggregateNode, Node
 from aggloom.codegen.planner.builders.lookup_hints import LOOKUP
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.errors import OptionError, nearest
 
 _TTL = "STATE_TTL"
@@ -52,32 +52,32 @@ def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> dict[str, int]:
         sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
         if len(sides) != 2 or not all(each.name for each in sides):
             message = f"{_TTL} needs names and durations: {_TTL}('t' = '1 d')."
-            raise OptionError(located(message, sql, place))
+            raise OptionError(locate_message(message, sql, place))
         table, duration = (each.name for each in sides)
         if table.casefold() not in {name.casefold() for name in names}:
             message = f"{_TTL} names {table!r}, which this query does not read. "
-            raise OptionError(located(message + nearest(table, sorted(names)), sql, place))
+            raise OptionError(locate_message(message + nearest(table, sorted(names)), sql, place))
         try:
             ms = milliseconds(_TTL, duration)
         except OptionError as error:
-            raise OptionError(located(str(error), sql, place)) from None
+            raise OptionError(locate_message(str(error), sql, place)) from None
         if ms < 0:
             message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
-            raise OptionError(located(message, sql, place))
+            raise OptionError(locate_message(message, sql, place))
         if table.casefold() in found:
             message = f"{_TTL} names {table!r} twice; name each table once."
-            raise OptionError(located(message, sql, place))
+            raise OptionError(locate_message(message, sql, place))
         found[table.casefold()] = ms
     if not pairs:
         message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."
-        raise OptionError(located(message, sql, place))
+        raise OptionError(locate_message(message, sql, place))
     return found
 
 
-def keeping(node: Node, source: Node, ttl: int) -> Node:
+def set_state_ttl(node: Node, source: Node, ttl: int) -> Node:
     """The plan of a block in which every aggregate above its source forgets keys after this time."""
     if node is source:
         return node
     if node.inputs:
-        node = node.over(*(keeping(each, source, ttl) for each in node.inputs))
-    return replace(node, state_ttl=ttl) if isinstance(node, Aggregate) else node
+        node = node.over(*(set_state_ttl(each, source, ttl) for each in node.inputs))
+    return replace(node, state_ttl=ttl) if isinstance(node, AggregateNode) else node

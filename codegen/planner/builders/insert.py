@@ -7,10 +7,10 @@ import pyarrow.types as pt
 
 from aggloom.codegen.operators import Calc, Node
 from aggloom.codegen.planner.scripts.script import Script, Target
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import locate_message
 from aggloom.errors import (
     SqlError,
     TypeMismatchError,
@@ -20,53 +20,53 @@ from aggloom.errors import (
 )
 
 
-def inserted(script: Script, target: Target, rows: Node, dialect: str) -> Node:
+def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> Node:
     """The rows as the target has them, column by column in order; raises SqlError and its kin."""
     created = {name.casefold(): table for name, table in script.created.items()}
     table = created.get(target.name.casefold())
     if table is None:
         hint = nearest(target.name, script.created)
         message = f"INSERT INTO names table {target.name!r}, which is not created. {hint}"
-        raise UnknownTableError(located(message, script.text, target.place))
+        raise UnknownTableError(locate_message(message, script.text, target.place))
     if table.computed:
         name = next(iter(table.computed))
         message = f"table {table.name}: {name!r} is computed, and a table to write into has no such columns."
-        raise SqlError(located(message, script.text, target.place))
+        raise SqlError(locate_message(message, script.text, target.place))
     schema = to_schema(table.columns, dialect)
     names = list(target.columns) or schema.names
     for name in names:
         if name not in schema.names:
             message = f"INSERT INTO names column {name!r}. {nearest(name, schema.names)}"
-            raise UnknownColumnError(located(message, script.text, target.place))
+            raise UnknownColumnError(locate_message(message, script.text, target.place))
     if len(names) != len(rows.schema) or len(set(names)) < len(names):
         message = (
             f"the query has {len(rows.schema)} columns ({', '.join(rows.schema.names)}) for {len(names)} of "
             f"{table.name} ({', '.join(names)}); give as many, in their order."
         )
-        raise SqlError(located(message, script.text, target.place))
+        raise SqlError(locate_message(message, script.text, target.place))
     own = dict(zip(names, rows.schema, strict=True))
     lacks = [name for name in table.key if name not in own]
     if lacks:
         message = (
             f"INSERT INTO leaves out {lacks[0]!r}, which is in the PRIMARY KEY of {table.name}."
         )
-        raise SqlError(located(message, script.text, target.place))
+        raise SqlError(locate_message(message, script.text, target.place))
     shown = []
     for field in schema:
         given = own.get(field.name)
         if given is None:
             shown.append((field.name, f"CAST(NULL AS {type_name(field.type)})"))
         elif given.type == field.type:
-            shown.append((field.name, quoted(given.name)))
+            shown.append((field.name, quote_name(given.name)))
         elif _widens(given.type, field.type):
-            shown.append((field.name, f"CAST({quoted(given.name)} AS {type_name(field.type)})"))
+            shown.append((field.name, f"CAST({quote_name(given.name)} AS {type_name(field.type)})"))
         else:
             message = (
                 f"column {field.name!r} of {table.name} is {type_name(field.type)}, and the query gives "
                 f"{type_name(given.type)}; write CAST(.. AS {type_name(field.type)})."
             )
-            raise TypeMismatchError(located(message, script.text, target.place))
-    if tuple(shown) == tuple((name, quoted(name)) for name in rows.schema.names):
+            raise TypeMismatchError(locate_message(message, script.text, target.place))
+    if tuple(shown) == tuple((name, quote_name(name)) for name in rows.schema.names):
         return rows
     return Calc(rows, tuple(shown), schema)
 

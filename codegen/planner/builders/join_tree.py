@@ -17,7 +17,7 @@ from aggloom.codegen.planner.builders.as_of import as_of_join
 from aggloom.codegen.planner.builders.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_condition
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
@@ -26,7 +26,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import Scope, named
+from aggloom.codegen.sql.scope import Scope, make_column
 from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
 
 _DROPS_LEFT = ("inner", "right", "semi")
@@ -35,7 +35,7 @@ _DROPS_RIGHT = ("inner", "left", "semi", "anti")
 """Kinds of which no row of the right does."""
 
 
-class Builder(Protocol):
+class JoinTreeBuilder(Protocol):
     """The builder of the blocks of a query."""
 
     sql: str
@@ -59,12 +59,12 @@ class Leaf:
 
 
 @dataclass
-class Joined:
+class JoinedParts:
     """Two parts of FROM, the conditions on which their rows match, and those that the joined rows have to pass."""
 
     kind: JoinKind
-    left: Leaf | Joined
-    right: Leaf | Joined
+    left: Leaf | JoinedParts
+    right: Leaf | JoinedParts
     on: list[exp.Expression] = field(default_factory=list)
     ttls: tuple[int | None, int | None] = (None, None)
     where: list[exp.Expression] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Joined:
         return [*self.left.columns, *right]
 
 
-Tree = Leaf | Joined
+Tree = Leaf | JoinedParts
 
 
 def without_padding(tree: Tree, needed: set[str]) -> None:
@@ -121,10 +121,10 @@ def place(tree: Tree, condition: exp.Expression) -> None:
         tree.where.append(condition)
 
 
-def sunk(tree: Tree, join: Joined) -> Tree:
+def sunk(tree: Tree, join: JoinedParts) -> Tree:
     """A tree with a semi or anti join below the joins that it says nothing of: they remember fewer rows."""
     names = {name for each in join.on for name in column_names(each)} - set(join.right.columns)
-    if isinstance(tree, Joined) and tree.kind not in ("semi", "anti"):
+    if isinstance(tree, JoinedParts) and tree.kind not in ("semi", "anti"):
         if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
             join.passed.append(tree.kind)
             tree.left = sunk(tree.left, join)
@@ -138,24 +138,24 @@ def sunk(tree: Tree, join: Joined) -> Tree:
     return join
 
 
-def plan_of_tree(builder: Builder, tree: Tree) -> Node:
+def plan_of_tree(builder: JoinTreeBuilder, tree: Tree) -> Node:
     """The plan of a FROM."""
     node = tree.node if isinstance(tree, Leaf) else _Pairing(builder, tree).plan()
     if not tree.where:
         return node
-    block = exp.select(*(named(name) for name in node.schema.names)).where(*tree.where)
+    block = exp.select(*(make_column(name) for name in node.schema.names)).where(*tree.where)
     return builder.over(block, node, set())
 
 
 class _Pairing:
     """One join on its way: which conditions are pairs of columns, and which are tested on pairs of rows."""
 
-    def __init__(self, builder: Builder, tree: Joined) -> None:
+    def __init__(self, builder: JoinTreeBuilder, tree: JoinedParts) -> None:
         self.builder, self.tree = builder, tree
         self.conditions: list[exp.Expression] = []
         self._sort_conditions()
         self.sides = [plan_of_tree(builder, tree.left), plan_of_tree(builder, tree.right)]
-        self.conditions = self._resolved(self.conditions)
+        self.conditions = self._resolve_conditions(self.conditions)
         self.sign = mark(*(side.schema for side in self.sides))
         self.pairs: list[tuple[str, str]] = []
         self.null_safe: list[bool] = []
@@ -174,15 +174,15 @@ class _Pairing:
             self.sides[place] = pick(side, order)
         left, right = self.sides
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
-        condition, above = self._parted(rest, left, right)
+        condition, above = self._split_condition(rest, left, right)
         node = Join(
             left,
             right,
-            self.tree.kind,
-            tuple(self.pairs),
-            tuple(self.null_safe),
-            tuple(columns),
-            condition,
+            kind=self.tree.kind,
+            pairs=tuple(self.pairs),
+            null_safe=tuple(self.null_safe),
+            columns=tuple(columns),
+            condition=condition,
             ttls=self.tree.ttls,
         )
         if self.tree.passed:
@@ -191,7 +191,7 @@ class _Pairing:
             self.builder.notes.add("semi_join_transpose", node, True, why)
         if above is None:
             return node
-        every = tuple((name, quoted(name)) for name in node.schema.names)
+        every = tuple((name, quote_name(name)) for name in node.schema.names)
         return Calc(node, every, node.schema, above)
 
     def _lookup(self, as_of: AsOf) -> Node:
@@ -201,16 +201,19 @@ class _Pairing:
             fix = "set table.exec.state.ttl, after which what rows got is forgotten"
             raise refusal(self.sql, as_of.place, "STATE_TTL of a lookup join is", fix)
         if tree.kind == "inner":
-            self.conditions, tree.where = [*self.conditions, *self._resolved(tree.where)], []
+            self.conditions, tree.where = [
+                *self.conditions,
+                *self._resolve_conditions(tree.where),
+            ], []
         return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(
             self.conditions, tree.hint
         )
 
-    def _resolved(self, conditions: list[exp.Expression]) -> list[exp.Expression]:
+    def _resolve_conditions(self, conditions: list[exp.Expression]) -> list[exp.Expression]:
         """Conditions on the joined rows as Spark evaluates them, whatever the dialect."""
         both = pa.schema([*self.sides[0].schema, *self.sides[1].schema])
         scope = Scope(self.builder.sql, both, self.builder.dialect, set())
-        return [scope.resolved(each) for each in conditions]
+        return [scope.resolve(each) for each in conditions]
 
     def _sort_conditions(self) -> None:
         """Let each side test what is its own, where that drops no row that has to leave without a partner."""
@@ -240,7 +243,7 @@ class _Pairing:
         """True if a hint says how long a side is kept."""
         return self.tree.ttls != (None, None)
 
-    def tested(self, conditions: list[exp.Expression]) -> str | None:
+    def build_pair_condition(self, conditions: list[exp.Expression]) -> str | None:
         """Return the condition that workers test pairs of rows for; raises where they cannot."""
         left, right = self.sides
         found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
@@ -286,12 +289,12 @@ class _Pairing:
         if not plain and infer(node, scope.types) != wanted:
             sql = f"CAST({sql} AS {type_name(wanted)})"
         name = f"{self.sign}{'left' if place == 0 else 'right'}_{len(self.pairs)}"
-        every = tuple((each, quoted(each)) for each in side.schema.names)
+        every = tuple((each, quote_name(each)) for each in side.schema.names)
         schema = side.schema.append(pa.field(name, wanted))
         self.sides[place] = Calc(side, (*every, (name, sql)), schema)
         return name
 
-    def _parted(
+    def _split_condition(
         self, conditions: list[exp.Expression], left: Node, right: Node
     ) -> tuple[str | None, str | None]:
         """Return the condition that is tested on pairs of rows, and the one that Spark has to test above them."""

@@ -9,19 +9,19 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import (
-    Aggregate,
+    AggregateNode,
     Calc,
     Node,
     Union,
     walk,
 )
 from aggloom.codegen.planner.builders.constants import values, with_from
-from aggloom.codegen.planner.builders.from_clause import has_joins, joined
-from aggloom.codegen.planner.builders.hints import keeping, state_ttl
-from aggloom.codegen.planner.builders.numbering import bounded, numbered
-from aggloom.codegen.planner.builders.over import opened, over
-from aggloom.codegen.planner.builders.qualified import check_columns, check_qualified, qualified
-from aggloom.codegen.planner.builders.set_operations import compared, nameless
+from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_clause
+from aggloom.codegen.planner.builders.hints import set_state_ttl, state_ttl
+from aggloom.codegen.planner.builders.numbering import plan_numbering, push_number_bounds
+from aggloom.codegen.planner.builders.over import over, plan_open_numberings
+from aggloom.codegen.planner.builders.qualified import check_columns, check_qualified, qualify_name
+from aggloom.codegen.planner.builders.set_operations import nameless, plan_set_operation
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
 from aggloom.codegen.planner.builders.untyped_nulls import type_nulls
 from aggloom.codegen.planner.builders.window_query import (
@@ -32,22 +32,22 @@ from aggloom.codegen.planner.builders.window_query import (
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.windows import windows
-from aggloom.codegen.planner.scripts.script import Script, View
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.planner.scripts.script import Script, ViewQuery
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
-from aggloom.codegen.sql.query import Block
+from aggloom.codegen.sql.query import SelectBlock
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source
-from aggloom.codegen.sql.stars import shown
+from aggloom.codegen.sql.stars import select_star_columns
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments
 from aggloom.errors import (
@@ -65,12 +65,12 @@ def logical_plan(
     script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions, notes: Notes
 ) -> Node:
     """The plan of a script's query over its tables; errors show the place in the text."""
-    named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
+    named: dict[str, Node | ViewQuery] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
     check_qualified(script, named)
     check_columns(script)
     root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
-    return opened(script.text, dialect, options, root)
+    return plan_open_numberings(script.text, dialect, options, root)
 
 
 class _Builder:
@@ -79,7 +79,7 @@ class _Builder:
     def __init__(
         self,
         sql: str,
-        named: Mapping[str, Node | View],
+        named: Mapping[str, Node | ViewQuery],
         dialect: str,
         options: PlanOptions,
         notes: Notes,
@@ -99,7 +99,7 @@ class _Builder:
             return over(inner, functions)
         numbering = numbering_query(self.sql, tree)
         if numbering is not None:
-            return numbered(inner, numbering)
+            return plan_numbering(inner, numbering)
         if isinstance(tree, exp.Subquery):
             self._refuse_around(tree)
             return inner.query(tree.this)
@@ -123,13 +123,13 @@ class _Builder:
             name = item.alias.casefold()
             if name in own:
                 message = f"WITH names {item.alias!r} twice; rename one."
-                raise DuplicateNameError(located(message, self.sql, item))
+                raise DuplicateNameError(locate_message(message, self.sql, item))
             own.add(name)
             columns = tuple(column.name for column in item.args["alias"].columns)
-            builder.named[name] = builder._renamed(builder.query(item.this), columns, item)
+            builder.named[name] = builder._rename_columns(builder.query(item.this), columns, item)
         return builder
 
-    def seeing(self, rows: Mapping[str, Node]) -> _Builder:
+    def with_tables(self, rows: Mapping[str, Node]) -> _Builder:
         """A builder that sees these rows too, as tables of these names."""
         named = {**self.named, **rows}
         return _Builder(self.sql, named, self.dialect, self.options, self.notes, self.open)
@@ -151,29 +151,29 @@ class _Builder:
         distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(nameless(tree.expression))]
         if isinstance(tree, exp.Union):
-            node = self.united(parts, tree)
+            node = self.plan_union(parts, tree)
             return self._distinct(node, tree) if distinct else node
-        return compared(self, parts, tree)
+        return plan_set_operation(self, parts, tree)
 
     def _distinct(self, node: Node, tree: exp.Expression) -> Node:
         """The different rows of a node."""
-        return self.grouped(node, list(node.schema.names), (), tree)
+        return self.aggregate_rows(node, list(node.schema.names), (), tree)
 
-    def grouped(
+    def aggregate_rows(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node:
         changes: Any = self.changes(node)
         dialect: Any = self.dialect
         with self._at(tree):
-            return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
+            return AggregateNode(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
 
-    def united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
+    def plan_union(self, parts: list[Node], tree: exp.SetOperation) -> Node:
         """The inputs of a UNION with the names of the first and types that all fit into."""
         widths = [len(part.schema) for part in parts]
         if len(set(widths)) > 1:
             counts = " and ".join(map(str, widths))
             message = f"the sides of UNION have {counts} columns; give them as many each."
-            raise SqlError(located(message, self.sql, span(tree)))
+            raise SqlError(locate_message(message, self.sql, span(tree)))
         fields = []
         for first, second in zip(parts[0].schema, parts[1].schema, strict=True):
             dtype = first.type
@@ -190,41 +190,47 @@ class _Builder:
 
     def _select(self, tree: exp.Select) -> Node:
         if tree.args.get("from_") and has_joins(tree):
-            tree, rows = joined(self, tree)
+            tree, rows = plan_from_clause(self, tree)
             check_block(self.sql, tree)
             return self.block(tree, rows, set())
         check_block(self.sql, tree)
-        tree, source, names = self._bounded(tree, *self.relation(tree.args["from_"].this))
+        tree, source, names = self._push_number_bounds(
+            tree, *self.relation(tree.args["from_"].this)
+        )
         alias = tree.args["from_"].this.alias
         ttl = state_ttl(self.sql, tree, {alias} if alias else names)
         if ttl is None:
             return self.block(tree, source, names)
-        node = keeping(self.block(tree, source, names), source, ttl)
+        node = set_state_ttl(self.block(tree, source, names), source, ttl)
 
-        def heed(of: Node) -> int:
+        def count_heeding(of: Node) -> int:
             settled = walk(windows(of, self.options, Notes()))
-            return sum(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled)
+            return sum(
+                isinstance(each, AggregateNode) and each.state_ttl == ttl for each in settled
+            )
 
         # What the source has is another block's: it may have the same hint.
-        if heed(node) == heed(source):
+        if count_heeding(node) == count_heeding(source):
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
             raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
         return node
 
     def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """The plan of a SELECT over a source of which it may number the rows."""
-        return self.block(*self._bounded(tree, source, names))
+        return self.block(*self._push_number_bounds(tree, source, names))
 
-    def _bounded(
+    def _push_number_bounds(
         self, tree: exp.Select, source: Node, names: set[str]
     ) -> tuple[exp.Select, Node, set[str]]:
-        left, rows = bounded(Scope(self.sql, source.schema, self.dialect, names), tree, source)
+        left, rows = push_number_bounds(
+            Scope(self.sql, source.schema, self.dialect, names), tree, source
+        )
         return left, rows, names
 
     def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """The plan of a SELECT over the plan of its source."""
         aggregates = tree.args.get("group") or tree.args.get("having")
-        aggregates = aggregates or any(item.find(Call) for item in tree.expressions)
+        aggregates = aggregates or any(item.find(CallNode) for item in tree.expressions)
         distinct = tree.args.get("distinct")
         if aggregates and distinct is not None and not distinct.args.get("on"):
             plain = tree.copy()
@@ -248,7 +254,7 @@ class _Builder:
             node, names = self._windows(source.this), {source.alias}
         else:
             node, names = self._table(source), {source.alias or source.name, source.name}
-        return self._renamed(node, columns, source), names
+        return self._rename_columns(node, columns, source), names
 
     def _windows(self, call: WindowCall) -> Node:
         """The plan of a window function in FROM."""
@@ -261,30 +267,30 @@ class _Builder:
         return table_window(scope, rows, arguments, self.options)
 
     def _table(self, source: exp.Table) -> Node:
-        name = qualified(source)
+        name = qualify_name(source)
         if name not in self.named:
             name = source.name.casefold()
         found = self.named.get(name)
         if found is None or name in self.open:
             what = f"there is no table {source.name!r}" if found is None else "a view reads itself"
             message = f"{what}. {nearest(source.name, sorted(self.named))}"
-            raise UnknownTableError(located(message, self.sql, source))
-        if isinstance(found, View):
+            raise UnknownTableError(locate_message(message, self.sql, source))
+        if isinstance(found, ViewQuery):
             seen = self.open | {name}
             builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, seen)
-            found = builder._renamed(builder.query(found.query), found.columns, source)
+            found = builder._rename_columns(builder.query(found.query), found.columns, source)
             self.named[name] = found
         return found
 
-    def _renamed(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
+    def _rename_columns(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
         if not names:
             return node
         if len(names) != len(node.schema):
             message = f"{len(names)} names for {len(node.schema)} columns; name each of them."
-            raise SqlError(located(message, self.sql, span(place)))
+            raise SqlError(locate_message(message, self.sql, span(place)))
         _refuse_twice(names, self.sql, place)
         fields = [pa.field(n, f.type) for n, f in zip(names, node.schema, strict=True)]
-        select = [(n, quoted(f.name)) for n, f in zip(names, node.schema, strict=True)]
+        select = [(n, quote_name(f.name)) for n, f in zip(names, node.schema, strict=True)]
         return Calc(node, tuple(select), pa.schema(fields))
 
     def _starless(self, tree: exp.Select, source: Node, names: set[str]) -> exp.Select:
@@ -308,7 +314,7 @@ class _Builder:
         if item is not star and item.table.casefold() not in scope.tables:
             raise scope.unknown(item)
         columns = [(n, exp.to_identifier(n, quoted=True)) for n in scope.schema.names]
-        return [exp.column(name) for _, name in shown(self.sql, item, columns)]
+        return [exp.column(name) for _, name in select_star_columns(self.sql, item, columns)]
 
     def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """A block without aggregates."""
@@ -330,7 +336,9 @@ class _Builder:
             fields.append(pa.field(name, dtype))
         _refuse_twice([name for name, _ in select], self.sql, tree.expressions[0])
         calc = Calc(source, tuple(select), pa.schema(fields), where)
-        changes_nothing = calc.picked == tuple(calc.schema.names) and calc.schema == source.schema
+        changes_nothing = (
+            calc.picked_columns == tuple(calc.schema.names) and calc.schema == source.schema
+        )
         return source if changes_nothing else calc
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
@@ -342,7 +350,7 @@ class _Builder:
                 fix = "it is the name of the set of keys; rename the column in a subquery"
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
-        block = Block(self.sql, tree, schema, self.dialect, names)
+        block = SelectBlock(self.sql, tree, schema, self.dialect, names)
         return plan_of_spec(AggSpec.of(block.content(self.changes(source))), source, block.sets)
 
     def changes(self, node: Node) -> str:
@@ -370,7 +378,7 @@ def _cast(node: Node, schema: pa.Schema) -> Node:
         return node
     select = []
     for own, wanted in zip(node.schema, schema, strict=True):
-        sql = quoted(own.name)
+        sql = quote_name(own.name)
         if own.type != wanted.type:
             sql = f"CAST({sql} AS {type_name(wanted.type)})"
         select.append((wanted.name, sql))
@@ -382,5 +390,5 @@ def _refuse_twice(names: list[str] | tuple[str, ...], sql: str, place: exp.Expre
     for name in names:
         if name in seen:
             message = f"two columns are called {name!r}; give one an alias."
-            raise DuplicateNameError(located(message, sql, span(place)))
+            raise DuplicateNameError(locate_message(message, sql, span(place)))
         seen.add(name)

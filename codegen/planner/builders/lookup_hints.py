@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.errors import locate_message, refusal, span
 from aggloom.errors import OptionError, nearest
 
 LOOKUP = "LOOKUP"
@@ -24,7 +24,7 @@ def lookup_hints(sql: str, tree: exp.Select) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for each in hint.expressions if hint is not None else ():
         if isinstance(each, exp.Anonymous) and each.name.upper() == LOOKUP:
-            table, settings = _read(sql, each)
+            table, settings = _read_hint(sql, each)
             found.setdefault(table.casefold(), settings)
     return found
 
@@ -38,11 +38,11 @@ def refuse_unheeded(sql: str, tree: exp.Select, names: set[str]) -> None:
             raise refusal(sql, span(tree.args["hint"]), what, fix)
 
 
-def _read(sql: str, hint: exp.Expression) -> tuple[str, dict[str, Any]]:
+def _read_hint(sql: str, hint: exp.Expression) -> tuple[str, dict[str, Any]]:
     place = span(hint)
 
     def wrong(message: str) -> OptionError:
-        return OptionError(located(f"{LOOKUP}: {message}", sql, place))
+        return OptionError(locate_message(f"{LOOKUP}: {message}", sql, place))
 
     said: dict[str, str] = {}
     for pair in hint.expressions:

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Asked, Calc, Dimension, LookupJoin, Node, mark
+from aggloom.codegen.operators import Calc, Dimension, LookupJoin, LookupQuestion, Node, mark
 from aggloom.codegen.planner.builders.as_of import way_of
 from aggloom.codegen.scalar.calc import lower_calc
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
@@ -35,7 +35,7 @@ _OPERATIONS: dict[type[exp.Expression], tuple[str, str]] = {
 }
 
 
-class Builder(Protocol):
+class LookupJoinBuilder(Protocol):
     """The builder that knows the text of the query."""
 
     sql: str
@@ -44,7 +44,7 @@ class Builder(Protocol):
 
 def dimension_of(node: Node) -> Dimension | None:
     """The lookup table that a side is, perhaps with other names for its columns; None if it is none."""
-    while isinstance(node, Calc) and node.picked == tuple(node.input.schema.names):
+    while isinstance(node, Calc) and node.picked_columns == tuple(node.input.schema.names):
         node = node.input
     return node if isinstance(node, Dimension) else None
 
@@ -52,7 +52,9 @@ def dimension_of(node: Node) -> Dimension | None:
 class LookupClause:
     """A lookup join on its way. right: the dimension under the names of the joined rows."""
 
-    def __init__(self, builder: Builder, as_of: AsOf, kind: Any, left: Node, right: Node) -> None:
+    def __init__(
+        self, builder: LookupJoinBuilder, as_of: AsOf, kind: Any, left: Node, right: Node
+    ) -> None:
         self.builder, self.as_of, self.kind, self.left = builder, as_of, kind, left
         dimension = dimension_of(right)
         assert dimension is not None
@@ -81,7 +83,7 @@ class LookupClause:
         pushed = [
             found
             for each in tested
-            if (found := _pushed(each, tables, self.dimension.schema)) is not None
+            if (found := _push_condition(each, tables, self.dimension.schema)) is not None
         ]
         above, condition = None, self._sql(tested, both)
         if condition is not None and not self._lowers(condition, both, tested):
@@ -89,20 +91,20 @@ class LookupClause:
         asks_if = self._sql(before, self.left.schema)
         if asks_if is not None and not self._lowers(asks_if, self.left.schema, before):
             above, asks_if = asks_if if above is None else f"({above}) AND ({asks_if})", None
-        asked = Asked(
+        asked = LookupQuestion(
             self.dimension.name,
-            self.dimension.table.hinted(**hint),
-            self.kind,
-            tuple(self.pairs),
-            tuple(tables.items()),
-            asks_if,
-            condition,
-            tuple(pushed),
+            self.dimension.table.with_hint(**hint),
+            kind=self.kind,
+            pairs=tuple(self.pairs),
+            names=tuple(tables.items()),
+            before=asks_if,
+            condition=condition,
+            pushed=tuple(pushed),
         )
         node = LookupJoin(self.left, asked, (*self.own, *self.right.names))
         if above is None:
             return node
-        every = tuple((name, quoted(name)) for name in node.schema.names)
+        every = tuple((name, quote_name(name)) for name in node.schema.names)
         return Calc(node, every, node.schema, above)
 
     def _pair(self, condition: exp.Expression, tables: Mapping[str, str]) -> bool:
@@ -147,7 +149,7 @@ class LookupClause:
         if own != wanted:
             sql = f"CAST({sql} AS {type_name(wanted)})"
         name = f"{mark(self.left.schema, self.right)}key_{len(self.pairs)}"
-        every = tuple((each, quoted(each)) for each in self.left.schema.names)
+        every = tuple((each, quote_name(each)) for each in self.left.schema.names)
         schema = self.left.schema.append(pa.field(name, wanted))
         self.left = Calc(self.left, (*every, (name, sql)), schema)
         return name
@@ -197,7 +199,7 @@ class LookupClause:
         )
 
 
-def _pushed(
+def _push_condition(
     condition: exp.Expression, tables: Mapping[str, str], schema: pa.Schema
 ) -> Pushed | None:
     """A condition of a column of the table that a database tests alike, or lets more rows pass."""
@@ -207,19 +209,19 @@ def _pushed(
         and isinstance(node.this, exp.Column)
         and not node.args.get("query")
     ):
-        return _compared(node.this, "IN", node.expressions, tables, schema)
+        return _push_comparison(node.this, "IN", node.expressions, tables, schema)
     operations = _OPERATIONS.get(type(node))
     if operations is None:
         return None
     left, right = bare(node.this), bare(node.expression)
     if isinstance(left, exp.Column):
-        return _compared(left, operations[0], [right], tables, schema)
+        return _push_comparison(left, operations[0], [right], tables, schema)
     if isinstance(right, exp.Column):
-        return _compared(right, operations[1], [left], tables, schema)
+        return _push_comparison(right, operations[1], [left], tables, schema)
     return None
 
 
-def _compared(
+def _push_comparison(
     column: exp.Column,
     operation: str,
     constants: list[exp.Expression],

@@ -9,14 +9,14 @@ from sqlglot import exp
 from aggloom.codegen.operators import CHOICES, Calc, Node, Numbered, pick, walk
 from aggloom.codegen.scalar.expressions import column_name
 from aggloom.codegen.spec.dtypes import has_order, type_name
-from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.errors import locate_message, refusal
 from aggloom.codegen.sql.numbering import NumberingQuery, SortItem
 from aggloom.codegen.sql.numbering_range import Range, conjuncts, range_of
-from aggloom.codegen.sql.scope import Scope, bare, named
+from aggloom.codegen.sql.scope import Scope, bare, make_column
 from aggloom.errors import TypeMismatchError
 
 
-class Builder(Protocol):
+class NumberingBuilder(Protocol):
     """The builder of the blocks of a query."""
 
     sql: str
@@ -29,7 +29,7 @@ class Builder(Protocol):
     def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
 
 
-def numbered(builder: Builder, query: NumberingQuery) -> Node:
+def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
     """The plan of a query that numbers rows: open, unless it says itself which numbers it asks for."""
     rows = builder.query(query.plain)
     scope = Scope(builder.sql, rows.schema, builder.dialect, set())
@@ -46,20 +46,26 @@ def numbered(builder: Builder, query: NumberingQuery) -> Node:
             message = (
                 f"ORDER BY {each.column}: {type_name(kind)} has no order; order by a part of it."
             )
-            raise TypeMismatchError(located(message, builder.sql, query.place))
+            raise TypeMismatchError(locate_message(message, builder.sql, query.place))
     partition = tuple(dict.fromkeys(_column(scope, name) for name in query.partition))
     source = pick(rows, kept)
     adds_only = builder.changes(source) == "append"
     node: Node = Numbered(
-        source, query.function, partition, order, query.number, query.place, adds_only
+        source,
+        query.function,
+        partition=partition,
+        order=order,
+        number=query.number,
+        place=query.place,
+        adds_only=adds_only,
     )
     if query.condition is None:
         return pick(node, shown)
-    block = exp.select(*(named(name) for name in shown)).where(query.condition)
+    block = exp.select(*(make_column(name) for name in shown)).where(query.condition)
     return builder.over(block, node, set())
 
 
-def bounded(scope: Scope, tree: exp.Select, source: Node) -> tuple[exp.Select, Node]:
+def push_number_bounds(scope: Scope, tree: exp.Select, source: Node) -> tuple[exp.Select, Node]:
     """A block over numbered rows, and its source: the numbers that WHERE asks for are a part of the source.
 
     What else WHERE says of the number stays there.
@@ -77,22 +83,24 @@ def bounded(scope: Scope, tree: exp.Select, source: Node) -> tuple[exp.Select, N
         def is_number(each: exp.Expression, name: str = name) -> bool:
             return isinstance(each, exp.Column) and scope.find(each.name) == name
 
-        def bound(each: exp.Expression, below: Numbered = below, rows: Node = source) -> str | None:
+        def find_number(
+            each: exp.Expression, below: Numbered = below, rows: Node = source
+        ) -> str | None:
             found = scope.find(each.name) if isinstance(each, exp.Column) else None
             origin = _origin(rows, found) if found is not None else (None, "")
             return origin[1] if origin[0] is below and origin[1] != below.number else None
 
-        asked, rest = range_of([bare(each) for each in conditions], is_number, bound)
+        asked, rest = range_of([bare(each) for each in conditions], is_number, find_number)
         if asked.is_open:
             continue
-        source = _replaced(source, below, _chosen(scope, below, asked))
+        source = _replace_node(source, below, _choose_node(scope, below, asked))
         left = tree.copy()
         left.set("where", exp.Where(this=exp.and_(*(e.copy() for e in rest))) if rest else None)
         return left, source
     return tree, source
 
 
-def _chosen(scope: Scope, node: Numbered, asked: Range) -> Node:
+def _choose_node(scope: Scope, node: Numbered, asked: Range) -> Node:
     for choice in CHOICES:
         found = choice(node, asked)
         if found is not None:
@@ -119,6 +127,6 @@ def _origin(node: Node, name: str) -> tuple[Node, str]:
     return node, name
 
 
-def _replaced(node: Node, old: Node, new: Node) -> Node:
+def _replace_node(node: Node, old: Node, new: Node) -> Node:
     """The plan with a node in the place of another, below steps over one input."""
-    return new if node is old else node.over(_replaced(node.inputs[0], old, new))
+    return new if node is old else node.over(_replace_node(node.inputs[0], old, new))

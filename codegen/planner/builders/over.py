@@ -12,18 +12,18 @@ from aggloom.codegen.operators import Calc, Node, Numbered, OverCall, pick, tran
 from aggloom.codegen.planner.builders.over_calls import NAMES, window_call
 from aggloom.codegen.planner.builders.over_window import OverWindow
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import has_order, type_name
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.frames import Frame, frame_of
+from aggloom.codegen.sql.errors import locate_message, span
+from aggloom.codegen.sql.frames import FrameClause, frame_of
 from aggloom.codegen.sql.numbering import SortItem
-from aggloom.codegen.sql.over import OverQuery, WindowFunction
-from aggloom.codegen.sql.scope import Scope, named
+from aggloom.codegen.sql.over import OverFunction, OverQuery
+from aggloom.codegen.sql.scope import Scope, make_column
 from aggloom.errors import TypeMismatchError
 
 
-class Builder(Protocol):
+class OverBuilder(Protocol):
     """The builder of the blocks of a query."""
 
     sql: str
@@ -40,25 +40,25 @@ class Builder(Protocol):
 Window = tuple[tuple[str, ...], tuple[SortItem, ...]]
 
 
-def over(builder: Builder, query: OverQuery) -> Node:
+def over(builder: OverBuilder, query: OverQuery) -> Node:
     """The plan of a query with window functions."""
     rows = builder.query(query.plain)
     scope = Scope(builder.sql, rows.schema, builder.dialect, set())
     found: dict[Window, list[OverCall]] = {}
     for each in query.windows:
-        window, call = _lowered(scope, each)
+        window, call = _lower_function(scope, each)
         found.setdefault(window, []).append(call)
-    node = _computed(rows, scope)
+    node = _compute_columns(rows, scope)
     for (partition, order), calls in found.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
         said = span(place)
         over_ = OverWindow(builder.sql, builder.dialect, builder.options, partition, order, said)
-        node = over_.stacked(node, calls, builder.changes(node) == "append")
+        node = over_.stack_calls(node, calls, builder.changes(node) == "append")
     stars = iter([builder.query(star).schema.names for star in query.stars])
     items = [
         shown
         for item in query.items
-        for shown in ([named(name) for name in next(stars)] if item is None else [item])
+        for shown in ([make_column(name) for name in next(stars)] if item is None else [item])
     ]
     block = exp.select(*items)
     if query.condition is not None:
@@ -69,21 +69,21 @@ def over(builder: Builder, query: OverQuery) -> Node:
     return builder.block(block, node, set())
 
 
-def opened(sql: str, dialect: str, options: PlanOptions, root: Node) -> Node:
+def plan_open_numberings(sql: str, dialect: str, options: PlanOptions, root: Node) -> Node:
     """The plan with an Over for each numbering of which all numbers are asked for."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, Numbered):
             return node
-        call = OverCall(node.number, node.function, Frame(end=0))
+        call = OverCall(node.number, node.function, FrameClause(end=0))
         window = OverWindow(sql, dialect, options, node.partition, node.order, node.place)
-        found = window.stacked(node.input, [call], node.adds_only)
+        found = window.stack_calls(node.input, [call], node.adds_only)
         return pick(found, list(node.schema.names))
 
     return transform(root, change)
 
 
-def _lowered(scope: Scope, function: WindowFunction) -> tuple[Window, OverCall]:
+def _lower_function(scope: Scope, function: OverFunction) -> tuple[Window, OverCall]:
     """The window of a function, and its call over columns."""
     partition = tuple(dict.fromkeys(_column(scope, each) for each in function.partition))
     items: dict[str, SortItem] = {}
@@ -95,12 +95,12 @@ def _lowered(scope: Scope, function: WindowFunction) -> tuple[Window, OverCall]:
     for field in kinds:
         if not has_order(field.type):
             message = f"ORDER BY {field.name}: {type_name(field.type)} has no order; order by a part of it."
-            raise TypeMismatchError(located(message, scope.sql, function.place))
+            raise TypeMismatchError(locate_message(message, scope.sql, function.place))
     for name in partition:
         kind = scope.columns_of([name]).field(0).type
         if pa.types.is_map(kind):
             message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key."
-            raise TypeMismatchError(located(message, scope.sql, function.place))
+            raise TypeMismatchError(locate_message(message, scope.sql, function.place))
     order = tuple(items.values())
     frame = frame_of(scope.sql, function.frame, kinds, function.place)
     if find(function.call.name) is None and function.call.name.upper() not in NAMES:
@@ -111,14 +111,14 @@ def _lowered(scope: Scope, function: WindowFunction) -> tuple[Window, OverCall]:
 
 
 def _column(scope: Scope, node: exp.Expression) -> str:
-    return scope.column(scope.resolved(node))
+    return scope.column(scope.resolve(node))
 
 
-def _computed(rows: Node, scope: Scope) -> Node:
+def _compute_columns(rows: Node, scope: Scope) -> Node:
     """The rows with the columns that arguments and keys are computed to."""
     if not scope.computed:
         return rows
-    select = [(name, quoted(name)) for name in rows.schema.names]
+    select = [(name, quote_name(name)) for name in rows.schema.names]
     select += [(each.name, each.sql) for each in scope.computed.values()]
     fields = [pa.field(each.name, each.type) for each in scope.computed.values()]
     return Calc(rows, tuple(select), pa.schema([*rows.schema, *fields]))

@@ -14,11 +14,11 @@ from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.calls import constant, lower
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located
-from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message
+from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering_range import MOST_ROWS
-from aggloom.codegen.sql.over import WindowFunction
+from aggloom.codegen.sql.over import OverFunction
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.errors import SqlError
 
@@ -33,12 +33,14 @@ NAMES = tuple(_ARGUMENTS)
 _KEEP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
 
 
-def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: bool) -> OverCall:
+def window_call(
+    scope: Scope, function: OverFunction, frame: FrameClause, ordered: bool
+) -> OverCall:
     """The call of a function, whose expressions are computed columns of the scope from now on."""
     call, name = function.call, function.call.name.upper()
     if name not in _ARGUMENTS:
-        resolved = scope.resolved(call)
-        assert isinstance(resolved, Call)
+        resolved = scope.resolve(call)
+        assert isinstance(resolved, CallNode)
         found = lower(scope, resolved, function.name)
         if found.function in _KEEP_NULLS and found.nulls is None and scope.dialect == "spark":
             # As a window function it has NULLs in Spark and in SQL; in Flink it passes them over, as everywhere.
@@ -58,11 +60,11 @@ def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: b
     if not ordered and name not in ("NTILE", "NTH_VALUE"):
         raise _error(scope, call, "needs an order; write OVER (PARTITION BY ... ORDER BY ...)")
     # By where the row stands, whatever the frame.
-    frame = frame if name == "NTH_VALUE" else Frame(end=0)
+    frame = frame if name == "NTH_VALUE" else FrameClause(end=0)
     if name in (*INTEGERS, *SHARES):
         number = _whole(scope, call, items[0], 1) if items else 0
         return OverCall(function.name, name, frame, number=number)
-    value = scope.column(scope.resolved(items[0]))
+    value = scope.column(scope.resolve(items[0]))
     ignores = nulls == "ignore"
     if name == "NTH_VALUE":
         return OverCall(
@@ -75,9 +77,9 @@ def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: b
     return OverCall(function.name, name, frame, columns, offset, ignores)
 
 
-def _default(scope: Scope, call: Call, value: str, node: exp.Expression) -> str:
+def _default(scope: Scope, call: CallNode, value: str, node: exp.Expression) -> str:
     """The column that stands for a row that is not there, in the type of the value."""
-    name = scope.column(scope.resolved(node))
+    name = scope.column(scope.resolve(node))
     kinds = scope.columns_of([value, name])
     wanted, given = kinds.field(value).type, kinds.field(name).type
     if wanted == given:
@@ -93,7 +95,7 @@ def _default(scope: Scope, call: Call, value: str, node: exp.Expression) -> str:
             f"has the default {number:f}, which {type_name(wanted)} does not hold; cast the value"
         )
         raise _error(scope, call, what)
-    return scope.compute(exp.cast(scope.resolved(node), type_name(wanted), dialect="spark"), None)
+    return scope.compute(exp.cast(scope.resolve(node), type_name(wanted), dialect="spark"), None)
 
 
 def _number(node: exp.Expression) -> Decimal | None:
@@ -116,7 +118,7 @@ def _holds(dtype: pa.DataType, number: Decimal) -> bool:
     return pa.types.is_decimal(dtype) or number == int(number)
 
 
-def _whole(scope: Scope, call: Call, node: exp.Expression, least: int) -> int:
+def _whole(scope: Scope, call: CallNode, node: exp.Expression, least: int) -> int:
     number: Any = constant(node)
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         what = f"needs a whole number from {least} on that is written out, not {pretty(bare(node))}"
@@ -124,5 +126,5 @@ def _whole(scope: Scope, call: Call, node: exp.Expression, least: int) -> int:
     return min(number, MOST_ROWS)
 
 
-def _error(scope: Scope, call: Call, what: str) -> SqlError:
-    return SqlError(located(f"{call.name.upper()} {what}.", scope.sql, call))
+def _error(scope: Scope, call: CallNode, what: str) -> SqlError:
+    return SqlError(locate_message(f"{call.name.upper()} {what}.", scope.sql, call))

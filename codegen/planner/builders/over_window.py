@@ -10,9 +10,9 @@ from aggloom.codegen.operators import Calc, Node, Over, OverCall, mark, pick
 from aggloom.codegen.operators.calc import NO_TIME
 from aggloom.codegen.operators.over import By
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
 
 _BY_TIME = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
@@ -31,7 +31,7 @@ class OverWindow:
     order: tuple[SortItem, ...]
     place: tuple[int, int] | None
 
-    def stacked(self, rows: Node, calls: list[OverCall], adds_only: bool) -> Node:
+    def stack_calls(self, rows: Node, calls: list[OverCall], adds_only: bool) -> Node:
         """The functions over rows in one node; by time those that are added up apart from those that rows leave.
 
         adds_only: whether rows are only added.
@@ -80,7 +80,7 @@ class OverWindow:
         if call.function in _BY_TIME[:3]:
             return replace(call, function="ROW_NUMBER")
         if call.frame.rows or not call.frame.by_value:
-            return replace(call, frame=Frame(True, call.frame.start, call.frame.end))
+            return replace(call, frame=FrameClause(True, call.frame.start, call.frame.end))
         if not by:
             what = "RANGE with a distance by PROCTIME(), but over insertions and back in time, is"
             raise refusal(self.sql, self.place, what, "write ROWS, or order by a column")
@@ -99,7 +99,7 @@ def _looks_back(call: OverCall) -> bool:
 def _with_time(rows: Node, clock: str) -> tuple[Node, tuple[SortItem, ...]]:
     """Rows with a column for the time at which each is seen, and the order by it."""
     name = f"{mark(rows.schema)}seen"
-    select = [(each, quoted(each)) for each in rows.schema.names]
+    select = [(each, quote_name(each)) for each in rows.schema.names]
     field = pa.field(name, rows.schema.field(clock).type)
     calc = Calc(rows, (*select, (name, NO_TIME)), pa.schema([*rows.schema, field]))
     return calc, (SortItem(name),)

@@ -7,11 +7,11 @@ from collections.abc import Container, Iterator
 from sqlglot import exp
 
 from aggloom.codegen.planner.scripts.script import Script
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import locate_message
 from aggloom.errors import UnknownTableError
 
 
-def qualified(table: exp.Table) -> str:
+def qualify_name(table: exp.Table) -> str:
     """A table's name with those of its catalog and database, as far as they are said, without regard to case."""
     return ".".join(part.name for part in table.parts).casefold()
 
@@ -23,17 +23,17 @@ def check_qualified(script: Script, known: Container[str]) -> None:
     """
     seen: dict[str, str] = {}
     for table in (each for query in script.queries() for each in query.find_all(exp.Table)):
-        whole, name = qualified(table), table.name
+        whole, name = qualify_name(table), table.name
         if not table.db or whole in known:
             continue
         fix = f"give it under its whole name, as in tables={{{whole!r}: ..}}."
         if name.casefold() in _queries_of_with(table):
             message = f"{whole} would be the query {name!r} of WITH; rename that, or {fix}"
-            raise UnknownTableError(located(message, script.text, table))
+            raise UnknownTableError(locate_message(message, script.text, table))
         first = seen.setdefault(name.casefold(), whole)
         if first != whole:
             message = f"{first} and {whole} would both be the table {name!r}; {fix}"
-            raise UnknownTableError(located(message, script.text, table))
+            raise UnknownTableError(locate_message(message, script.text, table))
 
 
 def check_columns(script: Script) -> None:
@@ -51,7 +51,7 @@ def check_columns(script: Script) -> None:
             if strange and owner.casefold() in owners:
                 whole = ".".join([*outer, owner])
                 message = f"there is no table {whole} in FROM; write {owner}.{column.name}."
-                raise UnknownTableError(located(message, script.text, column))
+                raise UnknownTableError(locate_message(message, script.text, column))
 
 
 def _queries_of_with(node: exp.Expression) -> Iterator[str]:

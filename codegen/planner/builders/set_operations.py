@@ -9,31 +9,31 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Node, mark, pick
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggCall
 from aggloom.codegen.spec.dtypes import has_order
-from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import named, text_of
+from aggloom.codegen.sql.scope import make_column, text_of
 
 _MOST = 1_000_000_000
 """So many rows that are alike are told apart."""
 
 
-class Builder(Protocol):
+class SetOperationBuilder(Protocol):
     """The builder of the blocks of a query."""
 
     sql: str
 
-    def united(self, parts: list[Node], tree: exp.SetOperation) -> Node: ...
+    def plan_union(self, parts: list[Node], tree: exp.SetOperation) -> Node: ...
 
-    def grouped(
+    def aggregate_rows(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node: ...
 
     def query(self, tree: exp.Expression) -> Node: ...
 
-    def seeing(self, rows: Mapping[str, Node]) -> Builder: ...
+    def with_tables(self, rows: Mapping[str, Node]) -> SetOperationBuilder: ...
 
 
 def nameless(tree: exp.Expression) -> exp.Expression:
@@ -53,42 +53,49 @@ def nameless(tree: exp.Expression) -> exp.Expression:
     return copy
 
 
-def compared(builder: Builder, parts: list[Node], tree: exp.SetOperation) -> Node:
+def plan_set_operation(
+    builder: SetOperationBuilder, parts: list[Node], tree: exp.SetOperation
+) -> Node:
     """The plan of INTERSECT or EXCEPT of two sides."""
     sign = mark(*(part.schema for part in parts))
     left, every = f"{sign}left", f"{sign}all"
     sides = [
         Calc(
             part,
-            (*((name, quoted(name)) for name in part.schema.names), (left, tag)),
+            (*((name, quote_name(name)) for name in part.schema.names), (left, tag)),
             part.schema.append(pa.field(left, pa.bool_())),
         )
         for part, tag in zip(parts, ("TRUE", "FALSE"), strict=True)
     ]
-    both = builder.united(list[Node](sides), tree)
+    both = builder.plan_union(list[Node](sides), tree)
     names = both.schema.names[:-1]
     calls = (AggCall("COUNT", filter=left, alias=left), AggCall("COUNT", alias=every))
-    counted = builder.grouped(both, names, calls, tree)
+    counted = builder.aggregate_rows(both, names, calls, tree)
     columns = pa.schema(list(both.schema)[:-1])
-    own, total = quoted(left), quoted(every)
+    own, total = quote_name(left), quote_name(every)
     minus = isinstance(tree, exp.Except)
     if tree.args.get("distinct"):
         where = f"{own} = {total}" if minus else f"{own} > 0 AND {own} < {total}"
-        return Calc(counted, tuple((name, quoted(name)) for name in names), columns, where)
+        return Calc(counted, tuple((name, quote_name(name)) for name in names), columns, where)
     copies = f"{own} - ({total} - {own})"
     if not minus:
         copies = f"CASE WHEN {own} < {total} - {own} THEN {own} ELSE {total} - {own} END"
     few = Calc(
         counted,
-        (*((name, quoted(name)) for name in names), (left, copies)),
+        (*((name, quote_name(name)) for name in names), (left, copies)),
         columns.append(pa.field(left, pa.int64())),
         f"{own} > {total} - {own}" if minus else f"{own} > 0 AND {own} < {total}",
     )
-    return _repeated(builder, pick(both, names), sides[0], few, left, tree)
+    return _repeat_rows(builder, pick(both, names), sides[0], few, left, tree)
 
 
-def _repeated(
-    builder: Builder, both: Node, side: Node, few: Node, count: str, tree: exp.SetOperation
+def _repeat_rows(
+    builder: SetOperationBuilder,
+    both: Node,
+    side: Node,
+    few: Node,
+    count: str,
+    tree: exp.SetOperation,
 ) -> Node:
     """As many rows of the left as a count says of each: of rows that are alike the first ones, numbered."""
     names = list(both.schema.names)
@@ -97,27 +104,27 @@ def _repeated(
         kind = type(tree).__name__.upper()
         fix = "select a column that has an order too"
         raise refusal(builder.sql, tree, f"{kind} ALL of columns without an order is", fix)
-    own = builder.united([pick(side, side.schema.names[:-1]), pick(few, names)], tree)
+    own = builder.plan_union([pick(side, side.schema.names[:-1]), pick(few, names)], tree)
     rows = own.inputs[0]
-    seen = builder.seeing({"$rows": rows, "$few": few})
+    seen = builder.with_tables({"$rows": rows, "$few": few})
     same = [exp.NullSafeEQ(this=_of("$rows", name), expression=_of("$few", name)) for name in names]
     number = exp.Window(
-        this=Call(this="ROW_NUMBER", distinct=False),
-        partition_by=[named(name) for name in names],
-        order=exp.Order(expressions=[exp.Ordered(this=named(order))]),
+        this=CallNode(this="ROW_NUMBER", distinct=False),
+        partition_by=[make_column(name) for name in names],
+        order=exp.Order(expressions=[exp.Ordered(this=make_column(order))]),
         over="OVER",
     )
     block = exp.select(*(_of("$rows", name) for name in names), _of("$few", count))
     block = block.from_(_table("$rows")).join(_table("$few"), on=exp.and_(*same))
     inner = exp.Subquery(this=block, alias=exp.TableAlias(this=exp.to_identifier("$both")))
     shown = exp.Alias(this=number, alias=exp.to_identifier(f"{count}_", quoted=True))
-    ranked = exp.select(*(named(n) for n in (*names, count)), shown).from_(inner)
+    ranked = exp.select(*(make_column(n) for n in (*names, count)), shown).from_(inner)
     # A Rank takes its last number once; how often a row is there changes.
-    last = exp.LTE(this=named(f"{count}_"), expression=exp.Literal.number(_MOST))
-    left = exp.Sub(this=named(count), expression=named(f"{count}_"))
+    last = exp.LTE(this=make_column(f"{count}_"), expression=exp.Literal.number(_MOST))
+    left = exp.Sub(this=make_column(count), expression=make_column(f"{count}_"))
     last = exp.and_(last, exp.GTE(this=left, expression=exp.Literal.number(0)))
     outer = exp.Subquery(this=ranked, alias=exp.TableAlias(this=exp.to_identifier("$ranked")))
-    return seen.query(exp.select(*(named(name) for name in names)).from_(outer).where(last))
+    return seen.query(exp.select(*(make_column(name) for name in names)).from_(outer).where(last))
 
 
 def _of(table: str, name: str) -> exp.Column:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from aggloom.codegen.operators import (
-    Aggregate,
+    AggregateNode,
     Calc,
     Column,
     Constant,
@@ -16,7 +16,7 @@ from aggloom.codegen.operators import (
     Node,
     pick,
 )
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.grouping_sets import GROUP_ID
@@ -26,9 +26,9 @@ def plan_of_spec(spec: AggSpec, source: Node, sets: list[tuple[str, ...]] | None
     """The nodes of a spec over the plan of its table: what stands before, the aggregate, what stands after."""
     rows = rows_of_spec(spec, source)
     if sets:
-        rows, spec = _expanded(spec, rows, sets)
+        rows, spec = _expand_rows(spec, rows, sets)
     core = core_of(spec)
-    return results_of_spec(spec, Aggregate(rows, core))
+    return results_of_spec(spec, AggregateNode(rows, core))
 
 
 def core_of(spec: AggSpec) -> AggSpec:
@@ -38,10 +38,10 @@ def core_of(spec: AggSpec) -> AggSpec:
 
 def rows_of_spec(spec: AggSpec, source: Node) -> Node:
     """WHERE and the computed columns of a spec: the columns that its handler reads."""
-    return calculated(spec, source, [n for n in spec.handler_schema.names if n != GROUP_ID])
+    return calculate_columns(spec, source, [n for n in spec.handler_schema.names if n != GROUP_ID])
 
 
-def calculated(spec: AggSpec, source: Node, names: list[str]) -> Node:
+def calculate_columns(spec: AggSpec, source: Node, names: list[str]) -> Node:
     """These columns of a spec's input, computed ones among them, of the rows that pass its WHERE."""
     computed = {column.name: column for column in spec.computed}
     if spec.where is None and not set(names) & set(computed):
@@ -52,7 +52,7 @@ def calculated(spec: AggSpec, source: Node, names: list[str]) -> Node:
             column = computed[name]
             select.append((name, f"CAST({column.sql} AS {type_name(column.type)})"))
         else:
-            select.append((name, quoted(name)))
+            select.append((name, quote_name(name)))
     columns = pa.schema([spec.input_schema.field(name) for name in names])
     return Calc(source, tuple(select), columns, spec.where)
 
@@ -61,11 +61,11 @@ def results_of_spec(spec: AggSpec, node: Node) -> Node:
     """HAVING and the final projection of a spec over the aggregate."""
     if spec.having is None and spec.select is None:
         return node
-    select = spec.select or tuple((name, quoted(name)) for name in node.schema.names)
+    select = spec.select or tuple((name, quote_name(name)) for name in node.schema.names)
     return Calc(node, tuple(select), spec.output_schema, spec.having)
 
 
-def _expanded(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[Node, AggSpec]:
+def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[Node, AggSpec]:
     """The rows once for each set of keys, keys outside the set NULL; calls read the columns as they were."""
     keys = [name for name in spec.group_by if name != GROUP_ID]
     taken = set(rows.schema.names)
@@ -98,7 +98,7 @@ def _expanded(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[N
         items += [Column(name) for name in (*others, *copies)]
         projects.append(tuple(items))
     schema = pa.schema(fields)
-    shown = spec.select or tuple((n, quoted(n)) for n in spec.aggregate_schema.names)
+    shown = spec.select or tuple((n, quote_name(n)) for n in spec.aggregate_schema.names)
     moved = AggSpec(
         schema,
         spec.group_by,

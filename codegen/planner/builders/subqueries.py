@@ -5,29 +5,29 @@ from __future__ import annotations
 from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
-from aggloom.codegen.planner.builders.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
+from aggloom.codegen.planner.builders.join_tree import JoinedParts, Leaf, Tree, plan_of_tree, sunk
 from aggloom.codegen.planner.builders.subquery_marks import FIX, as_column, different
 from aggloom.codegen.planner.builders.subquery_rows import (
     Body,
-    grouped,
     is_grouped,
+    match_equality,
     may_be_null,
-    read,
+    plan_group_by,
+    plan_subquery,
     sure,
-    tied,
 )
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal, span
-from aggloom.codegen.sql.scope import bare, named, pretty, text_of
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.scope import bare, make_column, pretty, text_of
 from aggloom.codegen.sql.subqueries import (
     as_membership,
     has_queries,
     is_single,
-    quantified,
     queries,
-    unwrapped,
+    split_quantifier,
+    unwrap_query,
 )
 from aggloom.errors import SqlError
 
@@ -39,7 +39,7 @@ def is_test(condition: exp.Expression) -> bool:
         return not is_single(inner.this)
     if isinstance(inner, exp.In) and inner.args.get("query"):
         return not is_single(inner.args["query"])
-    found = quantified(inner)
+    found = split_quantifier(inner)
     return found is not None and not is_single(found[2])
 
 
@@ -48,14 +48,14 @@ def test(clause: Clause, condition: exp.Expression) -> None:
     negative = isinstance(condition, exp.Not)
     inner = bare(condition.this) if negative else condition
     kind: JoinKind = "anti" if negative else "semi"
-    compared = quantified(inner)
+    compared = split_quantifier(inner)
     if isinstance(inner, exp.Exists):
-        body = read(clause, inner.this)
+        body = plan_subquery(clause, inner.this)
         _join(clause, kind, body.tree, body.on, inner)
     elif compared is not None:
         comparison, word, query = compared
         left = values(clause, comparison.this)
-        body = read(clause, query)
+        body = plan_subquery(clause, query)
         (item,) = _items(clause, body, 1, query)
         each: exp.Expression = type(comparison)(this=left, expression=item)
         if word == "ALL":
@@ -83,7 +83,7 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
         if known not in clause.known:
             clause.known[known] = _value(clause, node, loose)
         return clause.known[known].copy()
-    compared = quantified(node)
+    compared = split_quantifier(node)
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
@@ -106,7 +106,7 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
     return whole
 
 
-def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
+def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     """A SELECT whose sub-queries are columns of joins, and the rows that it is over: those of its GROUP BY, perhaps."""
     if not has_queries(select):
         return clause, select
@@ -116,15 +116,15 @@ def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
         return clause, select
     group = select.args.get("group")
     for key in group.expressions if group is not None else ():
-        if any(queries(_meant(clause, select, key))):
+        if any(queries(_find_key_item(clause, select, key))):
             fix = "compute it in a sub-query in FROM, and group by its column"
-            place = key if span(key) else next(queries(_meant(clause, select, key)))
+            place = key if span(key) else next(queries(_find_key_item(clause, select, key)))
             raise refusal(clause.sql, place, "a sub-query in GROUP BY is", fix)
 
     def below(part: exp.Expression) -> exp.Expression:
         if isinstance(part, exp.Query):
             return part.copy()
-        return values(clause, part).copy() if isinstance(part, Call) else part
+        return values(clause, part).copy() if isinstance(part, CallNode) else part
 
     for key in ("expressions", "having"):
         found = select.args.get(key)
@@ -135,7 +135,7 @@ def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     if not has_queries(select):
         return clause, select
     names = [_name(item) for item in select.expressions]
-    above, items, tests, *_ = grouped(clause, select)
+    above, items, tests, *_ = plan_group_by(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
     shown = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
@@ -144,7 +144,7 @@ def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     return above, shown
 
 
-def _meant(clause: Clause, select: exp.Select, key: exp.Expression) -> exp.Expression:
+def _find_key_item(clause: Clause, select: exp.Select, key: exp.Expression) -> exp.Expression:
     """The item of SELECT that a key of GROUP BY names by its number or its alias; any other key as it is."""
     items, plain = select.expressions, bare(key)
     if isinstance(plain, exp.Literal) and plain.is_int and 0 < int(plain.name) <= len(items):
@@ -167,7 +167,7 @@ def _value(clause: Clause, node: exp.Expression, loose: bool) -> exp.Expression:
 
 def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
     """EXISTS as a value."""
-    query = unwrapped(node.this)
+    query = unwrap_query(node.this)
     if is_single(query):
         if not query.args.get("having"):
             # An aggregate without GROUP BY has one row at all times.
@@ -175,21 +175,21 @@ def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
         query = query.copy()
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
-    body = read(clause, query)
+    body = plan_subquery(clause, query)
     rows, _, mark, on = different(clause, body, [], node)
     _join(clause, "left", rows, on, node)
-    return exp.func("COALESCE", named(mark), exp.false())
+    return exp.func("COALESCE", make_column(mark), exp.false())
 
 
 def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     """IN as a value: TRUE, FALSE, or NULL where a NULL may be the value that is sought."""
-    query, sought = unwrapped(node.args["query"]), _sought(clause, node)
+    query, sought = unwrap_query(node.args["query"]), _sought(clause, node)
     if is_single(query):
         if len(sought) > 1 or (query.args.get("having") and not loose):
             what = "IN over an aggregate without GROUP BY, with several columns or with HAVING, is"
             raise refusal(clause.sql, node, what, "compare each value with = and a sub-query")
         return exp.paren(exp.EQ(this=sought[0], expression=_scalar(clause, query)))
-    body = read(clause, query)
+    body = plan_subquery(clause, query)
     items = _items(clause, body, len(sought), query)
     empty = any(may_be_null(e, sure(clause.tree)) for e in sought)
     empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
@@ -198,20 +198,20 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
         raise refusal(clause.sql, node, what, FIX)
     rows, names, mark, on = different(clause, body, items, node)
     equal = [
-        exp.EQ(this=own.copy(), expression=named(name))
+        exp.EQ(this=own.copy(), expression=make_column(name))
         for own, name in zip(sought, names, strict=True)
     ]
     _join(clause, "left", rows, [*equal, *on], node)
     if loose or not empty:
-        return exp.func("COALESCE", named(mark), exp.false())
+        return exp.func("COALESCE", make_column(mark), exp.false())
     nulls = exp.Is(this=items[0].copy(), expression=exp.null())
     rows, (is_null,), there, on = different(clause, body, [nulls], node, any_of=True)
     _join(clause, "left", rows, on, node)
-    sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), named(is_null))
+    sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), make_column(is_null))
     return exp.Case(
         ifs=[
-            exp.If(this=named(mark), true=exp.true()),
-            exp.If(this=exp.Is(this=named(there), expression=exp.null()), true=exp.false()),
+            exp.If(this=make_column(mark), true=exp.true()),
+            exp.If(this=exp.Is(this=make_column(there), expression=exp.null()), true=exp.false()),
             exp.If(this=sides, true=exp.cast(exp.null(), "BOOLEAN", dialect="spark")),
         ],
         default=exp.false(),
@@ -220,12 +220,12 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
 
 def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     """The value of a query that has one row at most."""
-    body = read(clause, query, first_only=True)
+    body = plan_subquery(clause, query, first_only=True)
     (item,) = _items(clause, body, 1, query)
     inner, builder = set(body.tree.columns), clause.builder
     node = plan_of_tree(builder, body.tree)
     if not body.single:
-        ties = [tie for each in body.on if (tie := tied(each, inner)) is not None]
+        ties = [tie for each in body.on if (tie := match_equality(each, inner)) is not None]
         equated = body.fixed | {own.name for own, _, _ in ties if isinstance(own, exp.Column)}
         if not any(set(key) <= equated for key in node.unique_keys):
             what = "a sub-query that may have several rows, as a value, is"
@@ -235,7 +235,7 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     read_ = {name for each in body.on for name in column_names(each)} & inner
     read_ |= column_names(item) & inner if outside else set()
     value, mark = clause.fresh("value"), clause.fresh("found")
-    shown = [named(name) for name in node.schema.names if name in read_]
+    shown = [make_column(name) for name in node.schema.names if name in read_]
     if not outside:
         shown.append(as_column(item, value))
     empty = body.empty[0] if body.single else exp.null()
@@ -246,18 +246,18 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     rows = builder.over(exp.select(*shown).from_("joined"), node, set())
     _join(clause, "left", Leaf(rows), body.on, query)
     if counts:
-        return exp.func("COALESCE", named(value), empty.copy())
+        return exp.func("COALESCE", make_column(value), empty.copy())
     if not marked:
-        return named(value)
+        return make_column(value)
     default = None if isinstance(empty, exp.Null) else empty.copy()
-    found = item if outside else named(value)
-    return exp.Case(ifs=[exp.If(this=named(mark), true=found)], default=default)
+    found = item if outside else make_column(value)
+    return exp.Case(ifs=[exp.If(this=make_column(mark), true=found)], default=default)
 
 
 def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     """IN and NOT IN as joins: NOT IN is not met either where a NULL may be the value that is sought."""
     query, sought = node.args["query"], _sought(clause, node)
-    body = read(clause, query)
+    body = plan_subquery(clause, query)
     items = _items(clause, body, len(sought), query)
     never, never_inner = sure(clause.tree), sure(body.tree)
     nulls = []
@@ -277,7 +277,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     inner = set(body.tree.columns)
     plan = plan_of_tree(clause.builder, body.tree)
     _join(clause, "anti", Leaf(plan), [*equal, *body.on], node)
-    if all(not column_names(e) & inner or tied(e, inner) for e in body.on) and (
+    if all(not column_names(e) & inner or match_equality(e, inner) for e in body.on) and (
         column_names(items[0]) <= inner
     ):
         unknown = exp.Is(this=items[0].copy(), expression=exp.null())
@@ -286,7 +286,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
         either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
         either = either if may_be_null(sought[0], never) else []
         if may_be_null(items[0], never_inner):
-            either.append(named(name))
+            either.append(make_column(name))
         _join(clause, "anti", rows, [exp.or_(*either), *on], node)
     else:
         _join(clause, "anti", Leaf(plan), [exp.or_(*nulls[0]), *body.on], node)
@@ -306,9 +306,9 @@ def _join(
         fix = "let the query between select that column from a join"
         raise refusal(clause.sql, place, what, fix)
     if kind == "left":
-        clause.tree = Joined(kind, clause.tree, rows, on)
+        clause.tree = JoinedParts(kind, clause.tree, rows, on)
     else:
-        clause.tree = sunk(clause.tree, Joined(kind, clause.tree, rows, on))
+        clause.tree = sunk(clause.tree, JoinedParts(kind, clause.tree, rows, on))
 
 
 def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
@@ -324,7 +324,7 @@ def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> lis
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
         message = f"this sub-query selects {has}, and {needs} is needed; name as many."
         raise SqlError(
-            located(message, clause.sql, span(place) or span(next(queries(place), place)))
+            locate_message(message, clause.sql, span(place) or span(next(queries(place), place)))
         )
     items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
     return [bare(values(body.clause, item)) for item in items]

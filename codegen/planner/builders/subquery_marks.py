@@ -8,12 +8,12 @@ from sqlglot import exp
 from aggloom.codegen.operators import Calc
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
-from aggloom.codegen.planner.builders.subquery_rows import Body, tied
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.planner.builders.subquery_rows import Body, match_equality
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.conditions import column_names
-from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import named
+from aggloom.codegen.sql.scope import make_column
 
 FIX = "write it as a condition of WHERE of its own, joined by AND"
 
@@ -33,7 +33,7 @@ def different(
     inner, on = set(body.tree.columns), list[exp.Expression]()
     keys: list[exp.Expression] = []
     for each in body.on:
-        tie = tied(each, inner)
+        tie = match_equality(each, inner)
         if not column_names(each) & inner:
             on.append(each)
             continue
@@ -44,7 +44,7 @@ def different(
         name = clause.fresh("key")
         keys.append(as_column(own, name))
         kind = exp.NullSafeEQ if safe else exp.EQ
-        on.append(kind(this=named(name), expression=other.copy()))
+        on.append(kind(this=make_column(name), expression=other.copy()))
     if any(not column_names(item) <= inner for item in items):
         what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
         raise refusal(clause.sql, place, what, FIX)
@@ -58,7 +58,7 @@ def different(
     block = exp.select(*(shown or [as_column(exp.true(), mark)])).distinct().from_("joined")
     rows = clause.builder.over(block, body.tree.node, set())
     if shown:
-        every = tuple((name, quoted(name)) for name in rows.schema.names)
+        every = tuple((name, quote_name(name)) for name in rows.schema.names)
         schema = rows.schema.append(pa.field(mark, pa.bool_()))
         rows = Calc(rows, (*every, (mark, "TRUE")), schema)
     return Leaf(rows), names, mark, on
@@ -76,22 +76,22 @@ def _any_of(
     assert isinstance(body.tree, Leaf)
     counted = [clause.fresh("count") for _ in items]
     calls = [
-        as_column(Call(this="COUNT_IF", expressions=[item.copy()]), name)
+        as_column(CallNode(this="COUNT_IF", expressions=[item.copy()]), name)
         for item, name in zip(items, counted, strict=True)
     ]
     every = clause.fresh("count")
-    calls.append(as_column(Call(this="COUNT", expressions=[exp.Star()]), every))
+    calls.append(as_column(CallNode(this="COUNT", expressions=[exp.Star()]), every))
     block = exp.select(*(key.copy() for key in keys), *calls).from_("joined")
     if keys:
         block = block.group_by(*(key.this.copy() for key in keys))
     rows = clause.builder.over(block, body.tree.node, set())
-    shown = [named(key.alias) for key in keys]
+    shown = [make_column(key.alias) for key in keys]
     zero = exp.Literal.number(0)
     shown += [
-        as_column(exp.GT(this=named(c), expression=zero.copy()), n)
+        as_column(exp.GT(this=make_column(c), expression=zero.copy()), n)
         for c, n in zip(counted, names, strict=True)
     ]
-    some = exp.GT(this=named(every), expression=zero)
+    some = exp.GT(this=make_column(every), expression=zero)
     shown.append(as_column(exp.true(), mark))
     return Leaf(clause.builder.over(exp.select(*shown).from_("joined").where(some), rows, set()))
 

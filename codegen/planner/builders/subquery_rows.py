@@ -12,13 +12,13 @@ from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import locate_message, refusal
 from aggloom.codegen.sql.grouping_sets import has_sets, plain_keys
 from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
 from aggloom.codegen.sql.relations import Relation
-from aggloom.codegen.sql.scope import bare, named, text_of
-from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrapped
+from aggloom.codegen.sql.scope import bare, make_column, text_of
+from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrap_query
 from aggloom.errors import SqlError, UnknownColumnError
 
 _BELOW = (
@@ -51,9 +51,9 @@ class Body:
         return self.clause.correlated
 
 
-def read(outer: Clause, query: exp.Expression, first_only: bool = False) -> Body:
+def plan_subquery(outer: Clause, query: exp.Expression, first_only: bool = False) -> Body:
     """The rows of a sub-query of a query; `first_only`: LIMIT 1 is heeded by each row of the query around it."""
-    query = unwrapped(query).copy()
+    query = unwrap_query(query).copy()
     limited = any(query.args.get(key) for key in ("limit", "offset"))
     if not limited:
         query.set("order", None)
@@ -61,35 +61,37 @@ def read(outer: Clause, query: exp.Expression, first_only: bool = False) -> Body
     first = limited and first_only and plain and _is_first(query)
     plain = plain and (not limited or first)
     if not plain or query.args.get("qualify") or has_windows(query):
-        return _closed(outer, query)
+        return _plan_closed_query(outer, query)
     builder = outer.builder.within(query)
     clause = outer.sub(builder, query)
-    clause.read()
+    clause.read_clause()
     conditions = clause.conditions()
     clause.filter(conditions)
-    fixed = {name for each in conditions for name in _fixed(each)}
+    fixed = {name for each in conditions for name in _find_fixed_columns(each)}
     if limited and not clause.correlated:
-        return _closed(outer, query)
-    select = clause.rewritten()
+        return _plan_closed_query(outer, query)
+    select = clause.rewrite_query()
     if first:
         _keep_first(clause, select)
     if not is_grouped(select):
         return Body(clause, list(select.expressions), fixed=fixed)
     single = not select.args.get("group")
-    items, having = [bare(_unnamed(item)) for item in select.expressions], select.args.get("having")
+    items, having = [bare(_strip_alias(item)) for item in select.expressions], select.args.get(
+        "having"
+    )
     if single and having is not None:
         # A row that HAVING drops is not the same as no rows.
-        items = [_when(having.this, item) for item in items]
+        items = [_build_case(having.this, item) for item in items]
         select.set("having", None)
     select.set("expressions", items)
-    rows = grouped(clause, select)
+    rows = plan_group_by(clause, select)
     rows.clause.filter(rows.tests)
     empty = [_evaluate_over_no_rows(rows, item) for item in rows.items] if single else []
     known = {name for name in fixed if name in rows.clause.tree.columns}
     return Body(rows.clause, rows.items, single, empty, known)
 
 
-def _evaluate_over_no_rows(rows: Grouped, item: exp.Expression) -> exp.Expression:
+def _evaluate_over_no_rows(rows: GroupByRows, item: exp.Expression) -> exp.Expression:
     """Return an item as it is over no rows, in the type that it has over rows.
 
     Each aggregate becomes 0 or NULL of its own type: of an untyped NULL nobody knows the type of `NULL - 1`.
@@ -111,10 +113,10 @@ def is_grouped(select: exp.Select) -> bool:
     """Tell whether a SELECT is an aggregation, what its sub-queries do aside."""
     if select.args.get("group") or select.args.get("having"):
         return True
-    return any(isinstance(part, Call) for item in select.expressions for part in _own(item))
+    return any(isinstance(part, CallNode) for item in select.expressions for part in _own(item))
 
 
-class Grouped(NamedTuple):
+class GroupByRows(NamedTuple):
     """The rows of a GROUP BY, with the items and the conditions of HAVING over them.
 
     calls: the aggregate call behind each column that holds one; types: the type of each column.
@@ -123,25 +125,25 @@ class Grouped(NamedTuple):
     clause: Clause
     items: list[exp.Expression]
     tests: list[exp.Expression]
-    calls: dict[str, Call]
+    calls: dict[str, CallNode]
     types: dict[str, pa.DataType]
 
 
-def grouped(clause: Clause, select: exp.Select) -> Grouped:
+def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
     """Plan the GROUP BY of a SELECT."""
     sql, group = clause.sql, select.args.get("group")
     if has_sets(group) or (group is not None and group.args.get("all")):
         fix = "group in a sub-query in FROM"
         raise refusal(sql, group, "a sub-query beside grouping sets is", fix)
     shown = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
-    items = [_unnamed(item) for item in select.expressions]
+    items = [_strip_alias(item) for item in select.expressions]
     written = plain_keys(group) if group is not None else ()
     nodes = [_key(each, items, shown, clause.tree.columns) for each in written]
     correlated, ties = clause.correlated, list[tuple[exp.Expression, exp.Expression, bool]]()
     inner, on = set(clause.tree.columns), list[exp.Expression]()
     for each in correlated:
         names = column_names(each)
-        tie = tied(each, inner)
+        tie = match_equality(each, inner)
         if not names & inner:
             on.append(each)
         elif tie is None:
@@ -154,13 +156,13 @@ def grouped(clause: Clause, select: exp.Select) -> Grouped:
     having = select.args.get("having")
     upper = [table.above(item, {}) for item in items]
     tests = [table.above(e, shown) for e in conjuncts(having.this)] if having is not None else []
-    above = table.finished({name for each in (*upper, *tests) for name in _read(each)})
+    above = table.build_clause({name for each in (*upper, *tests) for name in _find_columns(each)})
     for own, other, safe in ties:
         kind = exp.NullSafeEQ if safe else exp.EQ
-        on.append(kind(this=named(table.keys[text_of(own)][0]), expression=other.copy()))
+        on.append(kind(this=make_column(table.keys[text_of(own)][0]), expression=other.copy()))
     above.correlated += on
     calls = dict(table.calls.values())
-    return Grouped(above, upper, tests, calls, table.types)
+    return GroupByRows(above, upper, tests, calls, table.types)
 
 
 class _Groups:
@@ -169,7 +171,7 @@ class _Groups:
     def __init__(self, clause: Clause, keys: list[exp.Expression]) -> None:
         self.clause = clause
         self.keys: dict[str, tuple[str, exp.Expression]] = {}
-        self.calls: dict[str, tuple[str, Call]] = {}
+        self.calls: dict[str, tuple[str, CallNode]] = {}
         self.place: dict[str, exp.Expression] = {}
         self.types: dict[str, pa.DataType] = {}
         for node in keys:
@@ -185,11 +187,11 @@ class _Groups:
                 return part.copy()
             key = self.keys.get(text_of(part))
             if key is not None:
-                return named(key[0])
-            if isinstance(part, Call):
+                return make_column(key[0])
+            if isinstance(part, CallNode):
                 if text_of(part) not in self.calls:
                     self.calls[text_of(part)] = (self.clause.fresh("agg"), part)
-                return named(self.calls[text_of(part)][0])
+                return make_column(self.calls[text_of(part)][0])
             if isinstance(part, exp.Column):
                 self.place.setdefault(part.name, part)
                 if not part.table and part.name.casefold() in shown:
@@ -200,18 +202,18 @@ class _Groups:
 
         return bare(node.transform(visit, copy=True))
 
-    def finished(self, asked: set[str]) -> Clause:
+    def build_clause(self, asked: set[str]) -> Clause:
         """Return the clause that stands above the table; `asked`: the columns that are read there."""
         clause = self.clause
         for name in asked & set(clause.tree.columns) - {key for key, _ in self.keys.values()}:
             message = (
                 f"column {name!r} is neither grouped nor aggregated; add it to GROUP BY or wrap it."
             )
-            raise SqlError(located(message, clause.sql, self.place.get(name)))
+            raise SqlError(locate_message(message, clause.sql, self.place.get(name)))
         pairs = [(n, clause.values(e)) for n, e in (*self.keys.values(), *self.calls.values())]
         node = plan_of_tree(clause.builder, clause.tree)
         if not pairs:
-            pairs = [(clause.fresh("agg"), Call(this="COUNT", expressions=[exp.Star()]))]
+            pairs = [(clause.fresh("agg"), CallNode(this="COUNT", expressions=[exp.Star()]))]
         block = exp.select(
             *(exp.alias_(each.copy(), exp.to_identifier(n, quoted=True)) for n, each in pairs)
         ).from_("joined")
@@ -229,7 +231,7 @@ class _Groups:
         return clause.over(Leaf(rows), known)
 
 
-def tied(
+def match_equality(
     condition: exp.Expression, inner: set[str]
 ) -> tuple[exp.Expression, exp.Expression, bool] | None:
     """The sides of an equality between a sub-query and the query around it: (its own, the other, NULL equals NULL)."""
@@ -278,7 +280,7 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
     inner, tied_by = set(clause.tree.columns), list[exp.Expression]()
     keys: list[tuple[str, exp.Expression]] = []
     for each in clause.correlated:
-        tie = tied(each, inner)
+        tie = match_equality(each, inner)
         if not column_names(each) & inner:
             tied_by.append(each)
             continue
@@ -288,29 +290,29 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
         own, other, safe = tie
         keys.append((clause.fresh("key"), own))
         kind = exp.NullSafeEQ if safe else exp.EQ
-        tied_by.append(kind(this=named(keys[-1][0]), expression=other.copy()))
+        tied_by.append(kind(this=make_column(keys[-1][0]), expression=other.copy()))
     node = plan_of_tree(clause.builder, clause.tree)
-    shown = [named(name) for name in node.schema.names]
+    shown = [make_column(name) for name in node.schema.names]
     shown += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
     rows = clause.builder.over(exp.select(*shown).from_("joined"), node, set())
     order = select.args.get("order") or exp.Order(
-        expressions=[exp.Ordered(this=named(node.schema.names[0]))]
+        expressions=[exp.Ordered(this=make_column(node.schema.names[0]))]
     )
     number = exp.Window(
-        this=Call(this="ROW_NUMBER", distinct=False),
-        partition_by=[named(name) for name, _ in keys],
+        this=CallNode(this="ROW_NUMBER", distinct=False),
+        partition_by=[make_column(name) for name, _ in keys],
         order=order.copy(),
         over="OVER",
     )
-    top = exp.select(*(named(name) for name in rows.schema.names))
+    top = exp.select(*(make_column(name) for name in rows.schema.names))
     top = top.from_(exp.Table(this=exp.to_identifier("$rows", quoted=True)))
     first = exp.LTE(this=number, expression=exp.Literal.number(1))
     top.set("qualify", exp.Qualify(this=first))
-    clause.tree = Leaf(clause.builder.seeing({"$rows": rows}).query(top))
+    clause.tree = Leaf(clause.builder.with_tables({"$rows": rows}).query(top))
     clause.correlated = tied_by
 
 
-def _closed(outer: Clause, query: exp.Expression) -> Body:
+def _plan_closed_query(outer: Clause, query: exp.Expression) -> Body:
     """A query that nothing around it is read in: UNION, LIMIT, numberings."""
     query.set("order", query.args.get("order"))
     try:
@@ -326,7 +328,7 @@ def _closed(outer: Clause, query: exp.Expression) -> Body:
     node, columns = outer.apart(node, set())
     clause = outer.sub(outer.builder, exp.select())
     clause = clause.over(Leaf(node), outer.relations)
-    return Body(clause, [named(name) for name in columns.values()])
+    return Body(clause, [make_column(name) for name in columns.values()])
 
 
 def _key(
@@ -345,7 +347,7 @@ def _key(
     return node
 
 
-def _unnamed(item: exp.Expression) -> exp.Expression:
+def _strip_alias(item: exp.Expression) -> exp.Expression:
     found: exp.Expression = item.this if isinstance(item, exp.Alias) else item
     return found
 
@@ -359,16 +361,16 @@ def _own(item: exp.Expression) -> list[exp.Expression]:
     ]
 
 
-def _read(node: exp.Expression) -> set[str]:
+def _find_columns(node: exp.Expression) -> set[str]:
     """The columns that an expression reads but for those of its sub-queries."""
     return {part.name for part in _own(node) if isinstance(part, exp.Column)}
 
 
-def _when(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+def _build_case(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-def _fixed(condition: exp.Expression) -> set[str]:
+def _find_fixed_columns(condition: exp.Expression) -> set[str]:
     found = equality(condition)
     if found is None or any(queries(condition)):
         return set()

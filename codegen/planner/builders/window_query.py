@@ -10,11 +10,11 @@ from sqlglot import exp
 from aggloom.codegen.operators import Bounds, Calc, Node, WindowTable, mark
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import in_zone
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, type_name
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import Scope, bare, named, text_of
+from aggloom.codegen.sql.scope import Scope, bare, make_column, text_of
 from aggloom.codegen.sql.shape import is_clock
 from aggloom.codegen.sql.window_parser import PARTS, SPARK_FUNCTIONS, WindowCall
 from aggloom.codegen.sql.windows import WindowArguments, group_arguments
@@ -44,15 +44,17 @@ def table_window(
     scope: Scope, rows: Node, arguments: WindowArguments, options: PlanOptions
 ) -> WindowTable:
     """The WindowTable of a function in FROM over the plan of its table."""
-    column = bare(scope.resolved(arguments.time))
-    keys = [bare(scope.resolved(key)) for key in arguments.partition]
-    rows, renamed = _shadowed(rows)
+    column = bare(scope.resolve(arguments.time))
+    keys = [bare(scope.resolve(key)) for key in arguments.partition]
+    rows, renamed = _rename_shadowed(rows)
     on = renamed.get(column.name, column.name)
     partition = tuple(renamed.get(key.name, key.name) for key in keys)
-    return _made(scope, rows, arguments, on, options, NAMES, partition)
+    return _make_window_table(
+        scope, rows, arguments=arguments, on=on, options=options, names=NAMES, partition=partition
+    )
 
 
-def _made(
+def _make_window_table(
     scope: Scope,
     rows: Node,
     arguments: WindowArguments,
@@ -74,7 +76,7 @@ def _made(
     return WindowTable(rows, assigner, bounds, partition)
 
 
-def _shadowed(rows: Node) -> tuple[Node, dict[str, str]]:
+def _rename_shadowed(rows: Node) -> tuple[Node, dict[str, str]]:
     """The rows with other names for columns that are called as the bounds are, and those names."""
     taken = set(rows.schema.names)
     renamed = {}
@@ -85,7 +87,7 @@ def _shadowed(rows: Node) -> tuple[Node, dict[str, str]]:
     if not renamed:
         return rows, {}
     names = [renamed.get(name, name) for name in rows.schema.names]
-    select = zip(names, map(quoted, rows.schema.names), strict=True)
+    select = zip(names, map(quote_name, rows.schema.names), strict=True)
     fields = [pa.field(n, f.type) for n, f in zip(names, rows.schema, strict=True)]
     return Calc(rows, tuple(select), pa.schema(fields)), renamed
 
@@ -128,7 +130,7 @@ class _GroupWindow:
         self.identity = self._identity(calls[0])
         for call in calls[1:]:
             self._require_same(call)
-        self.rows, self.on = self._timed(rows)
+        self.rows, self.on = self._add_time(rows)
         taken = {*self.rows.schema.names, *rows.schema.names}
         sign = mark(self.rows.schema) if taken & set(NAMES) else ""
         start, end, time = (sign + name for name in NAMES)
@@ -140,16 +142,22 @@ class _GroupWindow:
         self.tree.set("expressions", items)
         having = self.tree.args.get("having")
         if having is not None:
-            having.set("this", self._replaced(having.this))
+            having.set("this", self._replace_calls(having.this))
         # Only now: whether the window's time is a key depends on who reads it.
         self._group(self.tree.args["group"])
-        return self.tree, _made(
-            self.scope, self.rows, self.arguments, self.on, self.options, self.names, None
+        return self.tree, _make_window_table(
+            self.scope,
+            self.rows,
+            arguments=self.arguments,
+            on=self.on,
+            options=self.options,
+            names=self.names,
+            partition=None,
         )
 
-    def _timed(self, rows: Node) -> tuple[Node, str | None]:
+    def _add_time(self, rows: Node) -> tuple[Node, str | None]:
         """The rows with the time that the window goes by as a column, and its name; None is the clock."""
-        time = bare(self.scope.resolved(self.arguments.time))
+        time = bare(self.scope.resolve(self.arguments.time))
         if is_clock(time):
             return rows, None
         if isinstance(time, exp.Column):
@@ -157,14 +165,14 @@ class _GroupWindow:
         with self.scope.at(time):
             dtype = infer(time, self.scope.types)
         name = f"{mark(rows.schema)}time"
-        select = [(each, quoted(each)) for each in rows.schema.names]
+        select = [(each, quote_name(each)) for each in rows.schema.names]
         select.append((name, self.scope.input_sql(time)))
         return Calc(rows, tuple(select), rows.schema.append(pa.field(name, dtype))), name
 
     def _identity(self, call: WindowCall) -> tuple[object, ...]:
         """Return the key that two window calls share if they mean the same windows."""
         arguments = group_arguments(self.scope.sql, call)
-        time = text_of(bare(self.scope.resolved(arguments.time)))
+        time = text_of(bare(self.scope.resolve(arguments.time)))
         return arguments.kind, time, tuple(sorted(arguments.lengths.items()))
 
     def _require_same(self, call: WindowCall, written: WindowCall | None = None) -> None:
@@ -178,24 +186,24 @@ class _GroupWindow:
 
     def _item(self, item: exp.Expression) -> exp.Expression:
         """An item of SELECT; a bound without a name is called as its column would be."""
-        place = self._bound(item)
+        place = self._find_window_column(item)
         if place is None:
-            return self._replaced(item)
+            return self._replace_calls(item)
         name = item.name if isinstance(item, exp.Column) else NAMES[place]
         return exp.alias_(self._column(place), name, quoted=True)
 
-    def _replaced(self, node: exp.Expression) -> exp.Expression:
+    def _replace_calls(self, node: exp.Expression) -> exp.Expression:
         def visit(part: exp.Expression) -> exp.Expression:
-            place = self._bound(part)
+            place = self._find_window_column(part)
             return part if place is None else self._column(place)
 
         return node.transform(visit)
 
     def _column(self, place: int) -> exp.Column:
         self.reads_time = self.reads_time or place == 2
-        return named(self.names[place])
+        return make_column(self.names[place])
 
-    def _bound(self, node: exp.Expression) -> int | None:
+    def _find_window_column(self, node: exp.Expression) -> int | None:
         """Which of the window's columns an expression stands for."""
         if isinstance(node, exp.Column):
             return self._field(node)
@@ -231,17 +239,17 @@ class _GroupWindow:
             if isinstance(call.parent, exp.Paren):
                 call.parent.replace(exp.Tuple(expressions=columns))
             elif isinstance(call.parent, exp.Group | exp.Tuple):
-                call.parent.set("expressions", list(_spliced(call, columns)))
+                call.parent.set("expressions", list(_splice_columns(call, columns)))
             else:
                 fix = "write it beside the other keys, GROUP BY TUMBLE(...), ROLLUP (a, b)"
                 raise refusal(self.scope.sql, call, "a window inside an expression is", fix)
 
     def _keys(self) -> Iterator[exp.Column]:
         for place in range(2 + self.reads_time):
-            yield named(self.names[place])
+            yield make_column(self.names[place])
 
 
-def _spliced(call: WindowCall, columns: list[exp.Column]) -> Iterator[exp.Expression]:
+def _splice_columns(call: WindowCall, columns: list[exp.Column]) -> Iterator[exp.Expression]:
     assert call.parent is not None
     for each in call.parent.expressions:
         yield from columns if each is call else [each]

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.codegen.operators import Bounds, Calc, Node, Scan
-from aggloom.codegen.planner.builders.spec_plan import calculated, core_of
+from aggloom.codegen.planner.builders.spec_plan import calculate_columns, core_of
 from aggloom.codegen.planner.builders.window_query import bounds_types, time_type
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.rules.windows import namespaced, over_windows
+from aggloom.codegen.planner.rules.windows import namespace_spec, over_windows
 from aggloom.codegen.planner.window_options import in_zone, with_options
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.scalar.expressions import infer_type, quoted
+from aggloom.codegen.scalar.expressions import infer_type, quote_name
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import INSTANT, type_name
@@ -38,7 +38,7 @@ def plan_of_windows(
     select: Select | None = None,
 ) -> Node:
     """The logical plan of a spec in windows over its table: rows, aggregate, HAVING and the final projection."""
-    dtype = _checked(spec, windowing)
+    dtype = _check_columns(spec, windowing)
     windowing = with_options(windowing, options)
     if dtype == INSTANT:
         assigner = in_zone(windowing.assigner, options.local_time_zone)
@@ -52,17 +52,17 @@ def plan_of_windows(
     more = result_schema(windowing.function)
     _refuse_clashes(spec, names, more)
     extras = _extras(spec, windowing)
-    own = namespaced(core_of(spec), spec.group_by, spec.input_schema)
+    own = namespace_spec(core_of(spec), spec.group_by, spec.input_schema)
     read = [name for name in own.schema.names if name != own.group_by[-1]]
     needed = list(dict.fromkeys((*read, *extras, *windowing.assigner.columns)))
-    rows = calculated(spec, scan, needed)
+    rows = calculate_columns(spec, scan, needed)
     besides = tuple(name for name in extras if name not in read)
     notes.add("windows", own, True, "the windows are those that were asked for")
     node = over_windows(rows, own, windowing, bounds, besides)
     return _results(spec, node, having or spec.having, select or spec.select)
 
 
-def _checked(spec: AggSpec, windowing: Windowing) -> pa.DataType:
+def _check_columns(spec: AggSpec, windowing: Windowing) -> pa.DataType:
     """The type of the time by which windows go, all columns that they look at being there."""
     assigner, evictor = windowing.assigner, windowing.evictor
     assert windowing.trigger is not None
@@ -137,7 +137,7 @@ def _results(spec: AggSpec, node: Node, having: str | None, select: Select | Non
         _require_columns(having, schema, "having")
         if infer_type(having, schema) != pa.bool_():
             raise TypeMismatchError(f"having: {having} is no condition; compare it with something.")
-    chosen = select or tuple((name, quoted(name)) for name in schema.names)
+    chosen = select or tuple((name, quote_name(name)) for name in schema.names)
     for name, sql in chosen:
         _require_columns(sql, schema, f"select {name!r}")
     fields = [pa.field(name, infer_type(sql, schema)) for name, sql in chosen]

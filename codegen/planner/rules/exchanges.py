@@ -9,4 +9,4 @@ from aggloom.codegen.planner.options import PlanOptions
 
 def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """The physical plan in one phase."""
-    return transform(root, lambda node: node.exchanged())
+    return transform(root, lambda node: node.insert_exchange())

@@ -21,7 +21,7 @@ def fragments(root: Node, options: PlanOptions, notes: Notes) -> Node:
     narrows as the chain grows: the longest chain comes before the finest distribution.
     """
     if isinstance(root, Stateful):
-        return _Fragment(root, options, notes).rewritten()
+        return _Fragment(root, options, notes).rewrite()
     return (
         root.over(*(fragments(each, options, notes) for each in root.inputs))
         if root.inputs
@@ -41,7 +41,7 @@ class _Fragment:
         self._types = [first.schema.field(name).type for name in first.keys]
         self._places = frozenset(range(len(first.keys)))
 
-    def rewritten(self) -> Node:
+    def rewrite(self) -> Node:
         """The operator over its inputs as they are read in one node with those that have joined it."""
         below = [
             (each.inputs[0], dict(enumerate(each.keys))) for each in self._exchanges(self._top)
@@ -49,7 +49,7 @@ class _Fragment:
         for node, columns in below:
             self._reach(node, columns)
         self._say()
-        return self._top.over(*(self._placed(node, columns) for node, columns in below))
+        return self._top.over(*(self._place_node(node, columns) for node, columns in below))
 
     def _reach(self, node: Node, columns: Columns) -> None:
         """Let the operators below join that can."""
@@ -63,7 +63,7 @@ class _Fragment:
             return
         if not _has_operators(node):
             return
-        passed = self._passed(node, columns)
+        passed = self._pass_columns(node, columns)
         if isinstance(passed, str):
             self._obstacle = self._obstacle or passed
             return
@@ -89,15 +89,15 @@ class _Fragment:
         self._joined.append(node)
         return ""
 
-    def _placed(self, node: Node, columns: Columns) -> Node:
+    def _place_node(self, node: Node, columns: Columns) -> Node:
         """A node below as it feeds the fragment: through operators that have joined, else over an exchange."""
         if isinstance(node, Stateful) and self._leads(node):
             pairs = self._through(node, columns)
-            return node.over(*(self._placed(each.input, own) for each, own in pairs))
+            return node.over(*(self._place_node(each.input, own) for each, own in pairs))
         if not isinstance(node, Stateful) and self._leads(node):
-            passed = self._passed(node, columns)
+            passed = self._pass_columns(node, columns)
             assert not isinstance(passed, str)
-            return node.over(*(self._placed(each, own) for each, own in passed))
+            return node.over(*(self._place_node(each, own) for each, own in passed))
         keys = tuple(columns[place] for place in sorted(self._places))
         return Exchange(fragments(node, self._options, self._notes), keys)
 
@@ -107,7 +107,7 @@ class _Fragment:
             return any(node is each for each in self._joined)
         return any(self._leads(each) for each in node.inputs)
 
-    def _passed(self, node: Node, columns: Columns) -> list[tuple[Node, Columns]] | str:
+    def _pass_columns(self, node: Node, columns: Columns) -> list[tuple[Node, Columns]] | str:
         """The inputs of a node without state, with the columns' names there; or why rows cannot pass it here."""
         names = tuple(dict.fromkeys(columns.values()))
         found = node.within(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.operators import Aggregate, Node, transform, walk
+from aggloom.codegen.operators import AggregateNode, Node, transform, walk
 from aggloom.codegen.operators.aggregate import call_trend
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
@@ -15,15 +15,15 @@ _EXTREMES = ("MAX", "MIN")
 
 def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Mark MAX over a column that only increases, MIN over one that only decreases."""
-    hints = (each.state_ttl for each in walk(root) if isinstance(each, Aggregate))
+    hints = (each.state_ttl for each in walk(root) if isinstance(each, AggregateNode))
     if options.state_ttl or any(hints):
         # A row that is forgotten comes anew, from the beginning.
         return root
-    return transform(root, lambda node: _marked(node, notes))
+    return transform(root, lambda node: _mark_extremes(node, notes))
 
 
-def _marked(node: Node, notes: Notes) -> Node:
-    if not isinstance(node, Aggregate) or node.input.appends_only:
+def _mark_extremes(node: Node, notes: Notes) -> Node:
+    if not isinstance(node, AggregateNode) or node.input.appends_only:
         return node
     spec = node.spec
     calls = []

@@ -16,7 +16,7 @@ from aggloom.codegen.operators import (
     TimedJoin,
     mark,
     pick,
-    renamed,
+    rename_columns,
     transform,
     walk,
 )
@@ -31,7 +31,7 @@ _OPTION = "table.optimizer.multi-join.enabled"
 
 def multi_join(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Make one operator of joins that follow one another on the same key, where that is worth it or asked for."""
-    made = transform(root, lambda node: _merged(node, options, notes))
+    made = transform(root, lambda node: _merge_joins(node, options, notes))
     for node in walk(made):
         if isinstance(node, MultiJoin):
             inputs = f"{len(node.tables)} inputs share the key {', '.join(node.keys)}"
@@ -40,7 +40,7 @@ def multi_join(root: Node, options: PlanOptions, notes: Notes) -> Node:
     return made
 
 
-def _merged(node: Node, options: PlanOptions, notes: Notes) -> Node:
+def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
     if not _keeps_rows(node):
         return node
     below, names = _below(node.left)
@@ -72,7 +72,7 @@ def _below(node: Node) -> tuple[MultiJoin | None, dict[str, str] | None]:
     """The joins whose rows a node picks columns of, and by column its name there; None: it does more than that."""
     names: dict[str, str] | None = {name: name for name in node.schema.names}
     while isinstance(node, Calc):
-        picked = node.picked
+        picked = node.picked_columns
         if picked is None:
             names = None
         elif names is not None:
@@ -83,11 +83,11 @@ def _below(node: Node) -> tuple[MultiJoin | None, dict[str, str] | None]:
         node = MultiJoin(
             node.inputs,
             len(node.pairs),
-            (_step(node),),
-            (node.null_safe,),
-            ((),),
-            (node.condition,),
-            node.columns,
+            kinds=(_step(node),),
+            null_safe=(node.null_safe,),
+            via=((),),
+            conditions=(node.condition,),
+            columns=node.columns,
             ttls=node.ttls,
         )
     return (node, names) if isinstance(node, MultiJoin) else (None, None)
@@ -97,7 +97,9 @@ def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | s
     """The joins below with the right of this one as a further input; or why they are none, empty if keys differ."""
     if len(set(names.values())) < len(names):
         return "a column of the joined rows has two names"
-    below = _called(below, {own: name for name, own in names.items()}, set(node.right.schema.names))
+    below = _rename_chain(
+        below, {own: name for name, own in names.items()}, set(node.right.schema.names)
+    )
     places = {
         name: (which, place)
         for which in range(len(below.tables))
@@ -116,11 +118,11 @@ def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | s
     return MultiJoin(
         (*below.tables, pick(node.right, [*keys, *rest])),
         below.width,
-        (*below.kinds, _step(node)),
-        (*below.null_safe, null_safe),
-        (*below.via, tuple(via)),
-        (*below.conditions, node.condition),
-        node.columns,
+        kinds=(*below.kinds, _step(node)),
+        null_safe=(*below.null_safe, null_safe),
+        via=(*below.via, tuple(via)),
+        conditions=(*below.conditions, node.condition),
+        columns=node.columns,
         ttls=(*below.ttls, node.ttls[1]),
     )
 
@@ -129,7 +131,7 @@ def _step(node: Join) -> Step:
     return "inner" if node.kind == "inner" else "left"
 
 
-def _called(chain: MultiJoin, names: dict[str, str], others: set[str]) -> MultiJoin:
+def _rename_chain(chain: MultiJoin, names: dict[str, str], others: set[str]) -> MultiJoin:
     """A chain whose columns are called as above it, and those that are not read there as no other is."""
     called, taken = {}, {*names.values(), *others}
     sign = mark(*(each.schema for each in chain.tables), pa.schema([(n, pa.int8()) for n in taken]))
@@ -143,7 +145,7 @@ def _called(chain: MultiJoin, names: dict[str, str], others: set[str]) -> MultiJ
     tables = []
     for each in chain.tables:
         fields = [(called[field.name], field.type) for field in each.schema]
-        tables.append(renamed(each, pa.schema(fields)))
+        tables.append(rename_columns(each, pa.schema(fields)))
     conditions = tuple(None if each is None else _over(each, called) for each in chain.conditions)
     columns = tuple(called[name] for name in chain.columns)
     return replace(chain, tables=tuple(tables), conditions=conditions, columns=columns)

@@ -28,11 +28,11 @@ def _with_filter(node: Node) -> Node:
     if not isinstance(node, Calc) or node.where is None:
         return node
     picked, below = None, node.input
-    if isinstance(below, Calc) and below.picked == tuple(below.schema.names):
-        picked, below = list(below.picked), below.input
+    if isinstance(below, Calc) and below.picked_columns == tuple(below.schema.names):
+        picked, below = list(below.picked_columns), below.input
     if not isinstance(below, Normalise) or below.absent is not None:
         return node
-    filtered = below.filtered(node.where)
+    filtered = below.filter_rows(node.where)
     return replace(node, input=pick(filtered, picked) if picked else filtered, where=None)
 
 

@@ -24,14 +24,14 @@ class _Pruning:
 
     def input(self, node: Node, names: list[str]) -> Node:
         """The node with at least these of its columns."""
-        return node.pruned(names, self)
+        return node.prune_columns(names, self)
 
-    def dropped(self, spec: AggSpec, pruned: AggSpec) -> None:
+    def note_dropped_calls(self, spec: AggSpec, pruned: AggSpec) -> None:
         """Note the calls that a spec has lost."""
         gone = [call.text for call in spec.calls if call not in pruned.calls]
         if gone:
             self.notes.add("prune_calls", pruned, True, f"nothing reads {', '.join(gone)}")
 
-    def replaced(self, spec: Subject, pruned: Subject) -> None:
+    def note_replacement(self, spec: Subject, pruned: Subject) -> None:
         """Let what was said of a spec be said of the one in its place."""
         self.notes.move(spec, pruned)

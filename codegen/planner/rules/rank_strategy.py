@@ -13,7 +13,7 @@ def rank_strategy(root: Node, options: PlanOptions, notes: Notes) -> Node:
         if not isinstance(node, Rank):
             continue
         notes.add("rank_strategy", node.subject, node.strategy != "retract", node.why)
-        if "table.exec.rank.topn-cache-size" in options.changed:
+        if "table.exec.rank.topn-cache-size" in options.changed_options:
             why = "there is no cache to size: the state is arrays in memory-mapped files"
             notes.add("rank_cache", node.subject, False, why)
         if node.number is None:

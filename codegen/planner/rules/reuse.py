@@ -11,7 +11,7 @@ from aggloom.codegen.operators import Calc, Exchange, Node, Stateful
 from aggloom.codegen.operators.base import Key
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import columns, quoted
+from aggloom.codegen.scalar.expressions import columns, quote_name
 
 
 def reuse(root: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -19,7 +19,7 @@ def reuse(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
     What differs, filters and projections over that operator, comes after the exchange then.
     """
-    return _Reuse(notes).rewritten(root) if options.fragments_enabled else root
+    return _Reuse(notes).rewrite_node(root) if options.fragments_enabled else root
 
 
 class _Input(NamedTuple):
@@ -44,11 +44,11 @@ class _Reuse:
     def __init__(self, notes: Notes) -> None:
         self._notes, self._numbers = notes, count(1)
 
-    def rewritten(self, node: Node) -> Node:
+    def rewrite_node(self, node: Node) -> Node:
         """The plan from a node on down."""
         if isinstance(node, Stateful):
-            return self._inside(node, self._shared(node))
-        return node.over(*map(self.rewritten, node.inputs)) if node.inputs else node
+            return self._inside(node, self._share_exchanges(node))
+        return node.over(*map(self.rewrite_node, node.inputs)) if node.inputs else node
 
     def _inside(self, node: Node, shared: dict[int, Node]) -> Node:
         """A part of a fragment over its inputs, some of which have become others."""
@@ -56,12 +56,12 @@ class _Reuse:
         for each in node.inputs:
             if isinstance(each, Exchange):
                 other = shared.get(id(each))
-                below.append(other or each.over(self.rewritten(each.input)))
+                below.append(other or each.over(self.rewrite_node(each.input)))
             else:
                 below.append(self._inside(each, shared))
         return node.over(*below) if below else node
 
-    def _shared(self, top: Stateful) -> dict[int, Node]:
+    def _share_exchanges(self, top: Stateful) -> dict[int, Node]:
         """Return the nodes that take the place of the exchanges of a fragment that have the same below them."""
         groups: list[list[_Input]] = []
         for found in filter(None, map(_input, _exchanges(top))):
@@ -84,10 +84,10 @@ class _Reuse:
         source, keys = group[0].source, group[0].keys
         reads = set(keys).union(*(each.reads for each in group))
         names = [name for name in source.schema.names if name in reads]
-        rows = self.rewritten(source)
+        rows = self.rewrite_node(source)
         if len(names) < len(source.schema):
             fields = [source.schema.field(name) for name in names]
-            rows = Calc(rows, tuple((name, quoted(name)) for name in names), pa.schema(fields))
+            rows = Calc(rows, tuple((name, quote_name(name)) for name in names), pa.schema(fields))
         made: dict[int, Node] = {}
         exchange = Exchange(rows, keys, next(self._numbers))
         for each in group:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from aggloom.codegen.catalogue.entry import Aggregate as Entry
 from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.operators import (
-    Aggregate,
+    AggregateNode,
     Bucket,
     Calc,
     Column,
@@ -28,7 +28,7 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.dtypes import is_supported, type_name
 
@@ -44,7 +44,7 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if isinstance(node, WindowAggregate) and any(call.distinct for call in node.spec.calls):
             notes.add("split_distinct", node.spec, False, "an aggregate in windows stays whole")
-        if not isinstance(node, Aggregate) or node.role:
+        if not isinstance(node, AggregateNode) or node.role:
             return node
         if not any(call.distinct and _part(call, node.spec) != "whole" for call in node.spec.calls):
             if any(call.distinct for call in node.spec.calls):
@@ -116,7 +116,7 @@ def _fills(call: AggCall, spec: AggSpec) -> bool:
 class _Split:
     """One aggregate on its way to two."""
 
-    node: Aggregate
+    node: AggregateNode
     buckets: int
     hashed: list[tuple[str, ...]] = field(default_factory=list)
     partial: list[AggCall] = field(default_factory=list)
@@ -153,14 +153,14 @@ class _Split:
         )
         read = final.handler_schema
         core = AggSpec(read, spec.group_by, tuple(self.final), "retract", spec.dialect)
-        rows: Node = Aggregate(expand, partial, "partial", self.node.state_ttl)
-        picks = tuple((name, quoted(name)) for name in read.names)
+        rows: Node = AggregateNode(expand, partial, "partial", self.node.state_ttl)
+        picks = tuple((name, quote_name(name)) for name in read.names)
         rows = rows if read == rows.schema else Calc(rows, picks, read)
         notes.move(spec, core)
         spread = ", ".join(f"({', '.join(columns)})" for columns in self.hashed)
         why = f"keys are spread over {self.buckets} buckets of {spread}"
         notes.add("split_distinct", core, True, why)
-        return self._finished(Aggregate(rows, core, "final", self.node.state_ttl))
+        return self._project_result(AggregateNode(rows, core, "final", self.node.state_ttl))
 
     def _has_whole(self) -> bool:
         return any(_part(call, self.spec) == "whole" for call in self.spec.calls)
@@ -194,19 +194,19 @@ class _Split:
             self._show(call, AggCall(call.function, (name,)), lambda made: made)
         elif call.function == "AVG":
             total = self._final(
-                AggCall("SUM0", (self._partial(call, "SUM0", self._widened(call)),))
+                AggCall("SUM0", (self._partial(call, "SUM0", self._widen_argument(call)),))
             )
             count = self._final(AggCall("SUM0", (self._partial(call, "COUNT"),)))
             sign = "DIV" if self.spec.dialect == "flink" else "/"
-            ratio = f"{quoted(total)} {sign} {quoted(count)}"
-            text = f"CASE WHEN {quoted(count)} = 0 THEN NULL ELSE {ratio} END"
+            ratio = f"{quote_name(total)} {sign} {quote_name(count)}"
+            text = f"CASE WHEN {quote_name(count)} = 0 THEN NULL ELSE {ratio} END"
             self.shown.append((call.output_name, f"CAST({text} AS {type_name(wanted)})"))
         else:
             name = self._partial(call, call.function)
             function = "SUM" if call.function == "SUM" else "SUM0"
             self._show(call, AggCall(function, (name,)), _cast_to(wanted))
 
-    def _widened(self, call: AggCall) -> tuple[str, ...]:
+    def _widen_argument(self, call: AggCall) -> tuple[str, ...]:
         """The argument as BIGINT: Flink's sums wrap at the width of what they add, but not AVG's."""
         if self.spec.dialect != "flink":
             return call.args
@@ -215,7 +215,7 @@ class _Split:
 
     def _show(self, call: AggCall, made: AggCall, cast: Callable[[str], str]) -> None:
         name = self._final(made)
-        self.shown.append((call.output_name, cast(quoted(name))))
+        self.shown.append((call.output_name, cast(quote_name(name))))
 
     def _partial(self, call: AggCall, function: str, args: tuple[str, ...] = ()) -> str:
         """The name of the partial call with this function, and these arguments if any, in place of the call's."""
@@ -284,14 +284,14 @@ class _Split:
         if not self.wide:
             return rows
         columns = [*rows.schema, *(pa.field(wide, pa.int64()) for wide in self.wide.values())]
-        select = tuple((name, quoted(name)) for name in rows.schema.names)
+        select = tuple((name, quote_name(name)) for name in rows.schema.names)
         below = rows if isinstance(rows, Calc) else Calc(rows, select, rows.schema)
         texts = dict(below.select)
         added = [(wide, f"CAST({texts[name]} AS BIGINT)") for name, wide in self.wide.items()]
         return replace(below, select=(*below.select, *added), columns=pa.schema(columns))
 
-    def _finished(self, node: Aggregate) -> Node:
-        keys = tuple((name, quoted(name)) for name in self.spec.group_by)
+    def _project_result(self, node: AggregateNode) -> Node:
+        keys = tuple((name, quote_name(name)) for name in self.spec.group_by)
         return Calc(node, (*keys, *self.shown), self.spec.aggregate_schema)
 
 

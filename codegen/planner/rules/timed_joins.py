@@ -13,7 +13,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.dates import microseconds_of
 from aggloom.codegen.scalar.expressions import column_name, parse_scalar
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
-from aggloom.codegen.sql.scope import bare, named
+from aggloom.codegen.sql.scope import bare, make_column
 from aggloom.errors import SpecError
 
 _COMPARED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
@@ -44,9 +44,9 @@ def timed_join(node: Join, notes: Notes) -> Join:
     for pair, each in whole.items():
         if _are_event_times(node, pair):
             assert each.lower is not None and each.upper is not None
-            made = _made(node, pair, (each.lower, each.upper))
+            made = _make_join(node, pair, (each.lower, each.upper))
             notes.move(node.subject, made.subject)
-            notes.add("interval_join", made.subject, True, _fired(made))
+            notes.add("interval_join", made.subject, True, _describe_bound(made))
             return made
     compared = [pair for pair, each in found.items() if each.lower != each.upper]
     if compared:
@@ -55,7 +55,7 @@ def timed_join(node: Join, notes: Notes) -> Join:
     return node
 
 
-def _made(
+def _make_join(
     node: Join,
     times: tuple[str, str],
     bounds: tuple[int, int] | None,
@@ -82,7 +82,7 @@ def _in_windows(node: Join, ends: tuple[str, str], notes: Notes) -> Join:
         )
     left, right = node.left.window_columns, node.right.window_columns
     assert left is not None and right is not None
-    made = _made(node, ends, None, (left.text, right.text))
+    made = _make_join(node, ends, None, (left.text, right.text))
     notes.move(node.subject, made.subject)
     why = "rows match in the same window only: they are given out when it is over, and forgotten"
     notes.add("window_join", made.subject, True, why)
@@ -93,19 +93,19 @@ def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
     """Return the bounds that the condition sets for the difference, by pair of times of both sides."""
     found: dict[tuple[str, str], _Bounds] = {}
     equal = [
-        exp.EQ(this=_written(node.left, left), expression=_written(node.right, right))
+        exp.EQ(this=_expand_column(node.left, left), expression=_expand_column(node.right, right))
         for (left, right), safe in zip(node.pairs, node.null_safe, strict=True)
         if not safe
     ]
     for each in (*equal, *_comparisons(node.condition)):
-        told = _bound(node, each)
+        told = _find_bounds(node, each)
         if told is not None:
             pair, bounds = told
             found[pair] = found.get(pair, _Bounds()).within(bounds)
     return found
 
 
-def _written(side: Node, name: str) -> exp.Expression:
+def _expand_column(side: Node, name: str) -> exp.Expression:
     """A column that pairs are compared by, or what it is computed from where those are columns of the side, too."""
     node, names = side, {each: each for each in side.schema.names}
     while isinstance(node, Calc):
@@ -114,15 +114,15 @@ def _written(side: Node, name: str) -> exp.Expression:
         # By column below what it is called above.
         known = {column_name(below[own]): each for each, own in names.items()}
         if column_name(text) is None:
-            return _renamed(parse_scalar(text), known) or named(name)
+            return _rename_columns(parse_scalar(text), known) or make_column(name)
         names = {each: own for own, each in known.items() if own is not None}
         if name not in names:
             break
         node = node.input
-    return named(name)
+    return make_column(name)
 
 
-def _renamed(node: exp.Expression, names: Mapping[str | None, str]) -> exp.Expression | None:
+def _rename_columns(node: exp.Expression, names: Mapping[str | None, str]) -> exp.Expression | None:
     """An expression with other names for its columns; None if one of them has none."""
     found = node.copy()
     for column in list(found.find_all(exp.Column)):
@@ -146,9 +146,9 @@ def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
             yield node
 
 
-def _bound(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Bounds] | None:
+def _find_bounds(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Bounds] | None:
     """The times that a comparison ties, and what it says of their difference; None if it is another one."""
-    found = _added(_sum(compared.this), _sum(compared.expression), -1)
+    found = _add_terms(_sum(compared.this), _sum(compared.expression), -1)
     if found is None:
         return None
     terms = {name: times for name, times in found[0].items() if times}
@@ -176,14 +176,14 @@ def _sum(node: exp.Expression) -> tuple[dict[str, int], int] | None:
         size = microseconds_of(node)
         return None if size is None else ({}, size)
     if isinstance(node, exp.Neg):
-        return _added(({}, 0), _sum(node.this), -1)
+        return _add_terms(({}, 0), _sum(node.this), -1)
     if isinstance(node, exp.Add | exp.Sub):
         sign = 1 if isinstance(node, exp.Add) else -1
-        return _added(_sum(node.this), _sum(node.expression), sign)
+        return _add_terms(_sum(node.this), _sum(node.expression), sign)
     return None
 
 
-def _added(
+def _add_terms(
     one: tuple[dict[str, int], int] | None, other: tuple[dict[str, int], int] | None, sign: int
 ) -> tuple[dict[str, int], int] | None:
     if one is None or other is None:
@@ -215,8 +215,8 @@ def _obstacle(node: Join, pair: tuple[str, str], bounded: bool) -> str:
     return f"{' and '.join(names)} {are}, so that nothing says which rows still come"
 
 
-def _fired(made: TimedJoin) -> str:
-    why = f"the watermark bounds the state to {made.bound}"
+def _describe_bound(made: TimedJoin) -> str:
+    why = f"the watermark bounds the state to {made.state_bound}"
     assert made.bounds is not None
     if made.bounds[0] > made.bounds[1]:
         return "no times are within these bounds: nothing matches"

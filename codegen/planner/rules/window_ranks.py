@@ -14,10 +14,10 @@ Windows = WindowAggregate | WindowTable
 
 def window_ranks(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Tell every Rank whose key has the start and the end of windows below it which column is the end."""
-    return transform(root, lambda node: _windowed(node) if isinstance(node, Rank) else node)
+    return transform(root, lambda node: _set_window(node) if isinstance(node, Rank) else node)
 
 
-def _windowed(node: Rank) -> Rank:
+def _set_window(node: Rank) -> Rank:
     origins = {name: _origin(node.input, name) for name in node.partition}
     below = {id(found): found for found, _ in origins.values() if found is not None}
     if len(below) != 1 or node.asked.is_open or node.asked.end_column is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from aggloom.codegen.operators import (
-    Aggregate,
+    AggregateNode,
     Bounds,
     Calc,
     Column,
@@ -31,7 +31,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.timed_joins import timed_join
 from aggloom.codegen.planner.window_options import windowing_of
-from aggloom.codegen.scalar.expressions import column_name, quoted
+from aggloom.codegen.scalar.expressions import column_name, quote_name
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Session, Windowing
@@ -46,19 +46,19 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
         if isinstance(node, Calc):
             return _without_pick(node)
         if isinstance(node, Deduplicate):
-            return node.settled(options)
+            return node.decide_waits(options)
         if isinstance(node, Join):
             return timed_join(node, notes)
-        if not isinstance(node, Aggregate):
+        if not isinstance(node, AggregateNode):
             return node
-        lifted = _lifted(node.input)
+        lifted = _lift_window(node.input)
         if lifted is None:
             return node
         reason = lifted.barrier or _obstacle(node.spec, lifted)
         if reason:
             notes.add("windows", node.spec, False, reason)
             return node
-        return _windowed(node, lifted, options, notes)
+        return _make_window_aggregate(node, lifted, options, notes)
 
     return transform(root, change)
 
@@ -68,7 +68,11 @@ def _without_pick(node: Calc) -> Calc:
     below = node.input
     if not isinstance(below, Calc) or not isinstance(below.input, WindowAggregate):
         return node
-    return replace(node, input=below.input) if below.picked == tuple(below.schema.names) else node
+    return (
+        replace(node, input=below.input)
+        if below.picked_columns == tuple(below.schema.names)
+        else node
+    )
 
 
 def over_windows(
@@ -78,7 +82,7 @@ def over_windows(
     assigned = WindowAssign(rows, windowing, spec.group_by[-1])
     read = [*spec.handler_schema.names, *extras]
     chained = any(node.awaits_watermark or isinstance(node, WindowAggregate) for node in walk(rows))
-    return WindowAggregate(pick(assigned, read), spec, windowing, bounds, chained=chained)
+    return WindowAggregate(pick(assigned, read), spec, windowing, bounds, is_chained=chained)
 
 
 def bounds_of(spec: AggSpec, table: Bounds) -> Bounds:
@@ -90,7 +94,7 @@ def bounds_of(spec: AggSpec, table: Bounds) -> Bounds:
     return replace(table, start=start, end=end, time=time)
 
 
-def namespaced(spec: AggSpec, keys: tuple[str, ...], taken: pa.Schema) -> AggSpec:
+def namespace_spec(spec: AggSpec, keys: tuple[str, ...], taken: pa.Schema) -> AggSpec:
     """The spec's calls by some of its keys and, after them, a window's column of a name that is not taken."""
     window = pa.field(f"{mark(spec.schema, taken, spec.aggregate_schema)}window", pa.int64())
     read = [field for field in spec.schema if field.name not in spec.group_by]
@@ -122,13 +126,13 @@ class _Lifted:
     barrier: str = ""
 
 
-def _lifted(node: Node) -> _Lifted | None:
+def _lift_window(node: Node) -> _Lifted | None:
     if isinstance(node, WindowTable):
         roles = dict(zip(node.bounds.names, ("start", "end", "time"), strict=True))
         return _Lifted(node.input, node, roles, {name: name for name in node.assigner.columns})
     if not isinstance(node, Calc | Expand):
         return None
-    below = _lifted(node.input)
+    below = _lift_window(node.input)
     if below is None:
         return None
     return _over_calc(node, below) if isinstance(node, Calc) else _over_expand(node, below)
@@ -152,11 +156,11 @@ def _over_calc(node: Calc, below: _Lifted) -> _Lifted:
         found = next((own for own, sql in kept if column_name(sql) == name), None)
         if found is None:
             found = _fresh(name, [*node.columns.names, *(field.name for field in fields)])
-            kept.append((found, quoted(name)))
+            kept.append((found, quote_name(name)))
             fields.append(pa.field(found, below.rows.schema.field(name).type))
         carried[column] = found
     rows = Calc(below.rows, tuple(kept), pa.schema(fields), node.where)
-    if rows.picked == tuple(rows.schema.names) == tuple(below.rows.schema.names):
+    if rows.picked_columns == tuple(rows.schema.names) == tuple(below.rows.schema.names):
         return replace(below, roles=roles, carried=carried, mixed=frozenset(mixed))
     barrier = below.barrier or _barrier(node.where, hidden, below.table)
     return _Lifted(rows, below.table, roles, carried, frozenset(mixed), barrier)
@@ -212,10 +216,10 @@ def _obstacle(spec: AggSpec, lifted: _Lifted) -> str:
         read = {*call.args, *(key.column for key in call.order_by), call.filter}
         if read & lifted.roles.keys():
             return f"{call.text} reads the window's bounds"
-    return _parted(spec, lifted)
+    return _find_key_mismatch(spec, lifted)
 
 
-def _parted(spec: AggSpec, lifted: _Lifted) -> str:
+def _find_key_mismatch(spec: AggSpec, lifted: _Lifted) -> str:
     """Why the keys are not those by which sessions were made."""
     partition = lifted.table.partition
     if partition is None or not isinstance(lifted.table.assigner, Session):
@@ -236,10 +240,12 @@ def _source(node: Node, name: str) -> str | None:
     return found
 
 
-def _windowed(node: Aggregate, lifted: _Lifted, options: PlanOptions, notes: Notes) -> Node:
+def _make_window_aggregate(
+    node: AggregateNode, lifted: _Lifted, options: PlanOptions, notes: Notes
+) -> Node:
     old = node.spec
     keys = tuple(name for name in old.group_by if name not in lifted.roles)
-    spec = namespaced(old, keys, lifted.rows.schema)
+    spec = namespace_spec(old, keys, lifted.rows.schema)
     assigner = lifted.table.assigner
     if assigner.event_time:
         assigner = replace(assigner, on=lifted.carried[assigner.columns[0]])  # type: ignore[call-arg]
@@ -250,7 +256,7 @@ def _windowed(node: Aggregate, lifted: _Lifted, options: PlanOptions, notes: Not
     made = over_windows(lifted.rows, spec, windowing, bounds)
     named = dict(zip(("start", "end", "time"), bounds.names, strict=True))
     own = [named.get(lifted.roles.get(name, ""), name) for name in old.aggregate_schema.names]
-    select = tuple(zip(old.aggregate_schema.names, map(quoted, own), strict=True))
+    select = tuple(zip(old.aggregate_schema.names, map(quote_name, own), strict=True))
     return Calc(made, select, old.aggregate_schema)
 
 

@@ -14,7 +14,7 @@ from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.errors import locate_message, refusal
 from aggloom.errors import DuplicateNameError, OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.masking import mask_repr
 
@@ -85,12 +85,12 @@ class CreatedTable:
         return "append" if self.format in _APPENDS else "retract"
 
     @property
-    def stored(self) -> str:
+    def stored_name(self) -> str:
         """The name it has in a query that reads the columns that it has, without those that are computed."""
         return f"{self.name} as it is stored" if self.computed else self.name
 
 
-class Pieces:
+class StatementTokens:
     """The tokens of one statement."""
 
     def __init__(self, sql: str, tokens: Sequence[Any]) -> None:
@@ -116,7 +116,7 @@ class Pieces:
         start, stop = self.span(first, end)
         return self.sql[start:stop]
 
-    def closing(self, at: int) -> int:
+    def find_closing(self, at: int) -> int:
         """The place of the parenthesis that closes the one here; the last place if none does."""
         depth = 0
         for place in range(at, len(self)):
@@ -143,7 +143,7 @@ class Pieces:
 
 def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
     """The table of a CREATE TABLE statement; raises SpecError and its kin with its place."""
-    pieces = Pieces(sql, tokens)
+    pieces = StatementTokens(sql, tokens)
     at = pieces.words(0, len(pieces)).index("TABLE") + 1
     if pieces.words(at, 3) == ["IF", "NOT", "EXISTS"]:
         at += 3
@@ -157,17 +157,17 @@ def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
         raise refusal(sql, place, "CREATE TABLE without columns, or AS a query, is", fix)
     name = pieces.tokens[at].text
     try:
-        closes = pieces.closing(opens)
+        closes = pieces.find_closing(opens)
         options, partitions = _options(pieces, closes + 1)
         parts = pieces.parts(opens + 1, closes)
         return _table(pieces, name, place, parts, partitions, options)
     except SpecError as error:
         if "\nAt " in str(error):
             raise
-        raise type(error)(located(f"CREATE TABLE {name}: {error}", sql, place)) from None
+        raise type(error)(locate_message(f"CREATE TABLE {name}: {error}", sql, place)) from None
 
 
-def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
+def _options(pieces: StatementTokens, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the options of WITH, and the columns of PARTITIONED BY; a comment may follow the columns instead."""
     found: dict[str, str] = {}
     partitions: tuple[str, ...] = ()
@@ -178,10 +178,10 @@ def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
         elif word == "PARTITIONED BY":
             if partitions:
                 raise SpecError("it has two PARTITIONED BY; write one.")
-            end = pieces.closing(at + 1)
+            end = pieces.find_closing(at + 1)
             partitions, at = _partitions(pieces, at + 2, end), end + 1
         elif word == "WITH" and at + 1 < len(pieces):
-            end = pieces.closing(at + 1)
+            end = pieces.find_closing(at + 1)
             for first, stop in pieces.parts(at + 2, end):
                 _option(pieces, first, stop, found)
             at = end + 1
@@ -194,7 +194,7 @@ def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
     return found, partitions
 
 
-def _partitions(pieces: Pieces, first: int, end: int) -> tuple[str, ...]:
+def _partitions(pieces: StatementTokens, first: int, end: int) -> tuple[str, ...]:
     found: list[str] = []
     for start, stop in pieces.parts(first, end):
         name = pieces.tokens[start].text
@@ -209,7 +209,7 @@ def _partitions(pieces: Pieces, first: int, end: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _option(pieces: Pieces, first: int, stop: int, found: dict[str, str]) -> None:
+def _option(pieces: StatementTokens, first: int, stop: int, found: dict[str, str]) -> None:
     kinds = [each.token_type for each in pieces.tokens[first:stop]]
     if kinds != [TokenType.STRING, TokenType.EQ, TokenType.STRING]:
         what = f"{pieces.text(first, stop)} of CREATE TABLE is"
@@ -222,7 +222,7 @@ def _option(pieces: Pieces, first: int, stop: int, found: dict[str, str]) -> Non
 
 
 def _table(
-    pieces: Pieces,
+    pieces: StatementTokens,
     name: str,
     place: Span,
     parts: list[tuple[int, int]],
@@ -267,11 +267,19 @@ def _table(
         raise OptionError(f"'changes' is {said!r}. {nearest(said, TABLE_CHANGES)}")
     to_schema(text)
     return CreatedTable(
-        name, text, key, watermark, computed, tuple(order), partitions, options, place
+        name,
+        text,
+        key=key,
+        watermark=watermark,
+        computed=computed,
+        order=tuple(order),
+        partitions=partitions,
+        options=options,
+        place=place,
     )
 
 
-def _column(pieces: Pieces, first: int, end: int) -> str:
+def _column(pieces: StatementTokens, first: int, end: int) -> str:
     """A column with its type, without its comment."""
     words = pieces.words(first, end - first)
     if "METADATA" in words[2:]:
@@ -286,7 +294,7 @@ def _column(pieces: Pieces, first: int, end: int) -> str:
     return pieces.text(first, end)
 
 
-def _watermark(pieces: Pieces, first: int, end: int) -> tuple[str, str]:
+def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]:
     """The column, and the delay: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND."""
     column = pieces.tokens[first + 2].text if end > first + 4 else ""
     same = pieces.tokens[first + 4].text if end > first + 4 else ""

@@ -18,7 +18,7 @@ def insertions(sql: str) -> list[str]:
     for tokens in token_pieces(sql):
         found = _SET.match(sql, tokens[0].start)
         if found is not None:
-            sql = _blanked(sql, *found.span())
+            sql = _blank_span(sql, *found.span())
     pieces = [tokens for tokens in token_pieces(sql) if tokens[0].text.upper() not in _AROUND]
     queries = [(tokens[0].start, tokens[-1].end + 1) for tokens in pieces]
     texts = []
@@ -26,10 +26,10 @@ def insertions(sql: str) -> list[str]:
         text = sql
         for other in queries:
             if other != own:
-                text = _blanked(text, *other)
+                text = _blank_span(text, *other)
         texts.append(text)
     return texts or [sql]
 
 
-def _blanked(sql: str, start: int, end: int) -> str:
+def _blank_span(sql: str, start: int, end: int) -> str:
     return sql[:start] + re.sub(r"\S", " ", sql[start:end]) + sql[end:]

@@ -9,7 +9,7 @@ from aggloom.codegen.planner.scripts.created import CreatedTable
 from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import locate_message
 from aggloom.errors import OptionError, SpecError, nearest
 
 _CACHING = {
@@ -45,7 +45,7 @@ def lookup_of(sql: str, table: CreatedTable) -> LookupTable:
         return _table(table, {k: v for k, v in table.options.items() if k != "connector"})
     except SpecError as error:
         message = f"CREATE TABLE {table.name}: {error}"
-        raise type(error)(located(message, sql, table.place)) from None
+        raise type(error)(locate_message(message, sql, table.place)) from None
 
 
 def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
@@ -61,20 +61,20 @@ def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
     settings: dict[str, Any] = {
         keyword: options[key] for key, keyword in _CACHING.items() if key in options
     }
-    settings = _typed(settings)
+    settings = _parse_options(settings)
     if table.connector == "filesystem":
-        _need(options, "path")
+        _require_options(options, "path")
         settings.pop("cache", None)
         settings |= {"files": options["path"], "format": options.get("format")}
         settings["format_options"] = csv
         return lookup_table(table.columns, key=list(table.key), **settings)
-    _need(options, "url", "table-name")
+    _require_options(options, "url", "table-name")
     url = DatabaseUrl(options["url"], options.get("username"), options.get("password"))
     settings |= {"connect": url, "table": options["table-name"]}
     return lookup_table(table.columns, key=list(table.key), **settings)
 
 
-def _typed(given: dict[str, Any]) -> dict[str, Any]:
+def _parse_options(given: dict[str, Any]) -> dict[str, Any]:
     """Texts of options as what the keywords take."""
     found = dict(given)
     if "cache" in found:
@@ -93,7 +93,7 @@ def _typed(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _need(options: Mapping[str, str], *names: str) -> None:
+def _require_options(options: Mapping[str, str], *names: str) -> None:
     for name in names:
         if not options.get(name):
             raise OptionError(f"'{name}' is missing; say it in WITH (..).")

@@ -14,7 +14,7 @@ from aggloom.codegen.planner.scripts.created import CreatedTable, Span, created_
 from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import located, refusal, span, syntax_error
+from aggloom.codegen.sql.errors import locate_message, refusal, span, syntax_error
 from aggloom.codegen.sql.shape import not_select, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
@@ -46,7 +46,7 @@ class Script:
 
     text: str
     query: exp.Query
-    views: dict[str, View] = field(default_factory=dict)
+    views: dict[str, ViewQuery] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     explains: tuple[int, int] | None = None
     lookups: dict[str, LookupTable] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class View:
+class ViewQuery:
     """A query under a name, perhaps with names for its columns."""
 
     query: exp.Query
@@ -82,7 +82,7 @@ def read_script(sql: str) -> Script:
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
     query: exp.Query | None = None
     target: Target | None = None
-    views: dict[str, View] = {}
+    views: dict[str, ViewQuery] = {}
     text, settings = _without_settings(sql)
     text, explains = _without_explain(text)
     text, created = _without_tables(text)
@@ -95,14 +95,14 @@ def read_script(sql: str) -> Script:
                 message = (
                     f"view {name!r} is created twice; rename one, or write CREATE OR REPLACE VIEW."
                 )
-                raise DuplicateNameError(located(message, sql, span(tree.this)))
+                raise DuplicateNameError(locate_message(message, sql, span(tree.this)))
             continue
         into = tree if isinstance(tree, exp.Insert) else None
         asked = tree if into is None else into.expression
         if not isinstance(asked, exp.Query):
             raise not_select(sql, tree)
         if query is not None:
-            raise SqlError(located("there are two queries; give one.", sql, span(tree)))
+            raise SqlError(locate_message("there are two queries; give one.", sql, span(tree)))
         if into is not None:
             target, asked = _target(sql, into), _with_queries(sql, into, asked)
         query = asked
@@ -163,7 +163,7 @@ def _find_uses(script: Script) -> None:
         if table.computed:
             if name.casefold() in script.views:
                 raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
-            script.views[name.casefold()] = View(_with_computed(script.text, table))
+            script.views[name.casefold()] = ViewQuery(_with_computed(script.text, table))
 
 
 def _with_computed(sql: str, table: CreatedTable) -> exp.Query:
@@ -177,7 +177,7 @@ def _with_computed(sql: str, table: CreatedTable) -> exp.Query:
         # Positions of errors stay true.
         (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
         shown.append(exp.alias_(tree.expressions[0], name, quoted=True))
-    source = exp.Table(this=exp.to_identifier(table.stored, quoted=True))
+    source = exp.Table(this=exp.to_identifier(table.stored_name, quoted=True))
     return exp.Select(expressions=shown, from_=exp.From(this=source))
 
 
@@ -197,7 +197,7 @@ def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
         unknown = next((word for word in words if word not in _DETAILS), None)
         if unknown is not None:
             message = f"EXPLAIN has no {unknown}. {nearest(unknown, _DETAILS)}"
-            raise SqlError(located(message, sql, (start, match.end())))
+            raise SqlError(locate_message(message, sql, (start, match.end())))
         found = (start, start + len("EXPLAIN"))
         sql = sql[:start] + re.sub(r"\S", " ", match[0]) + sql[match.end() :]
     return sql, found
@@ -213,7 +213,7 @@ def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
         if pair is None:
             form = "SET 'table.exec.mini-batch.enabled' = 'true'"
             message = f"SET needs a name and a value: {form}."
-            raise OptionError(located(message, sql, (start, end)))
+            raise OptionError(locate_message(message, sql, (start, end)))
         settings[pair[2]] = pair[3].strip("'\"")
         sql = sql[:start] + re.sub(r"\S", " ", sql[start:end]) + sql[end:]
     return sql, settings
@@ -230,7 +230,7 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable]]:
         table = created_table(sql, tokens)
         if table.name.casefold() in {each.casefold() for each in created}:
             message = f"table {table.name!r} is created twice; rename one."
-            raise DuplicateNameError(located(message, sql, table.place))
+            raise DuplicateNameError(locate_message(message, sql, table.place))
         created[table.name] = table
         start, end = tokens[0].start, tokens[-1].end + 1
         text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
@@ -257,7 +257,7 @@ def token_pieces(sql: str) -> list[list[Token]]:
     return [tokens for tokens in pieces if tokens]
 
 
-def _view(sql: str, tree: exp.Create) -> tuple[str, View]:
+def _view(sql: str, tree: exp.Create) -> tuple[str, ViewQuery]:
     target, query = tree.this, tree.expression
     columns: tuple[str, ...] = ()
     if tree.args.get("with_"):
@@ -275,4 +275,4 @@ def _view(sql: str, tree: exp.Create) -> tuple[str, View]:
         target = target.this
     if not isinstance(query, exp.Query):
         raise refusal(sql, span(tree), "a view without a query is", "write AS SELECT ...")
-    return target.name.casefold(), View(query, columns)
+    return target.name.casefold(), ViewQuery(query, columns)

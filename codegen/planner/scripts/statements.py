@@ -29,7 +29,7 @@ def cut_statements(text: str) -> tuple[list[Statement], str]:
     try:
         tokens = sqlglot.tokenize(text, dialect=AggloomSpark)
     except SqlglotError:
-        return _closed(text)
+        return _read_closed_part(text)
     found: list[Statement] = []
     start, words = 0, list[str]()
     for token in tokens:
@@ -42,7 +42,7 @@ def cut_statements(text: str) -> tuple[list[Statement], str]:
     return found, text[start:] if words else ""
 
 
-def _closed(text: str) -> tuple[list[Statement], str]:
+def _read_closed_part(text: str) -> tuple[list[Statement], str]:
     """Return the whole part before an open quote: the longest beginning that ends with a semicolon and can be read."""
     at = text.rfind(";")
     while at >= 0:

@@ -33,7 +33,7 @@ class AsOfSpec(AsOfSettings, WaitingSpec[AsOfJoin]):
             matches=node.matches,
             columns=node.columns,
             condition=node.condition,
-            known=node.known,
+            known=node.row_keys,
             output_key=node.unique_key,
             waits=node.waits,
             zone=zone,
@@ -42,7 +42,7 @@ class AsOfSpec(AsOfSettings, WaitingSpec[AsOfJoin]):
             per_record=not options.mini_batch_enabled,
             state_ttl_ms=options.state_ttl,
             on_orphan_retraction=options.on_orphan_retraction,
-            chained=node.chained,
+            chained=node.is_chained,
             late_rows=node.waits and options.late_rows,
         )
 

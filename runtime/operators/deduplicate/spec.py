@@ -56,7 +56,7 @@ class DeduplicateSpec(WaitingSpec[Deduplicate]):
             per_record=not options.mini_batch_enabled,
             compact=options.deduplicate_compact_changes,
             state_ttl_ms=options.state_ttl,
-            chained=node.chained,
+            chained=node.is_chained,
             late_rows=node.waits and options.late_rows,
         )
 

@@ -34,7 +34,7 @@ class TimedJoinSpec(TimedSettings, JoinSpec):
             times=node.times,
             bounds=node.bounds,
             once=node.once,
-            chained=node.chained,
+            chained=node.is_chained,
             time_zone=options.local_time_zone,
         )
 

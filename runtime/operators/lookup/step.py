@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.codegen import lower_calc
-from aggloom.codegen.planner import Asked, Lookup, LookupJoin
+from aggloom.codegen.planner import Lookup, LookupJoin, LookupQuestion
 from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
@@ -85,7 +85,7 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.Re
     return pa.RecordBatch.from_arrays([*own, lists.cast(node.schema.types[-1])], schema=node.schema)
 
 
-def pair_answers(asked: Asked, batch: pa.RecordBatch, comes: Array) -> AnswerPairs:
+def pair_answers(asked: LookupQuestion, batch: pa.RecordBatch, comes: Array) -> AnswerPairs:
     """The rows that come, each with what the table says to it; raises LookupFailedError."""
     numbers = np.flatnonzero(asks(asked, batch, comes))
     keys, which = _distinct(asked, batch, numbers)
@@ -93,7 +93,7 @@ def pair_answers(asked: Asked, batch: pa.RecordBatch, comes: Array) -> AnswerPai
     return match_answers(asked, batch, comes, numbers, which, _tabulate_answers(asked, answers))
 
 
-def pair_lists(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> AnswerPairs:
+def pair_lists(asked: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListArray) -> AnswerPairs:
     """Rows with the lists of answers that an engine has put beside them, NULL for none."""
     numbers = np.flatnonzero(asks(asked, batch, np.ones(batch.num_rows, np.bool_)))
     lists = lists.take(pa.array(numbers)).fill_null([])
@@ -113,14 +113,14 @@ def pair_lists(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> Answ
     return match_answers(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
 
 
-def asks(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Array:
+def asks(asked: LookupQuestion, batch: pa.RecordBatch, comes: Array) -> Array:
     """Which of the rows that come ask: those with a key, that pass what they have to."""
     asking = comes & _has_key(asked, batch)
     return asking if asked.before is None else asking & _holds(asked.before, batch)
 
 
 def match_answers(
-    asked: Asked,
+    asked: LookupQuestion,
     batch: pa.RecordBatch,
     comes: Array,
     numbers: Array,
@@ -158,7 +158,7 @@ def match_answers(
     return AnswerPairs(rows, places, table, left_out)
 
 
-def request_of(asked: Asked) -> Request:
+def request_of(asked: LookupQuestion) -> Request:
     """Return the request of a lookup join to its table. Its columns are read under the names of the joined rows."""
     columns = tuple(right for _, right in asked.pairs)
     read = pa.schema([asked.table.columns.field(name) for _, name in asked.names])
@@ -169,7 +169,7 @@ def request_of(asked: Asked) -> Request:
 class _Named:
     """An open table whose rows have the columns that the joined rows read, and no others."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: LookupQuestion) -> None:
         request = request_of(asked)
         self._table, self._width = opened(request), len(asked.names)
         self._is_wider = len(request.read) > self._width
@@ -181,7 +181,7 @@ class _Named:
         return [rows and [row[: self._width] for row in rows] for rows in found]
 
 
-def _tabulate_answers(asked: Asked, answers: Sequence[Answer]) -> FoundAnswers:
+def _tabulate_answers(asked: LookupQuestion, answers: Sequence[Answer]) -> FoundAnswers:
     """Answers as columns."""
     flat = [row for rows in answers for row in rows or ()]
     width = len(asked.answers)
@@ -193,7 +193,7 @@ def _tabulate_answers(asked: Asked, answers: Sequence[Answer]) -> FoundAnswers:
     return FoundAnswers(table, np.cumsum(counts) - counts, counts, unsaid)
 
 
-def _has_key(asked: Asked, batch: pa.RecordBatch) -> Array:
+def _has_key(asked: LookupQuestion, batch: pa.RecordBatch) -> Array:
     """Tell whether a row has a value in each column of the key."""
     found = np.ones(batch.num_rows, np.bool_)
     for name in asked.keys:
@@ -203,7 +203,9 @@ def _has_key(asked: Asked, batch: pa.RecordBatch) -> Array:
     return found
 
 
-def _distinct(asked: Asked, batch: pa.RecordBatch, numbers: Array) -> tuple[list[Key], Array]:
+def _distinct(
+    asked: LookupQuestion, batch: pa.RecordBatch, numbers: Array
+) -> tuple[list[Key], Array]:
     """The different keys of some rows, as they come, and for each row which it is."""
     picked = pa.array(numbers)
     columns = [batch.column(name).take(picked).to_pylist() for name in asked.keys]
@@ -226,7 +228,7 @@ def _distinct(asked: Asked, batch: pa.RecordBatch, numbers: Array) -> tuple[list
 
 
 def _test_condition(
-    asked: Asked, batch: pa.RecordBatch, table: pa.RecordBatch, rows: Array, places: Array
+    asked: LookupQuestion, batch: pa.RecordBatch, table: pa.RecordBatch, rows: Array, places: Array
 ) -> Array:
     """Tell whether pairs pass the condition."""
     pairs = AnswerPairs(rows, places, table, rows)

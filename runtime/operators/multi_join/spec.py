@@ -27,7 +27,7 @@ class MultiJoinSpec(MultiJoinSettings, JoinedSpec[MultiJoin]):
             tables=tuple(each.schema for each in node.inputs),
             steps=tuple(Step(kind == "left", safe, via, on) for kind, safe, via, on in steps),
             columns=node.columns,
-            known=node.known,
+            known=node.row_keys,
             output_key=node.unique_key,
             update_before=node.update_before,
             per_record=not options.mini_batch_enabled,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import Bound, Frame
+from aggloom.codegen import Bound, FrameClause
 from aggloom.runtime.operators.over.distances import key_at
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array
@@ -103,7 +103,7 @@ class Standing:
         return np.where(self._null, self.behind if equals else self.first, found)
 
 
-def frame_lines(standing: Standing, frame: Frame) -> Lines:
+def frame_lines(standing: Standing, frame: FrameClause) -> Lines:
     """The frames of rows that are there."""
     sizes = standing.sizes[0]
     starts = np.clip(_start(standing, frame.rows, frame.start), 0, sizes)
@@ -127,7 +127,7 @@ def _stop(standing: Standing, rows: bool, bound: Bound) -> Array:
     return standing.behind if not isinstance(bound, str) else standing.at(bound, equals=True)
 
 
-def touched_lines(standing: Standing, frame: Frame, came: Array) -> Lines:
+def touched_lines(standing: Standing, frame: FrameClause, came: Array) -> Lines:
     """The rows whose frames have changed where these came, or went; positions are those of now."""
     first, last = frame.start, frame.end
     if frame.rows:

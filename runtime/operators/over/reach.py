@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.codegen import Frame
+from aggloom.codegen import FrameClause
 from aggloom.runtime.operators.over.bounds import Lines, Standing, touched_lines
 from aggloom.runtime.operators.over.settings import ColumnCall
 from aggloom.runtime.storage.arena import Array
@@ -57,12 +57,12 @@ def _key(call: ColumnCall) -> tuple[object, ...]:
     return frame.rows, frame.start, frame.end
 
 
-def _frame(call: ColumnCall) -> Frame:
+def _frame(call: ColumnCall) -> FrameClause:
     """The rows that a call looks at."""
     if call.function == "LAG":
-        return Frame(True, None if call.ignores_nulls else -call.number, 0)
+        return FrameClause(True, None if call.ignores_nulls else -call.number, 0)
     if call.function == "LEAD":
-        return Frame(True, 0, None if call.ignores_nulls else call.number)
+        return FrameClause(True, 0, None if call.ignores_nulls else call.number)
     return call.frame
 
 

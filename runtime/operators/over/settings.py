@@ -8,7 +8,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, Frame, OrphanPolicy
+from aggloom.codegen import AggSpec, FrameClause, OrphanPolicy
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.state.sort_key import SortColumn
 
@@ -21,7 +21,7 @@ class ColumnCall:
     """
 
     function: str
-    frame: Frame
+    frame: FrameClause
     columns: tuple[int, ...] = ()
     number: int = 0
     ignores_nulls: bool = False

@@ -55,7 +55,7 @@ class OverSpec(OverSettings, OperatorSpec[Over]):
             per_record=not options.mini_batch_enabled,
             state_ttl_ms=options.state_ttl,
             on_orphan_retraction=options.on_orphan_retraction,
-            chained=node.chained,
+            chained=node.is_chained,
             late_rows=node.waits and options.late_rows,
         )
 

@@ -36,7 +36,7 @@ class Placer:
         """(row, window on the wall clock, window in instants) for every window of every row; stagger: an offset."""
         assigner = self._assigner
         if stagger and isinstance(assigner, Aligned):
-            assigner = assigner.staggered(stagger)
+            assigner = assigner.shift_windows(stagger)
         rows, starts, ends = self._assign_windows(assigner, batch, to_local(times, assigner.zone))
         # The last millisecond decides when a window fires (Flink's rule where clocks are changed).
         until = to_instants(ends - 1, assigner.zone) + 1

@@ -25,7 +25,7 @@ def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         emitted = {int(end): int(slot) for slot, end in pairs}
     assigner = operator.windowing.assigner
     assert isinstance(assigner, Aligned)
-    assigner = assigner.staggered(max(0, int(operator.clock[STAGGER]) - 1))
+    assigner = assigner.shift_windows(max(0, int(operator.clock[STAGGER]) - 1))
     _, windows = assigner.spans(ends)
     windows = np.unique(np.concatenate([windows, np.array(list(emitted), np.int64)]))
     last = to_instants(windows - 1, assigner.zone) + int(operator.windowing.allowed_lateness)

@@ -44,7 +44,7 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
             # What merges has been found to hold no orphans, or to keep them.
             on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
             update_before=node.update_before,
-            chained=node.chained,
+            chained=node.is_chained,
             per_record=not options.mini_batch_enabled,
         )
 

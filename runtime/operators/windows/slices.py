@@ -15,8 +15,8 @@ from aggloom.codegen.windows import (
     Aligned,
     Cumulate,
     Windowing,
+    count_up,
     distinct_times,
-    numbered,
     to_instants,
     to_local,
 )
@@ -211,7 +211,7 @@ class SlicedRows(WindowOperator):
         starts = self._assigner.starts(ends)
         counts = (ends - starts) // step
         rows = np.repeat(np.arange(len(ends), dtype=np.int64), counts)
-        return rows, starts[rows] + (numbered(counts) + 1) * step
+        return rows, starts[rows] + (count_up(counts) + 1) * step
 
     def _forget_slices(self) -> None:
         state = self.slices
@@ -237,4 +237,4 @@ class SlicedRows(WindowOperator):
         assigner = self.windowing.assigner
         assert isinstance(assigner, Aligned)
         self._event_time = assigner.event_time
-        self._assigner = assigner.staggered(max(0, int(self.clock[STAGGER]) - 1))
+        self._assigner = assigner.shift_windows(max(0, int(self.clock[STAGGER]) - 1))

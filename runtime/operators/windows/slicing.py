@@ -13,8 +13,8 @@ import numpy as np
 
 from aggloom.codegen.windows import (
     Cumulate,
+    count_up,
     distinct_times,
-    numbered,
 )
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows, concat_changes
@@ -234,7 +234,7 @@ class SlicingWindowOperator(SlicedRows):
         firsts = np.cumsum(counts) - counts
         hit = np.flatnonzero(counts[places])
         sizes = counts[places[hit]]
-        return hit, sizes, windows[numbered(sizes) + np.repeat(firsts[places[hit]], sizes)]
+        return hit, sizes, windows[count_up(sizes) + np.repeat(firsts[places[hit]], sizes)]
 
     def _plan_next(self) -> None:
         """Find out when the next window is due, or is to be forgotten."""

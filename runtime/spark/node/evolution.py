@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
+from aggloom.codegen import AggSpec, Carried, describe_call, generate, match_state
 from aggloom.errors import AggloomError, StateCorruptError, StateMismatchError
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.comparison import (
@@ -171,7 +171,7 @@ def _parts(
         )
     handler = text.load()
     try:
-        parts = carried(_spec(old), handler.spec(), handler.BACKEND)
+        parts = match_state(_spec(old), handler.spec(), handler.BACKEND)
     except StateMismatchError as error:
         raise StateMismatchError(f"{where}: {error}\n  - calls: {calls.line}") from None
     if parts.empty and added_calls == "refuse" and takes_back(new):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggloom.codegen.planner import Stateful, described, lineage
+from aggloom.codegen.planner import Stateful, collect_lineage, lineage
 from aggloom.runtime.operators.fragment import (
     Fragment,
     FragmentPart,
@@ -75,6 +75,6 @@ def _describe_operator(
         **({"delay": part.delay} if part.delay else {}),
         "digest": lineage(node),
         "backend": handler.backend if handler else "",
-        **described(node),
+        **collect_lineage(node),
         "settings": part.spec.to_data(),
     }

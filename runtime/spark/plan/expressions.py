@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type, quickened
+from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type, quicken_expression
 from aggloom.codegen.planner import Calc
 from aggloom.errors import (
     SpecError,
@@ -189,7 +189,7 @@ def use_analyser(spark: SparkSession) -> Iterator[None]:
 def project_columns(node: Calc) -> list[str]:
     """The columns of a Calc as Spark SQL, in the types that the plan says they have."""
     return [
-        f"CAST(({quickened(sql)}) AS {type_text(spark_type(field.type))}) AS {quote(field.name)}"
+        f"CAST(({quicken_expression(sql)}) AS {type_text(spark_type(field.type))}) AS {quote(field.name)}"
         for (_, sql), field in zip(node.select, node.schema, strict=True)
     ]
 

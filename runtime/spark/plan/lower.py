@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType
 
-from aggloom.codegen import AggSpec, quickened, spell_zone
+from aggloom.codegen import AggSpec, quicken_expression, spell_zone
 from aggloom.codegen.planner import (
     ONE_ROW,
     Calc,
@@ -204,7 +204,7 @@ class SparkLowering:
             rows = self._rows(node.inputs[0])
             return replace(rows, df=apply_step(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
-        df = below.df if node.where is None else below.filter(quickened(node.where))
+        df = below.df if node.where is None else below.filter(quicken_expression(node.where))
         df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from aggloom.codegen import columns_of, cut_column, quickened
+from aggloom.codegen import columns_of, cut_column, quicken_expression
 from aggloom.codegen.planner import Calc, Lookup, LookupJoin, Node, Scan
 from aggloom.runtime.operators.stateless import bare
 from aggloom.runtime.spark.plan.expressions import check_columns, quote, spark_schema
@@ -124,13 +124,13 @@ def filter_changes(
     """
     if node.input.appends_only:
         came_late = (f"{quote(name)} IS NOT NULL" for name in late)
-        return df.where(" OR ".join([f"({quickened(str(node.where))})", *came_late]))
+        return df.where(" OR ".join([f"({quicken_expression(str(node.where))})", *came_late]))
     expressions = [str(node.where), *(sql for _, sql in node.select)]
     read = {name for sql in expressions for name in columns_of(sql)}
     names = [name for name in node.input.schema.names if name in read] + late + [KIND]
     fields = [StructField(name, df.schema[name].dataType, True) for name in names]
     stage = Having(profile, upsert, bool(late))
-    passes = f"({quickened(str(node.where))}) AS `row passes`"
+    passes = f"({quicken_expression(str(node.where))}) AS `row passes`"
     return df.selectExpr(*map(quote, names), passes).mapInArrow(stage, StructType(fields))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.checkpoint_file import read_file
-from aggloom.codegen.planner import describe, numbered
+from aggloom.codegen.planner import describe, list_stateful_nodes
 from aggloom.errors import CheckpointError, DroppedRowsWarning
 from aggloom.masking import mask_values
 from aggloom.runtime.operators.dropped import DroppedReport, find_call
@@ -194,7 +194,7 @@ def _hands_out_late(made: SparkLowering | None) -> bool:
 
 def about(made: SparkLowering) -> dict[str, Any]:
     """Return the facts for a watcher of a query: its text, its plan, and the number by which each operator counts."""
-    nodes = numbered(made.plan)
+    nodes = list_stateful_nodes(made.plan)
     places: dict[int, list[str]] = {}
     for place, fragment in sorted(made.nodes.items()):
         for part, node in enumerate(fragment):
