@@ -224,7 +224,16 @@ def lookup_table(
         if name not in columns.names:
             hint = nearest(name, columns.names)
             raise SpecError(f"lookup_table: the key names column {name!r}. {hint}")
-    source = _source(rows, files, format, connect, table, chunk, quote, function)
+    source = _source(
+        rows,
+        files,
+        format_=format,
+        connect=connect,
+        table=table,
+        chunk=chunk,
+        quote=quote,
+        function=function,
+    )
     if format_options:
         source = _with_options(source, format_options)
     if isinstance(source, Function) and not known:
@@ -253,11 +262,11 @@ def lookup_table(
     asking = Asking(
         capacity or 1,
         _length("timeout", timeout),
-        attempts,
-        _length("delay", delay),
-        miss_attempts,
-        _length("miss_delay", miss_delay),
-        on_error,
+        attempts=attempts,
+        delay=_length("delay", delay),
+        misses=miss_attempts,
+        miss_delay=_length("miss_delay", miss_delay),
+        on_error=on_error,
     )
     return LookupTable(columns, source, known, kept, asking)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import Window
 from aggloom.codegen.windows.trigger import (
     FIRE,
@@ -79,7 +79,7 @@ class ProcessingTimeoutTrigger(Trigger):
 
     @property
     def text(self) -> str:
-        words = [self.inner.text, shown(self.timeout)]
+        words = [self.inner.text, format_duration(self.timeout)]
         words += ["each row resets it"] if self.resets else []
         words += [] if self.clears else ["keeps what it remembers"]
         return f"timeout({', '.join(words)})"

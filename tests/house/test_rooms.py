@@ -35,7 +35,7 @@ OPERATORS = ("plain", "state", "operators")
 
 
 OPERATORS_BY_NAME = {
-    *("Aggregate", "GroupAggregate", "LocalAggregate", "LocalWindowAggregate"),
+    *("AggregateNode", "GroupAggregate", "LocalAggregate", "LocalWindowAggregate"),
     *("IncrementalAggregate", "WindowTable", "WindowAssign", "WindowAggregate", "Deduplicate"),
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
     *("MultiJoin", "MultiJoinOperator", "MultiJoinSpec"),
@@ -234,7 +234,7 @@ NAMED = {
     },
     "codegen/planner/builders/as_of.py": {"AsOfJoin"},
     "codegen/planner/builders/versions.py": {"Deduplicate"},
-    "codegen/planner/builders/hints.py": {"Aggregate"},
+    "codegen/planner/builders/hints.py": {"AggregateNode"},
     "codegen/planner/rules/incremental.py": {
         "GroupAggregate",
         "IncrementalAggregate",
@@ -243,20 +243,20 @@ NAMED = {
     "codegen/planner/rules/join_state.py": {"Join", "MultiJoin"},
     "codegen/planner/builders/join_tree.py": {"Join"},
     "codegen/planner/rules/multi_join.py": {"Join", "MultiJoin", "TimedJoin"},
-    "codegen/planner/builders/logical.py": {"Aggregate"},
+    "codegen/planner/builders/logical.py": {"AggregateNode"},
     "codegen/planner/builders/lookup_join.py": {"Dimension", "LookupJoin"},
-    "codegen/planner/builders/spec_plan.py": {"Aggregate"},
-    "codegen/planner/rules/monotonic_extremes.py": {"Aggregate"},
+    "codegen/planner/builders/spec_plan.py": {"AggregateNode"},
+    "codegen/planner/rules/monotonic_extremes.py": {"AggregateNode"},
     "codegen/planner/builders/over_window.py": {"Over"},
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rules/rank_strategy.py": {"Rank"},
-    "codegen/planner/rules/split_distinct.py": {"Aggregate", "WindowAggregate"},
+    "codegen/planner/rules/split_distinct.py": {"AggregateNode", "WindowAggregate"},
     "codegen/planner/rules/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/rules/window_checks.py": {"WindowTable"},
     "codegen/planner/builders/window_query.py": {"WindowTable"},
     "codegen/planner/rules/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
     "codegen/planner/rules/windows.py": {
-        *("Aggregate", "Deduplicate", "Join"),
+        *("AggregateNode", "Deduplicate", "Join"),
         *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/local/given_handler.py": {"WindowAggregate"},
@@ -276,7 +276,6 @@ def named_operators(source: str) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(source)):
         module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-        # The catalogue has an Aggregate of its own: an entry.
         if isinstance(node, ast.ImportFrom) and (".operators" in module or module == FACE):
             found |= {alias.name for alias in node.names} & OPERATORS_BY_NAME
     return found
