@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from changelog_laws import check_laws
 
 from aggloom.errors import UnknownChangeTypeError
 from aggloom.runtime.values.changelog import (
     CHANGE_TYPES,
     KIND_NAMES,
     ChangelogLawError,
-    check_laws,
     fold,
     is_retraction,
     kinds_to_arrow,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from changelog_laws import check_laws
 from duck import duckdb_table
 from handlers import handler_class
 from hypothesis import given
@@ -18,7 +19,7 @@ from aggloom.codegen import AggSpec
 from aggloom.codegen.spec.choices import CHANGES
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.storage import key_index as keyindex
-from aggloom.runtime.values.changelog import check_laws, fold
+from aggloom.runtime.values.changelog import fold
 
 Change = tuple[Any, ...]
 few, some = examples(10), examples(25)

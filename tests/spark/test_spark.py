@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from changelog_laws import check_laws
 
 from aggloom.codegen import AggCall, AggSpec, generate, load
 from aggloom.errors import (
@@ -26,7 +27,7 @@ from aggloom.errors import (
     TypeMismatchError,
     UnknownColumnError,
 )
-from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, fold
 
 pytestmark = pytest.mark.spark
 

@@ -17,6 +17,7 @@ import pytest
 from cases.compare import equal_values, net
 from cases.format import to_value
 from cases.source import Bundles
+from changelog_laws import check_laws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ from aggloom.runtime.spark.write.sinks import TableSink, read_table
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns, rows
-from aggloom.runtime.values.changelog import ChangelogLawError, check_laws, fold, same_value
+from aggloom.runtime.values.changelog import ChangelogLawError, fold, same_value
 from aggloom.runtime.values.key_hash import key_hashes
 from aggloom.runtime.values.rows import ColumnOrder
 

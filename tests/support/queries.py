@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
+from changelog_laws import check_laws
 from handlers import Backend, handler_class
 from hypothesis import strategies as st
 from strategies import net_rows
 
 from aggloom.codegen.planner import Join, MultiJoin, Over, Plan, PlanOptions, plan_query, walk
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.values.changelog import check_laws, fold, same_value
+from aggloom.runtime.values.changelog import fold, same_value
 
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]
