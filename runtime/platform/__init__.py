@@ -1,1 +1,1 @@
-"""What goes beyond the public interfaces of Java, Spark and the C library to be faster: all of it behind `is_tuned`."""
+"""Shortcuts that go beyond the public interfaces of Java, Spark and the C library: all of them behind `is_tuned`."""
