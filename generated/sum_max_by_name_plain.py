@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "07c7ff09ba5c32b5"
-DIGEST = "e6e02f5d0c0ce6aa"
+SUPPORT = "51ab366ceb72e67b"
+DIGEST = "e93d71df7f40b925"
 
 
 class Inputs(NamedTuple):

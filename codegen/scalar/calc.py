@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from aggloom.codegen.spec.agg_spec import AggSpec
 
-Rows = tuple[pa.RecordBatch, "NDArray[np.int8]"]
+    Kinds = NDArray[np.int8]  # int8[rows]
+    Passes = NDArray[np.bool_]  # bool[rows]
+
+Rows = tuple[pa.RecordBatch, "Kinds"]
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 _PASSES = pa.schema([("matches", pa.bool_())])
 
@@ -44,7 +47,7 @@ class LoweredCalc:
     shown: bool = False
     upsert: bool = False
 
-    def run(self, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Rows:
+    def run(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         """The rows that pass, projected."""
         module = load_module(self.text)
         if self.where is not None:
@@ -96,7 +99,7 @@ def calculate(
     select: Sequence[tuple[str, str]],
     schema: pa.Schema,
     batch: pa.RecordBatch,
-    kinds: NDArray[np.int8],
+    kinds: Kinds,
     *,
     shown: bool = False,
     upsert: bool = False,
@@ -106,7 +109,7 @@ def calculate(
     return calc.run(batch, kinds)
 
 
-def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Rows:
+def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
     """The handler's columns of an input batch: WHERE applied, computed columns added."""
     _check_given("prepare", spec, batch)
     computed = {column.name: column.sql for column in spec.computed}
@@ -115,9 +118,7 @@ def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Ro
     return calculate(spec.where, select, schema, batch, kinds)
 
 
-def finish(
-    spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8], upsert: bool = True
-) -> Rows:
+def finish(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds, upsert: bool = True) -> Rows:
     """The user's columns of an operator's output: HAVING applied, then the projection."""
     _check_given("finish", spec, batch)
     schema = spec.output_schema
@@ -137,9 +138,7 @@ def _check_given(call: str, spec: Any, batch: Any) -> None:
             raise SpecError(f"{call}: the {name} is a {type(given).__name__}; give {fix}.")
 
 
-def having_kinds(
-    kinds: NDArray[np.int8], passes: NDArray[np.bool_], upsert: bool = True
-) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
+def having_kinds(kinds: Kinds, passes: Passes, upsert: bool = True) -> tuple[Passes, Kinds]:
     """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
 
     An update that leaves the condition becomes a deletion, one that enters it an insertion. `upsert`: a +U may come

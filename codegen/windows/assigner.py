@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from aggloom.errors import SpecError
 
-Times = NDArray[np.int64]
-Rows = NDArray[np.int64]
+Times = NDArray[np.int64]  # int64[n]: milliseconds after 1970
+Rows = NDArray[np.int64]  # int64[n]: numbers of rows
 FOREVER = 2**62
 """The end of the window that never ends, and the watermark after the last row."""
 

@@ -17,7 +17,7 @@ from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import Times, Window
 from aggloom.errors import SpecError
 
-Kept = NDArray[np.bool_]
+Kept = NDArray[np.bool_]  # bool[rows]
 
 
 class Elements(NamedTuple):

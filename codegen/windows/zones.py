@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aggloom.codegen.spec.zones import spell_zone
 from aggloom.errors import OptionError
 
-Times = NDArray[np.int64]
+Times = NDArray[np.int64]  # int64[n]: milliseconds after 1970
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
 
 

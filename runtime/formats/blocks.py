@@ -24,7 +24,7 @@ _LONG, _DEEP = 2_048, 256
 """Messages of more bytes are looked at for how deep they may go, as Arrow reads by recursion."""
 _EXPONENT = re.compile(rb"[eE][+-]?\d{5}")
 """Exponents that make 0 of a number for some, and are too much for others."""
-Places = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]  # int64[n]
 
 
 @cache

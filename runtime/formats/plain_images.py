@@ -23,7 +23,7 @@ from aggloom.runtime.values import changelog
 
 IMAGES = ("before", "after")
 _BEFORE, _AFTER = 0, 1
-Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]  # bool[messages]
 
 
 class Known(Protocol):

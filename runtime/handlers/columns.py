@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, describe_call, parse_type, prepare, type_name
 from aggloom.errors import AggloomError, TypeMismatchError
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values import results, rows
 
 
@@ -93,7 +93,7 @@ class HandlerColumns:
         """Enter a column in one form (and validity beside it) into `bound`."""
         raise AggloomError("a backend binds columns")
 
-    def pick(self, inputs: Any, rows: Array) -> Any:
+    def pick(self, inputs: Any, rows: NumberArray) -> Any:
         """The bound columns with these rows, in this order."""
         raise AggloomError("a backend picks rows")
 
@@ -144,7 +144,7 @@ class HandlerColumns:
             )
 
     def to_arrow(
-        self, out: Any, fields: list[pa.Field], take: Array | None = None
+        self, out: Any, fields: list[pa.Field], take: NumberArray | None = None
     ) -> list[pa.Array]:
         """Outputs (or their rows `take`) as Arrow columns."""
         return [
@@ -179,7 +179,7 @@ class HandlerColumns:
         return self.scalars(data, valid, form, dtype)
 
     def _arrays(
-        self, data: Any, valid: Array, form: str, dtype: pa.DataType, width: int
+        self, data: Any, valid: FlagArray, form: str, dtype: pa.DataType, width: int
     ) -> pa.Array:
         """Rows of as many values each as an ARRAY."""
         n = len(valid)
@@ -191,7 +191,7 @@ class HandlerColumns:
         mask = pa.array(~np.asarray(valid, np.bool_))
         return pa.ListArray.from_arrays(offsets, inner, type=dtype, mask=mask)
 
-    def _elements(self, words: Any, valid: Array, element: Any) -> pa.Array:
+    def _elements(self, words: Any, valid: FlagArray, element: Any) -> pa.Array:
         """Words as the values that they stand for: a part of a row, or several as a STRUCT."""
         names, parts, take = element
         types = [parse_type(name) for name in names]
@@ -214,11 +214,11 @@ class HandlerColumns:
         """Results or elements in one form as a column."""
         raise AggloomError("a backend converts outputs")
 
-    def select_rows(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+    def select_rows(self, data: Any, valid: Any, take: NumberArray | None) -> tuple[Any, Any]:
         """The rows `take` of a result and its validity."""
         raise AggloomError("a backend converts outputs")
 
-    def lists(self, data: Any, take: Array) -> tuple[Any, Any, Any]:
+    def lists(self, data: Any, take: NumberArray) -> tuple[Any, Any, Any]:
         """(words, counts, offsets) of the lists at the rows `take`."""
         raise AggloomError("a backend converts outputs")
 

@@ -12,7 +12,14 @@ from aggloom.runtime.arithmetic.floats import float_total
 from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import (
+    Arena,
+    Array,
+    FlagArray,
+    NumberArray,
+    SlotArray,
+    ValueArray,
+)
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.pool import Pool
@@ -62,11 +69,11 @@ class ArenaAccumulators:
         """Rows that each accumulator holds (for an append-only input perhaps only 1 for some)."""
         return self.arena.array("acc.records", 0, "i8")
 
-    def shift_records(self, slots: Array, by: int) -> None:
+    def shift_records(self, slots: SlotArray, by: int) -> None:
         """Let accumulators hold so many rows more."""
         self.records[slots] += by
 
-    def as_new(self, slots: Array) -> Array:
+    def as_new(self, slots: SlotArray) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
         new, sums = np.ones(len(slots), np.bool_), []
         for attr, _, _, kind, _, *initial in self.handler.FIELDS[1:]:
@@ -202,7 +209,7 @@ class ArenaAccumulators:
         return sorted(found, key=repr)
 
 
-def _find_cancelled(spill: Spill, slots: Array, sums: list[Array], asked: Array) -> Array:
+def _find_cancelled(spill: Spill, slots: SlotArray, sums: list[Array], asked: Array) -> Array:
     """In which of the slots asked for all float sums are 0: parts may be left that cancel each other."""
     zero = asked.copy()
     for place, parts in enumerate(sums):
@@ -239,7 +246,7 @@ class Handler(HandlerBase):
             low, high, _ = columns.numbers(column)
             bound[name, form] = Limbs(low, high) if form == "wide" else low
 
-    def pick(self, inputs: Any, rows: Array) -> Any:
+    def pick(self, inputs: Any, rows: NumberArray) -> Any:
         picked: dict[int, Any] = {}
         for column in inputs:
             # Forms of one column are often one array.
@@ -298,19 +305,21 @@ class Handler(HandlerBase):
             )
         )
 
-    def scalars(self, data: Array, valid: Array, form: str, dtype: pa.DataType) -> pa.Array:
+    def scalars(
+        self, data: ValueArray, valid: FlagArray, form: str, dtype: pa.DataType
+    ) -> pa.Array:
         if form in ("float", "floats"):
             return scalars.from_floats(data, valid, dtype)
         if form == "limbs":
             return scalars.from_limbs(data, valid, dtype)
         return columns.from_words(data, valid, dtype, self._current().pool)
 
-    def select_rows(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:
+    def select_rows(self, data: Any, valid: Any, take: NumberArray | None) -> tuple[Any, Array]:
         if take is None:
             return data, valid
         return columns.take(data, take), columns.take(valid, take)
 
-    def lists(self, data: ListOut, take: Array) -> tuple[Array, Array, Array]:
+    def lists(self, data: ListOut, take: NumberArray) -> tuple[Array, Array, Array]:
         return rows_of(data, take)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, DataError, NotMergeableError
 from aggloom.runtime.handlers.columns import HandlerColumns
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, FlagArray, NumberArray, SlotArray
 
 CHUNK = 65536
 
@@ -51,7 +51,7 @@ class HandlerBase(HandlerColumns):
     def create(self, n: int) -> Any:
         return self.accumulators_type(type(self), Arena(), n)
 
-    def set(self, accumulators: Any, slots: Sequence[int] | Array | None) -> None:
+    def set(self, accumulators: Any, slots: Sequence[int] | SlotArray | None) -> None:
         self.accumulators = accumulators
         self._slots = (
             np.arange(accumulators.slots, dtype=np.int64)
@@ -103,16 +103,18 @@ class HandlerBase(HandlerColumns):
 
     # The bulk calls of operators.
 
-    def update(self, inputs: Any, slots: Array, retracts: Array, *, keep_orphans: bool) -> int:
+    def update(
+        self, inputs: Any, slots: SlotArray, retracts: FlagArray, *, keep_orphans: bool
+    ) -> int:
         """Apply the bound rows; returns the number of orphan retractions dropped."""
         return self._run(self.KERNELS.update, inputs, retracts, keep_orphans, slots)
 
     def fold(
         self,
         inputs: Any,
-        slots: Array,
-        retracts: Array,
-        items: Array,
+        slots: SlotArray,
+        retracts: FlagArray,
+        items: NumberArray,
         *,
         keep_orphans: bool,
         by_slot: bool = False,
@@ -130,7 +132,7 @@ class HandlerBase(HandlerColumns):
         dropped = self._run(self.KERNELS.fold, inputs, retracts, keep_orphans, slots, written)
         return dropped, Noted(*self.halves(out, n), out, live[:n], live[n:])
 
-    def pair_results(self, before: Any, after: Any, was: Array, now: Array) -> Noted:
+    def pair_results(self, before: Any, after: Any, was: FlagArray, now: FlagArray) -> Noted:
         """Results that were read apart."""
         return Noted(before, after, self.concatenate(before, after), was, now)
 
@@ -140,7 +142,7 @@ class HandlerBase(HandlerColumns):
         return self.pair_results(none, none, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
     def _fold_rows(
-        self, inputs: Any, slots: Array, retracts: Array, keep_orphans: bool
+        self, inputs: Any, slots: SlotArray, retracts: FlagArray, keep_orphans: bool
     ) -> tuple[int, Noted]:
         """As fold, where each row is an item: lists of unknown length are written by no kernel that changes state."""
         n, dropped = len(slots), 0
@@ -169,9 +171,9 @@ class HandlerBase(HandlerColumns):
         self,
         step: Callable[..., tuple[int, int]],
         inputs: Any,
-        retracts: Array,
+        retracts: FlagArray,
         keep_orphans: bool,
-        slots: Array,
+        slots: SlotArray,
         written: tuple[Any, ...] = (),
     ) -> int:
         """Call a kernel until all rows are through, with room made before each call; written: what else it gets."""
@@ -186,7 +188,9 @@ class HandlerBase(HandlerColumns):
             dropped += lost
         return dropped
 
-    def merge_slots(self, into: Any, slots: Array, other: Any, others: Array | None = None) -> None:
+    def merge_slots(
+        self, into: Any, slots: SlotArray, other: Any, others: SlotArray | None = None
+    ) -> None:
         """Merge other accumulators, slot by slot or those at the slots `others`, into the given slots."""
         if others is None:
             others = np.arange(len(slots), dtype=np.int64)
@@ -196,7 +200,7 @@ class HandlerBase(HandlerColumns):
             with self._users_errors():
                 row = self.KERNELS.merge(into.state, slots, other.state, others, row)
 
-    def values(self, slots: Array) -> Any:
+    def values(self, slots: SlotArray) -> Any:
         """The results at the given slots."""
         out = self.outputs(len(slots))
         row = 0

@@ -13,17 +13,17 @@ from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.operators.cut_times import cut_times
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import KIND_NAMES, parse_kinds
+from aggloom.runtime.values.changelog import KIND_NAMES, Kinds, parse_kinds
 from aggloom.runtime.values.columns import to_python
 
 
-def scanned_rows(rows: Any, kinds: Array | None, scan: Scan) -> tuple[pa.RecordBatch, Array]:
+def scanned_rows(rows: Any, kinds: Kinds | None, scan: Scan) -> tuple[pa.RecordBatch, Array]:
     """Return `read_rows` of a table, its times with the digits that are declared."""
     batch, codes = read_rows(rows, kinds, scan.schema)
     return cut_times(batch, scan.digits), codes
 
 
-def read_rows(rows: Any, kinds: Array | None, schema: pa.Schema) -> tuple[pa.RecordBatch, Array]:
+def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.RecordBatch, Array]:
     """(kind, value, ...) tuples, or a table of Arrow or pandas with its kinds (default: by its change column).
 
     Raises DataError naming the first row that is none, TypeMismatchError for values of another type.

@@ -12,7 +12,7 @@ from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.handlers.handler import Noted
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.slot_state import SlotState
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
 # Slots are taken in order if one in so many is touched, and rows slot by slot if slots have fewer than so many.
@@ -101,13 +101,13 @@ class Slots(Protocol):
     @property
     def capacity(self) -> int: ...
 
-    def reset(self, slots: Array) -> None: ...
+    def reset(self, slots: SlotArray) -> None: ...
 
-    def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None: ...
+    def merge(self, slots: SlotArray, other: SlotState, others: Array | None = None) -> None: ...
 
     def place(self, slot: int) -> str: ...
 
-    def forget(self, slots: Array) -> None: ...
+    def forget(self, slots: SlotArray) -> None: ...
 
 
 class Applier:
@@ -117,7 +117,7 @@ class Applier:
         self._rows = np.zeros(0, np.int32)
         self._counted = False
 
-    def distinct(self, state: Slots, slots: Array) -> Array:
+    def distinct(self, state: Slots, slots: SlotArray) -> Array:
         """The slots that rows go to; counts the rows of each until `done`.
 
         In order if they are many of all, so that memory is read in sequence, else in the order of their first row.
@@ -204,7 +204,7 @@ class Applier:
         return dropped, handler.pair_results(before, after, was, now)
 
     def _by_slot(
-        self, handler: Any, touched: Array, inputs: Any, slots: Array, retracts: Array
+        self, handler: Any, touched: Array, inputs: Any, slots: SlotArray, retracts: FlagArray
     ) -> tuple[Any, Array, Array, Array]:
         """The rows slot by slot, with the number of each row's slot among those touched.
 
@@ -220,7 +220,7 @@ class Applier:
 
 
 def refuse_orphans(
-    state: Slots, slots: Array, retracts: Array, *, keeps_empty: bool = False
+    state: Slots, slots: SlotArray, retracts: FlagArray, *, keeps_empty: bool = False
 ) -> None:
     """Raise OrphanRetractionError if a row retracts from a slot that holds none; what lookup has made is undone.
 

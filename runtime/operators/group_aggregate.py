@@ -30,7 +30,7 @@ from aggloom.runtime.operators.base import (
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.settings import Changing
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.values import columns
 from aggloom.runtime.values.changelog import is_retraction, transitions
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -196,7 +196,12 @@ class GroupAggOperator(OneInput):
             self.state.forget(owing)
 
     def _apply_rows(
-        self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock: Clock, shown: bool
+        self,
+        batch: pa.RecordBatch,
+        slots: SlotArray,
+        retracts: FlagArray,
+        clock: Clock,
+        shown: bool,
     ) -> tuple[pa.RecordBatch, Array]:
         """Per record: the changes that each row brings."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
@@ -212,8 +217,8 @@ class GroupAggOperator(OneInput):
     def _apply(
         self,
         batch: pa.RecordBatch,
-        slots: Array,
-        retracts: Array,
+        slots: SlotArray,
+        retracts: FlagArray,
         clock: Clock,
         partials: Partials,
         shown: bool,
@@ -272,7 +277,7 @@ class GroupAggOperator(OneInput):
         else:
             self.state.forget(empty)
 
-    def _emit(self, noted: Noted, slots: Array) -> tuple[pa.RecordBatch, Array]:
+    def _emit(self, noted: Noted, slots: SlotArray) -> tuple[pa.RecordBatch, Array]:
         """The messages of items at these slots."""
         n = len(slots)
         changed = np.ones(n, np.bool_)

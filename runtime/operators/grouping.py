@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
 # Numbers are counted if there may be no more than so many for each one that is there; else they are sorted.
@@ -53,7 +53,7 @@ def in_order(numbers: Array, limit: int) -> Array:
     return order
 
 
-def group_rows(slots: Array, capacity: int) -> RowGroups:
+def group_rows(slots: SlotArray, capacity: int) -> RowGroups:
     """The rows with these slots, all of which are below the capacity."""
     rows = in_order(slots, capacity)
     sorted_slots = slots[rows]

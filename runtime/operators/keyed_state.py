@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
@@ -90,7 +90,7 @@ class KeyedState(SlotState):
         words[:, -1] = windows
         return self.index.find(words, nulls)
 
-    def key_numbers(self, slots: Array) -> Array:
+    def key_numbers(self, slots: SlotArray) -> Array:
         """Numbers from 0 on that are the same for slots whose keys differ in nothing but the last column."""
         index = KeyIndex(Arena(), self.pool, self.index.pooled[:-1].tolist())
         words, nulls = self.index.keys(slots)
@@ -106,7 +106,7 @@ class KeyedState(SlotState):
     def key_texts(self) -> int:
         return int(self.index.pooled.sum())
 
-    def key_columns(self, slots: Array) -> list[pa.Array]:
+    def key_columns(self, slots: SlotArray) -> list[pa.Array]:
         """The keys of slots as columns."""
         return self.table.key_columns(slots)
 
@@ -114,7 +114,7 @@ class KeyedState(SlotState):
         """A key in words, for messages."""
         return self.table.place(slot)
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys whose accumulators are as new, and give memory back."""
         self.table.forget(slots)
         if self.table.capacity < self.accumulators.slots:

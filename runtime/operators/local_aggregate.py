@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import SlotArray
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 from aggloom.runtime.values.key_hash import key_hashes, sort_by_bucket
 
@@ -78,12 +78,12 @@ class LocalAggregator:
                 part._absorb(self._state, chosen)
                 yield bucket, part
 
-    def _absorb(self, other: KeyedState, slots: Array) -> None:
+    def _absorb(self, other: KeyedState, slots: SlotArray) -> None:
         """Take accumulators of another aggregator, which has shifted them as this one does."""
         state = self._state
         targets = state.lookup_keys_of(other, slots)
         state.handler.merge_slots(state.accumulators, targets, other.accumulators, slots)
         self._started = len(state)
 
-    def _shift(self, slots: Array, by: int) -> None:
+    def _shift(self, slots: SlotArray, by: int) -> None:
         self._state.accumulators.shift_records(slots, by)

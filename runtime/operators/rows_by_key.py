@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.base import OneInput, Operator
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.restored import check_pooled_values
@@ -57,7 +57,7 @@ class RowState(ABC):
         self.arena.flush()
 
     @abstractmethod
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
 
     @abstractmethod

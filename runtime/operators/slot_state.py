@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggloom.physical import is_pooled
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.restored import check_pooled_values
@@ -47,11 +47,11 @@ class SlotState:
         """Number of columns of a slot's key that are texts."""
         return 0
 
-    def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None:
+    def merge(self, slots: SlotArray, other: SlotState, others: Array | None = None) -> None:
         """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
         self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
 
-    def reset(self, slots: Array) -> None:
+    def reset(self, slots: SlotArray) -> None:
         """Make the accumulators at slots as new."""
         if len(slots):
             self.handler.KERNELS.reset(self.accumulators.state, slots)

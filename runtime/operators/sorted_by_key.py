@@ -9,7 +9,7 @@ import numpy as np
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator, RowState
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 
 
 class SortedState(RowState):
@@ -18,12 +18,12 @@ class SortedState(RowState):
     sorted: SortedRows
     debts: RowBag | None
 
-    def rows_of(self, slots: Array) -> tuple[Array, Array]:
+    def rows_of(self, slots: SlotArray) -> tuple[Array, Array]:
         """The rows of slots in order: (number in `slots`, id) of each."""
         sizes, _ = self.sorted.sizes(slots)
         return self.sorted.collect_between(slots, np.zeros(len(slots), np.int64), sizes)
 
-    def has_debts(self, slots: Array) -> Array:
+    def has_debts(self, slots: SlotArray) -> Array:
         """Tell whether each of the slots has rows that were taken back and never came."""
         return np.zeros(len(slots), np.bool_) if self.debts is None else self.debts.holds(slots)
 

@@ -27,7 +27,7 @@ from aggloom.runtime.plain.views import (
 )
 from aggloom.runtime.plain.words import from_python_words as _from_python_words
 from aggloom.runtime.plain.words import python_words as _python_words
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, NumberArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.literals import pack, unpack
@@ -65,12 +65,12 @@ class PlainAccumulators:
     def records(self) -> Array:
         return np.array(self.fields["records"], np.int64)
 
-    def shift_records(self, slots: Array, by: int) -> None:
+    def shift_records(self, slots: SlotArray, by: int) -> None:
         """Let accumulators hold so many rows more."""
         for s in slots:
             self.fields["records"][s] += by
 
-    def as_new(self, slots: Array) -> Array:
+    def as_new(self, slots: SlotArray) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
         fresh = PlainAccumulators(self.handler, Arena(), 1)
         kinds = {attr: kind for attr, _, _, kind, *_ in self.handler.FIELDS[1:] if kind != "double"}
@@ -197,7 +197,7 @@ class PlainHandler(HandlerBase):
         else:
             bound[name, form] = _python_words(column)
 
-    def pick(self, inputs: Any, rows: Array) -> Any:
+    def pick(self, inputs: Any, rows: NumberArray) -> Any:
         return self.KERNELS.inputs(*([column[row] for row in rows] for column in inputs))
 
     def outputs(self, n: int) -> Any:
@@ -231,11 +231,11 @@ class PlainHandler(HandlerBase):
         shown = [v if ok else None for v, ok in zip(data, valid, strict=True)]
         return _from_python_words(shown, dtype)
 
-    def select_rows(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+    def select_rows(self, data: Any, valid: Any, take: NumberArray | None) -> tuple[Any, Any]:
         chosen = range(len(valid)) if take is None else take.tolist()
         return [data[k] for k in chosen], [valid[k] for k in chosen]
 
-    def lists(self, data: PlainLists, take: Array) -> tuple[Any, Any, Any]:
+    def lists(self, data: PlainLists, take: NumberArray) -> tuple[Any, Any, Any]:
         return rows_of(data, take)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray
 
 Counter = dict[Any, int]
 
@@ -356,7 +356,7 @@ def enlarge_list(out: PlainLists) -> PlainLists:
     return out
 
 
-def rows_of(out: PlainLists, take: Array) -> tuple[list[Any], list[int], list[int]]:
+def rows_of(out: PlainLists, take: NumberArray) -> tuple[list[Any], list[int], list[int]]:
     lists = [out.lists[k] for k in take]
     flat = [element for row in lists for element in row]
     offsets = [0]

@@ -25,7 +25,7 @@ from aggloom.runtime.values.changelog import (
 )
 
 Row = tuple[Any, ...]
-Places = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]  # int64[n]
 
 
 class Net(NamedTuple):

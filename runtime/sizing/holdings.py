@@ -8,7 +8,7 @@ import numpy as np
 
 from aggloom.codegen import VIEW_KINDS
 from aggloom.runtime.operators.base import Operator
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.storage.blocks import STRIDE, Tree
 from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
 
@@ -43,7 +43,13 @@ def counting(handler: type[Any]) -> type[Any]:
     """A handler class that counts the rows of each slot, which append-only accumulators need not do."""
 
     def run(
-        self: Any, step: Any, inputs: Any, retracts: Array, keep: bool, slots: Array, *noted: Any
+        self: Any,
+        step: Any,
+        inputs: Any,
+        retracts: FlagArray,
+        keep: bool,
+        slots: SlotArray,
+        *noted: Any,
     ) -> Any:
         rows = np.bincount(slots[~retracts], minlength=len(self.met))
         rows[: len(self.met)] += self.met
@@ -82,7 +88,7 @@ def _holdings(state: Any) -> Holdings:
     )
 
 
-def _met(state: Any, slots: Array) -> Array | None:
+def _met(state: Any, slots: SlotArray) -> Array | None:
     """Return the number of rows of each slot: those that it holds, or, if it does not know, those that were counted."""
     if not state.handler:
         return state.count_slot_rows(slots) if hasattr(state, "count_slot_rows") else None

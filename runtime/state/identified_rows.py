@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.runtime.state.row_index import RowIndex
 from aggloom.runtime.state.row_store import Encoded, RowStore
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -49,15 +49,15 @@ class IdentifiedRows(ABC):
         """True if a row takes the place of the one with its identity, which may differ from it."""
         return bool(self.unique) or self.single
 
-    def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
+    def find(self, slots: SlotArray, batch: pa.RecordBatch) -> Array:
         """The row of each slot with the identity of the row beside it, of several the first to come, or -1."""
         return self.find_encoded(slots, self.rows.encode(batch))
 
-    def find_encoded(self, slots: Array, given: Encoded) -> Array:
+    def find_encoded(self, slots: SlotArray, given: Encoded) -> Array:
         """As find, for rows that were encoded."""
         return self.index.find(self.rows.arrays, slots, given)
 
-    def free(self, ids: Array) -> None:
+    def free(self, ids: RowIdArray) -> None:
         """Forget rows that are gone."""
         self.rows.delete(ids)
         if len(self.rows) == 0:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, KeyArray, NullArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
@@ -80,7 +80,7 @@ class KeyTable:
         """The slot of each row's key, which are the first columns; new keys get one."""
         return self.lookup_words(*key_words(batch, self.fields, self.index))
 
-    def lookup_words(self, words: Array, nulls: Array) -> Array:
+    def lookup_words(self, words: KeyArray, nulls: NullArray) -> Array:
         """As lookup, for keys as (words, nulls) of this table's pool."""
         slots = self.index.lookup(words, nulls)
         self._fit_stamps()
@@ -98,7 +98,7 @@ class KeyTable:
         """The times of this name, by slot."""
         return self.arena.array(self._stamp(name), 0, "i8")
 
-    def key_columns(self, slots: Array) -> list[pa.Array]:
+    def key_columns(self, slots: SlotArray) -> list[pa.Array]:
         """The keys of slots as columns."""
         return key_columns(self.index, self.fields, slots)
 
@@ -111,7 +111,7 @@ class KeyTable:
         self.index.reserve(keys)
         self._fit_stamps()
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys; their slots are free. Gives the memory back where none is left: `capacity` is less then."""
         self.index.remove(slots)
         for name in self.stamp_names:
@@ -120,7 +120,7 @@ class KeyTable:
             self.index.reset()
             self._fit_stamps()
 
-    def words_for(self, pool: Pool, slots: Array) -> tuple[Array, Array]:
+    def words_for(self, pool: Pool, slots: SlotArray) -> tuple[Array, Array]:
         """The (words, nulls) of the keys at slots, as words of another pool."""
         words, nulls = self.index.keys(slots)
         pool.reserve_import(self.pool)
@@ -168,7 +168,7 @@ def key_words(
     return words, nulls
 
 
-def key_columns(index: KeyIndex, fields: list[pa.Field], slots: Array) -> list[pa.Array]:
+def key_columns(index: KeyIndex, fields: list[pa.Field], slots: SlotArray) -> list[pa.Array]:
     """The keys at slots of an index as columns."""
     nulls = columns.take(index.arrays.nulls, slots)
     return [

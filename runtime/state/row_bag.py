@@ -22,7 +22,7 @@ from aggloom.runtime.state.bag_kernels import (
 from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
@@ -82,14 +82,14 @@ class RowBag(IdentifiedRows):
         """Bytes that a row takes in arrays that are full, without those of its strings in the pool."""
         return self.rows.row_bytes + 12 + 4 + 12 + 4 * self.keeps_degrees
 
-    def apply(self, slots: Array, batch: pa.RecordBatch, retracts: Array) -> Applied:
+    def apply(self, slots: SlotArray, batch: pa.RecordBatch, retracts: FlagArray) -> Applied:
         """Add rows to their slots or take them back, one after another as they stand in the batch.
 
         A row whose unique key is there replaces that row and has its degree. Rows that are gone have to be freed.
         """
         return self.apply_encoded(slots, self.rows.encode(batch), retracts)
 
-    def apply_encoded(self, slots: Array, given: Encoded, retracts: Array) -> Applied:
+    def apply_encoded(self, slots: SlotArray, given: Encoded, retracts: FlagArray) -> Applied:
         """As apply, for rows that were encoded."""
         n = len(slots)
         applied = Applied.of(n)
@@ -114,24 +114,24 @@ class RowBag(IdentifiedRows):
                 self._reserve(min(BLOCK, n - row))
         return applied
 
-    def find_encoded(self, slots: Array, given: Encoded) -> Array:
+    def find_encoded(self, slots: SlotArray, given: Encoded) -> Array:
         if self.single:
             return self.arrays.head[slots].astype(np.int64) - 1
         return super().find_encoded(slots, given)
 
-    def insert(self, slots: Array, batch: pa.RecordBatch) -> Applied:
+    def insert(self, slots: SlotArray, batch: pa.RecordBatch) -> Applied:
         """Add rows to their slots."""
         return self.apply(slots, batch, np.zeros(len(slots), np.bool_))
 
-    def remove(self, slots: Array, batch: pa.RecordBatch) -> Applied:
+    def remove(self, slots: SlotArray, batch: pa.RecordBatch) -> Applied:
         """Take rows back from their slots."""
         return self.apply(slots, batch, np.ones(len(slots), np.bool_))
 
-    def take(self, ids: Array) -> None:
+    def take(self, ids: RowIdArray) -> None:
         """Take distinct rows out whatever their counts; they have to be freed."""
         take_rows(self.arrays, self.rows.arrays, self.index.arrays, self.single, ids)
 
-    def walk(self, slots: Array, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
+    def walk(self, slots: SlotArray, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
         """All rows of slots, as (position in `slots`, id) pairs, at most `limit` at a time; a slot of -1 has none.
 
         Nothing may be added or taken out between one chunk and the next.
@@ -143,21 +143,21 @@ class RowBag(IdentifiedRows):
             if found:
                 yield positions[:found], ids[:found]
 
-    def holds(self, slots: Array) -> Array:
+    def holds(self, slots: SlotArray) -> Array:
         """Return a mask of the slots that have a row."""
         return np.asarray((self.arrays.head[slots] != 0) & (slots >= 0))
 
-    def empty(self, slots: Array) -> None:
+    def empty(self, slots: SlotArray) -> None:
         """Forget all rows of slots."""
         for _, ids in list(self.walk(slots)):
             self.take(ids)
             self.free(ids)
 
-    def counts(self, ids: Array) -> Array:
+    def counts(self, ids: RowIdArray) -> Array:
         """Return the count of each row: how often it is there."""
         return self.arrays.count[ids]
 
-    def degrees(self, ids: Array) -> Array:
+    def degrees(self, ids: RowIdArray) -> Array:
         """The degree of each row."""
         return self.arrays.degree[ids]
 
@@ -167,7 +167,7 @@ class RowBag(IdentifiedRows):
         self._reload()
 
     def copy_into(
-        self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
+        self, arena: Arena, pool: Pool, moved_slots: SlotArray, slots: int
     ) -> tuple[RowBag, Array]:
         """Copy what is left into another arena: the new bag, and by old id the new one, -1 where there was no row.
 

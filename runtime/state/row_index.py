@@ -19,7 +19,7 @@ from aggloom.runtime.state.row_store import (
     is_null,
     same_row,
 )
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.index_audit import check_cells
@@ -209,13 +209,13 @@ class RowIndex:
         self.ahead = Ahead.new()
         self._reload()
 
-    def find(self, rows: RowArrays, slots: Array, given: Encoded) -> Array:
+    def find(self, rows: RowArrays, slots: SlotArray, given: Encoded) -> Array:
         """The id of each row; -1 for those that are not there."""
         ids = np.empty(len(slots), np.int64)
         _find(self.arrays, rows, slots, given, ids, self.ahead)
         return ids
 
-    def enter(self, rows: RowArrays, ids: Array) -> None:
+    def enter(self, rows: RowArrays, ids: RowIdArray) -> None:
         """Name rows in an empty index that has room for them; each has its slot, and no two are the same."""
         _enter_all(self.arrays, rows, ids)
 

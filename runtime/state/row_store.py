@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.arena import Arena, Array, NumberArray, RowIdArray, airy
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_chain
 from aggloom.runtime.storage.jit import kernel
@@ -213,7 +213,7 @@ class RowStore:
             valid = self.arrays.flags[there, (c + 1) >> 3] >> ((c + 1) & 7) & 1 == 0
             audit.note_type(self.schema.field(int(c)).type, self.arrays.words[there[valid], c])
 
-    def require_live(self, audit: Audit, name: str, ids: Array) -> None:
+    def require_live(self, audit: Audit, name: str, ids: RowIdArray) -> None:
         """Raise StateCorruptError unless ids (int64[n]) are those of rows that are there, each once."""
         right = not len(ids) or (ids.min() >= 0 and ids.max() < len(self.arrays.flags))
         right = right and bool((self.arrays.flags[ids, 0] & 1 != 0).all())
@@ -237,7 +237,7 @@ class RowStore:
                 flags[:, (c + 1) >> 3] |= (~valid).astype(np.uint8) << ((c + 1) & 7)
         return Encoded(words, flags)
 
-    def insert(self, rows: Encoded, which: Array | None = None) -> Array:
+    def insert(self, rows: Encoded, which: NumberArray | None = None) -> Array:
         """Store rows, those with numbers `which` or all; their ids."""
         which = np.arange(len(rows.words)) if which is None else which
         self.reserve(len(which))
@@ -245,17 +245,17 @@ class RowStore:
         _store(self.arrays, self.pool.arrays, self.pooled, rows, which, ids)
         return ids
 
-    def delete(self, ids: Array) -> None:
+    def delete(self, ids: RowIdArray) -> None:
         """Forget rows, each of which is there; their ids are free."""
         _delete(self.arrays, self.pool.arrays, self.pooled, ids)
 
-    def gather(self, ids: Array) -> pa.RecordBatch:
+    def gather(self, ids: RowIdArray) -> pa.RecordBatch:
         """The rows with these ids, in this order; -1 is a row of NULLs, with which outer joins pad."""
         return pa.RecordBatch.from_arrays(
             self.gather_columns(ids, self.every_column), schema=self.schema
         )
 
-    def gather_columns(self, ids: Array, among: Array) -> list[pa.Array]:
+    def gather_columns(self, ids: RowIdArray, among: NumberArray) -> list[pa.Array]:
         """As gather, the columns with these numbers."""
         words = np.empty((len(among), len(ids)), np.int64)
         valid = np.empty(words.shape, np.bool_)
@@ -268,10 +268,10 @@ class RowStore:
 
     def equal(
         self,
-        ids: Array,
+        ids: RowIdArray,
         rows: Encoded,
-        which: Array | None = None,
-        among: Array | None = None,
+        which: NumberArray | None = None,
+        among: NumberArray | None = None,
     ) -> Array:
         """Return whether each stored row equals the encoded one beside it, those with numbers `which` or all.
 

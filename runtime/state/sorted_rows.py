@@ -34,7 +34,15 @@ from aggloom.runtime.state.sorted_kernels import (
     start_keys,
     take_rows,
 )
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import (
+    Arena,
+    Array,
+    FlagArray,
+    NumberArray,
+    RowIdArray,
+    SlotArray,
+    WordArray,
+)
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.blocks import STAMP, WEIGHED
 from aggloom.runtime.storage.pool import Pool
@@ -102,12 +110,12 @@ class SortedRows(IdentifiedRows):
 
     def apply(
         self,
-        slots: Array,
+        slots: SlotArray,
         batch: pa.RecordBatch,
-        retracts: Array,
+        retracts: FlagArray,
         *,
         latest: bool = False,
-        order: Array | None = None,
+        order: NumberArray | None = None,
     ) -> Applied:
         """Add rows to their slots or take them back, one after another as they stand in the batch.
 
@@ -145,15 +153,17 @@ class SortedRows(IdentifiedRows):
                 self._reserve(stop - row)
         return applied
 
-    def insert(self, slots: Array, batch: pa.RecordBatch, order: Array | None = None) -> Applied:
+    def insert(
+        self, slots: SlotArray, batch: pa.RecordBatch, order: NumberArray | None = None
+    ) -> Applied:
         """Add rows to their slots; order: as in apply."""
         return self.apply(slots, batch, np.zeros(len(slots), np.bool_), order=order)
 
-    def remove(self, slots: Array, batch: pa.RecordBatch) -> Applied:
+    def remove(self, slots: SlotArray, batch: pa.RecordBatch) -> Applied:
         """Take rows back from their slots."""
         return self.apply(slots, batch, np.ones(len(slots), np.bool_))
 
-    def take(self, ids: Array) -> None:
+    def take(self, ids: RowIdArray) -> None:
         """Take rows out; they have to be freed."""
         path, by_bytes = self._path, self.key.by_bytes
         for start in range(0, len(ids), BLOCK):
@@ -162,26 +172,28 @@ class SortedRows(IdentifiedRows):
             self.tree.reserve(len(some))
             take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
 
-    def places(self, ids: Array) -> Places:
+    def places(self, ids: RowIdArray) -> Places:
         """Return the places, in their slots, of rows that are there."""
         n = len(ids)
         found = Places(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
         locate_rows(self.arrays, self._where, self.pool.arrays, self.key.by_bytes, ids, found)
         return found
 
-    def positions(self, ids: Array) -> Array:
+    def positions(self, ids: RowIdArray) -> Array:
         """As places, the positions alone."""
         out, by_bytes = np.empty(len(ids), np.int64), self.key.by_bytes
         locate_positions(self.arrays, self._where, self.pool.arrays, by_bytes, ids, out)
         return out
 
-    def sizes(self, slots: Array) -> tuple[Array, Array]:
+    def sizes(self, slots: SlotArray) -> tuple[Array, Array]:
         """(rows, distinct sort keys) of each slot; a slot of -1 has none."""
         rows, keys = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
         measure_slots(self.tree.arrays, slots, rows, keys)
         return rows, keys
 
-    def before(self, slots: Array, words: Array, tiers: Array, *, equals: bool) -> Array:
+    def before(
+        self, slots: SlotArray, words: WordArray, tiers: NumberArray, *, equals: bool
+    ) -> Array:
         """Return the number of rows of each slot before a sort key (see SortKeyEncoder.words); `equals`: or with it."""
         out, tree = np.empty(len(slots), np.int64), self.tree.arrays
         count_before(
@@ -189,19 +201,23 @@ class SortedRows(IdentifiedRows):
         )
         return out
 
-    def key_starts(self, slots: Array, keys: Array) -> Array:
+    def key_starts(self, slots: SlotArray, keys: NumberArray) -> Array:
         """The position of the first row of distinct sort key number `keys`, from 0 on; without one, of the end."""
         out = np.empty(len(slots), np.int64)
         start_keys(self.tree.arrays, slots, keys, out)
         return out
 
-    def collect_between(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
+    def collect_between(
+        self, slots: SlotArray, starts: NumberArray, stops: NumberArray
+    ) -> tuple[Array, Array]:
         """The rows from position `starts` to below `stops` of each slot, in order: (number in `slots`, id) of each."""
         sizes, _ = self.sizes(slots)
         starts = np.maximum(starts, 0)
         return self.collect_within(slots, starts, np.maximum(np.minimum(stops, sizes), starts))
 
-    def collect_within(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
+    def collect_within(
+        self, slots: SlotArray, starts: NumberArray, stops: NumberArray
+    ) -> tuple[Array, Array]:
         """As between, of positions that are all there."""
         lengths = stops - starts
         total = int(lengths.sum())
@@ -209,7 +225,7 @@ class SortedRows(IdentifiedRows):
         collect_rows(self.tree.arrays, slots, starts, lengths, positions, ids)
         return positions, ids
 
-    def first(self, slots: Array, rows: int) -> tuple[Array, Array]:
+    def first(self, slots: SlotArray, rows: int) -> tuple[Array, Array]:
         """The first rows of each slot, in order: (number in `slots`, id) of each."""
         none = np.zeros(len(slots), np.int64)
         return self.collect_between(slots, none, none + rows)
@@ -225,7 +241,7 @@ class SortedRows(IdentifiedRows):
         self.tree.trim()
 
     def copy_into(
-        self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
+        self, arena: Arena, pool: Pool, moved_slots: SlotArray, slots: int
     ) -> tuple[SortedRows, Array]:
         """Copy what is left into another arena: the new rows, and by old id the new one, -1 where there was no row.
 
@@ -257,7 +273,7 @@ class SortedRows(IdentifiedRows):
         slots = np.flatnonzero(self.tree.arrays.root).astype(np.int64)
         return self.collect_between(slots, np.zeros(len(slots), np.int64), self.sizes(slots)[0])[1]
 
-    def _plant(self, ids: Array) -> None:
+    def _plant(self, ids: RowIdArray) -> None:
         """Enter rows into an empty tree."""
         for start in range(0, len(ids), BLOCK):
             some = ids[start : start + BLOCK]

@@ -38,6 +38,16 @@ from aggloom.runtime.storage.room import (
 )
 
 Array = NDArray[Any]
+SlotArray = NDArray[np.int64]  # int64[n]: the slot of each row or key
+RowIdArray = NDArray[np.int64]  # int64[n]: ids of stored rows
+NumberArray = NDArray[np.int64]  # int64[n]: places, counts, positions, times
+FlagArray = NDArray[np.bool_]  # bool[n]
+FloatArray = NDArray[np.float64]  # float64[n]
+ByteArray = NDArray[np.uint8]  # uint8[bytes]
+WordArray = NDArray[np.int64]  # int64[n]: encoded values, or ids in the pool
+KeyArray = NDArray[np.int64]  # int64[n, columns]: a row of encoded values a key
+NullArray = NDArray[Any]  # uint8[n], or uint64[n] for more than eight columns: a bit a column
+ValueArray = NDArray[Any]  # any[n]
 FIRST_SLOTS = 16
 """Number of slots with which a state begins."""
 _ROOMY = 1 << 12

@@ -28,7 +28,7 @@ def without_checksum(line: bytes) -> str:
 
 
 def checksum_of(array: NDArray[Any]) -> int:
-    """The checksum of an array's bytes, or of a sample of its pages: of the first, the last, and some between."""
+    """The checksum of an array's bytes (any[n]), or of some of its pages: the first, the last, and others between."""
     data = array.reshape(-1).view(np.uint8)
     pages = len(data) // PAGE
     if pages <= SAMPLES:

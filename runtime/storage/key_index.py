@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, airy
+from aggloom.runtime.storage.arena import (
+    FIRST_SLOTS,
+    Arena,
+    Array,
+    KeyArray,
+    NullArray,
+    SlotArray,
+    airy,
+)
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
@@ -289,7 +297,7 @@ class KeyIndex:
     def __len__(self) -> int:
         return int(self.arrays.meta[LIVE])
 
-    def lookup(self, words: Array, nulls: Array) -> Array:
+    def lookup(self, words: KeyArray, nulls: NullArray) -> Array:
         """The slot of each key row (`words`: rows x columns, `nulls`: bit mask a row); new keys get one."""
         slots = np.empty(len(nulls), np.int64)
         row, since, keys = 0, 0, len(self)
@@ -319,17 +327,17 @@ class KeyIndex:
         bound = self.capacity * (3 if share > _NEARLY_ALL else 1)
         return max(_BLOCK, min(int(rows * share), bound))
 
-    def find(self, words: Array, nulls: Array) -> Array:
+    def find(self, words: KeyArray, nulls: NullArray) -> Array:
         """The slot of each key row, -1 for keys that are not there."""
         slots = np.empty(len(nulls), np.int64)
         _find(self.arrays, words, nulls, slots, self._scratch)
         return slots
 
-    def remove(self, slots: Array) -> None:
+    def remove(self, slots: SlotArray) -> None:
         """Forget the keys of `slots`; the slots become free."""
         _remove(self.arrays, self.pool.arrays, self.pooled, slots)
 
-    def keys(self, slots: Array) -> tuple[Array, Array]:
+    def keys(self, slots: SlotArray) -> tuple[Array, Array]:
         """The (words, nulls) of the keys at slots."""
         words = self.arrays.words[slots][:, : len(self.pooled)]
         return np.ascontiguousarray(words), self.arrays.nulls[slots]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.arena import Arena, Array, ByteArray, FlagArray, WordArray, airy
 from aggloom.runtime.storage.hashing import combine, table_size
 from aggloom.runtime.storage.jit import kernel
 
@@ -303,8 +303,8 @@ class Pool:
         """Room for all strings of another pool."""
         self.reserve(int(other.arrays.meta[LIVE]), int(other.arrays.meta[HEAP_LIVE]))
 
-    def intern_column(self, data: Array, offsets: Array, valid: Array) -> Array:
-        """The ids of a column of strings; 0 for nulls."""
+    def intern_column(self, data: ByteArray, offsets: Array, valid: FlagArray) -> Array:
+        """Store a column of strings; return their ids, 0 for nulls. offsets (int32[n + 1]): their ends in `data`."""
         n = len(valid)
         out = np.zeros(n, np.int64)
         for start in range(0, n, 65536):
@@ -313,13 +313,13 @@ class Pool:
             _intern_all(self.arrays, data, offsets, valid, out, start, stop=stop)
         return out
 
-    def import_ids(self, other: Pool, ids: Array) -> Array:
+    def import_ids(self, other: Pool, ids: WordArray) -> Array:
         """The ids here of strings of another pool; room was reserved."""
         out = np.empty(len(ids), np.int64)
         _import_all(self.arrays, other.arrays, ids, out)
         return out
 
-    def gather(self, ids: Array, valid: Array) -> tuple[Array, Array]:
+    def gather(self, ids: WordArray, valid: FlagArray) -> tuple[Array, Array]:
         """(offsets, bytes) of the strings behind `ids`; nothing for those that are not valid."""
         offsets = np.zeros(len(ids) + 1, np.int64)
         _gather_lengths(self.arrays, ids, valid, offsets)

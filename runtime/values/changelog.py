@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import AggloomError, UnknownChangeTypeError
+from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.storage.jit import kernel
 
 INSERT = 0
@@ -82,9 +83,9 @@ def _transitions(
 
 
 def transitions(
-    was: npt.NDArray[np.bool_],
-    now: npt.NDArray[np.bool_],
-    changed: npt.NDArray[np.bool_],
+    was: FlagArray,
+    now: FlagArray,
+    changed: FlagArray,
     update_before: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], Kinds]:
     """The messages of items that were and are there: (item, whether it shows what is now, kind), in order of items.

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from aggloom.errors import DataError
 from aggloom.physical import is_nested, is_pooled, is_wide_decimal
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, ValueArray, WordArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
@@ -29,7 +29,7 @@ def _take(source: Array, rows: Array, out: Array) -> None:
         out[k] = source[rows[k]]
 
 
-def take(source: Array, rows: Array) -> Array:
+def take(source: ValueArray, rows: NumberArray) -> Array:
     """The rows of an array, in this order."""
     if source.ndim > 1 or not len(source):
         return np.asarray(source[rows])
@@ -112,7 +112,7 @@ def flags(column: pa.Array) -> Array:
 
 
 def from_words(
-    out: Array, valid: Array, dtype: pa.DataType, pool: Pool, *, fresh: bool = False
+    out: WordArray, valid: FlagArray, dtype: pa.DataType, pool: Pool, *, fresh: bool = False
 ) -> pa.Array:
     """Words back to an Arrow column. fresh: nobody writes to `out` any more."""
     if not is_pooled(dtype):

@@ -17,7 +17,7 @@ _NULL = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(0x9FB21C651E98DF25)
 _START = np.uint64(0x243F6A8885A308D3)
 
-Hashes = NDArray[np.uint64]
+Hashes = NDArray[np.uint64]  # uint64[rows]
 
 
 @part

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from aggloom.errors import DataError, TypeMismatchError
 from aggloom.physical import is_nested
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values.scalars import bitmap, validity
 
 Options = Mapping[str, Any]
@@ -38,7 +38,7 @@ class _Lists:
     offsets: Array  # int64[rows + 1]
     valid: Array  # bool[rows]
 
-    def only(self, keep: Array) -> _Lists:
+    def only(self, keep: FlagArray) -> _Lists:
         """The same rows with some elements left out."""
         places = np.concatenate([[0], np.cumsum(keep)])
         counts = self.counts[keep] if len(self.counts) else self.counts
@@ -61,16 +61,17 @@ def finish(
     kind: str,
     elements: pa.Array,
     counts: Array,
-    offsets: Array,
-    valid: Array,
+    offsets: NumberArray,
+    valid: FlagArray,
     result: pa.DataType,
     options: Options,
 ) -> pa.Array:
     """One result of type `result` for each row of elements, NULL where it is not `valid`.
 
-    kind: array, map, items, join, join_last, json_array or json_object. counts: for each element, how often it is
-    there (map, items; else it may be empty). Options: `separator` (join), and either `absent_on_null` or
-    `on_null="absent"`, which leave nulls out of arrays and JSON.
+    kind: array, map, items, join, join_last, json_array or json_object. counts (int64[elements]): for each element, how
+    often it is there (map, items; else it may be empty). offsets (int64[rows + 1]): the ends of the rows.
+    Options: `separator` (join), and either `absent_on_null` or `on_null="absent"`, which leave nulls out of arrays and
+    JSON.
     """
     first, last = int(offsets[0]), int(offsets[-1])
     lists = _Lists(

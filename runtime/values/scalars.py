@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import TypeMismatchError
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, FloatArray, WordArray
 
 _SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 
@@ -40,7 +40,7 @@ def buffer_of(column: pa.Array, dtype: Any, width: int = 1) -> Array:
     return data[column.offset * width : (column.offset + len(column)) * width]
 
 
-def float_words(values: Array) -> Array:
+def float_words(values: FloatArray) -> Array:
     """Doubles as words: NaN above infinity, -0.0 as 0.0."""
     clean = values + 0.0
     clean[np.isnan(clean)] = np.nan
@@ -48,7 +48,7 @@ def float_words(values: Array) -> Array:
     return np.asarray(bits ^ ((bits >> 63) & _SIGN))
 
 
-def words_to_floats(words: Array) -> Array:
+def words_to_floats(words: WordArray) -> Array:
     return np.asarray((words ^ ((words >> 63) & _SIGN)).view(np.float64))
 
 
@@ -79,7 +79,7 @@ def wide_bytes(column: pa.Array) -> Array:
 
 
 def from_scalar_words(
-    out: Array, valid: Array, dtype: pa.DataType, *, fresh: bool = False
+    out: WordArray, valid: FlagArray, dtype: pa.DataType, *, fresh: bool = False
 ) -> pa.Array:
     """Words of a type that is not pooled, back to a column. fresh: nobody writes to `out` any more."""
     if pa.types.is_decimal(dtype):
@@ -92,25 +92,25 @@ def from_scalar_words(
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
 
 
-def from_wide_bytes(raw: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
-    """Rows of 16 bytes, as `wide_bytes` gives them, back to DECIMAL."""
+def from_wide_bytes(raw: Array, valid: FlagArray, dtype: pa.DataType) -> pa.Array:
+    """Turn rows of 16 bytes, as `wide_bytes` gives them, back into DECIMAL; raw: uint8[n, 16]."""
     data = raw[:, ::-1].copy()
     data[:, 15] ^= 0x80
     return pa.Array.from_buffers(dtype, len(raw), [bitmap(valid), pa.py_buffer(data)])
 
 
-def from_floats(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+def from_floats(out: FloatArray, valid: FlagArray, dtype: pa.DataType) -> pa.Array:
     data = out.astype(dtype.to_pandas_dtype())
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
 
 
-def from_limbs(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
-    """(n, 2) low and high limbs to DECIMAL."""
+def from_limbs(out: Array, valid: FlagArray, dtype: pa.DataType) -> pa.Array:
+    """Turn low and high limbs into DECIMAL; out: int64[n, 2]."""
     data = pa.py_buffer(np.ascontiguousarray(out, np.int64))
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), data])
 
 
-def bitmap(valid: Array) -> pa.Buffer | None:
+def bitmap(valid: FlagArray) -> pa.Buffer | None:
     """Validity as Arrow keeps it: none if all are valid."""
     if valid.all():
         return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
@@ -152,7 +152,7 @@ def _starts(out: ListOut) -> Array:
     return np.concatenate([np.zeros(1, np.int64), out.ends[:-1]])[: len(out.ends)]
 
 
-def rows_of(out: ListOut, take: Array) -> tuple[Array, Array, Array]:
+def rows_of(out: ListOut, take: NumberArray) -> tuple[Array, Array, Array]:
     """(words, counts, offsets) of the lists at the rows `take`, one after the other."""
     starts = _starts(out)[take]
     lengths = out.ends[take] - starts

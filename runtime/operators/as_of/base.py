@@ -17,7 +17,7 @@ from aggloom.runtime.operators.join.output import JoinOutput
 from aggloom.runtime.operators.rows_by_key import KeyedRows
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.state.order_tree import TIER
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds
 
 
@@ -65,10 +65,10 @@ class AsOfOperator(KeyedRows[AsOfState]):
             yield StoredKeyState(None, None, records=records, written=written, results=row)
 
     @abstractmethod
-    def _read_joined(self, slots: Array) -> Weighted:
+    def _read_joined(self, slots: SlotArray) -> Weighted:
         """The joined rows of slots that were told and stay."""
 
-    def _describe_key(self, slots: Array) -> list[dict[str, int]]:
+    def _describe_key(self, slots: SlotArray) -> list[dict[str, int]]:
         """Return what else is told of a key that has no joined rows: by side the number of its rows."""
         return [{side.name: int(side.rows.sizes(slots)[0][0]) for side in self.state.sides}]
 
@@ -86,7 +86,7 @@ class AsOfOperator(KeyedRows[AsOfState]):
                 keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
         return filter_rows(batch, kinds, keep)
 
-    def _nearest(self, ids: Array) -> Array:
+    def _nearest(self, ids: RowIdArray) -> Array:
         """The row of the right that each row of the left finds, or -1: of several with one time the last that came."""
         left, right = self.state.sides
         slots = left.slots_of(ids)
@@ -98,17 +98,19 @@ class AsOfOperator(KeyedRows[AsOfState]):
         found[there] = right.rows.collect_between(slots[there], until[there] - 1, until[there])[1]
         return found
 
-    def _expire(self, now: int, keep: Array | None = None) -> None:
-        """Forget keys that were not written for so long, but for those to keep."""
+    def _expire(self, now: int, among: SlotArray | None = None) -> None:
+        """Forget the keys among these slots (default: all) that were not written for so long."""
         ttl = self.spec.state_ttl_ms
         if not ttl:
             return
-        used = self.state.used_slots() if keep is None else keep
+        used = self.state.used_slots() if among is None else among
         old = used[now >= self.state.table.stamps("written")[used] + ttl]
         if len(old):
             self.counters["expired"] += len(old)
             self.state.forget(old)
 
 
-def filter_rows(batch: pa.RecordBatch, kinds: Kinds, keep: Array) -> tuple[pa.RecordBatch, Kinds]:
+def filter_rows(
+    batch: pa.RecordBatch, kinds: Kinds, keep: FlagArray
+) -> tuple[pa.RecordBatch, Kinds]:
     return (batch, kinds) if keep.all() else (batch.filter(pa.array(keep)), kinds[keep])

@@ -20,7 +20,7 @@ from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -207,7 +207,7 @@ class NearestOperator(AsOfOperator):
             self.state.free(side, ids)
         self._passing.clear()
 
-    def _read_joined(self, slots: Array) -> Weighted:
+    def _read_joined(self, slots: SlotArray) -> Weighted:
         ids = self.state.left.all_of(slots)
         return self._pair_rows(ids, self.state.found[ids] - 1, 1)
 

@@ -10,7 +10,7 @@ from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sort_key import SortColumn
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -53,11 +53,11 @@ class AsOfSide:
         """The stored columns of rows."""
         return batch.select(self.names)
 
-    def all_of(self, slots: Array) -> Array:
+    def all_of(self, slots: SlotArray) -> Array:
         """The ids of all rows of slots, in order."""
         sizes, _ = self.rows.sizes(slots)
         return self.rows.collect_between(slots, sizes * 0, sizes)[1]
 
-    def slots_of(self, ids: Array) -> Array:
+    def slots_of(self, ids: RowIdArray) -> Array:
         """The slot of each row."""
         return self.rows.index.arrays.slot[ids].astype("i8")

@@ -11,7 +11,7 @@ from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.side import AsOfSide
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
@@ -60,7 +60,7 @@ class AsOfState(RowState):
         if not self.settings.waits and len(self.found) != self.left.rows.rows.capacity:
             self.arena.resize("found", self.left.rows.rows.capacity)
 
-    def free(self, side: AsOfSide, ids: Array) -> None:
+    def free(self, side: AsOfSide, ids: RowIdArray) -> None:
         """Forget rows that are gone."""
         if not len(ids):
             return
@@ -69,12 +69,12 @@ class AsOfState(RowState):
         side.rows.free(ids)
         self.fit_rows()
 
-    def drop(self, side: AsOfSide, ids: Array) -> None:
+    def drop(self, side: AsOfSide, ids: RowIdArray) -> None:
         """Take rows out and forget them."""
         side.rows.take(ids)
         self.free(side, ids)
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
         for side in self.sides:
             self.drop(side, side.all_of(slots))

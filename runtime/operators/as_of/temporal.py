@@ -23,7 +23,7 @@ from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
 from aggloom.runtime.operators.join.condition import Condition
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 from aggloom.runtime.values.columns import flags
@@ -127,7 +127,7 @@ class TemporalOperator(AsOfOperator):
         side.rows.insert(slots, side.select_stored(batch))
         self._note(slots, due[~late], now)
 
-    def _note(self, slots: Array, times: Array, now: int) -> None:
+    def _note(self, slots: SlotArray, times: Array, now: int) -> None:
         """Note when keys are to be looked at again, and that they were written."""
         np.minimum.at(self.state.due, slots, times)
         self.state.table.stamps("written")[slots] = now
@@ -152,7 +152,7 @@ class TemporalOperator(AsOfOperator):
         state.leave(slots)
         return changes
 
-    def _match_versions(self, ids: Array, times: Array) -> Rows:
+    def _match_versions(self, ids: RowIdArray, times: Array) -> Rows:
         """Rows of the left with the versions that they find."""
         state = self.state
         order = np.lexsort((state.left.rows.arrays.arrival[ids], times))
@@ -171,7 +171,7 @@ class TemporalOperator(AsOfOperator):
         rows = Weighted(ids.astype(np.int32), found.astype(np.int32), one)
         return self._output.messages(rows, np.full(len(ids), INSERT, np.int8))
 
-    def _forget_versions(self, slots: Array, clock: int) -> None:
+    def _forget_versions(self, slots: SlotArray, clock: int) -> None:
         """Forget the versions before the last one that holds at the watermark, and note when the next one is over."""
         side = self.state.right
         ids = side.all_of(slots)
@@ -191,10 +191,10 @@ class TemporalOperator(AsOfOperator):
         left = ends > clock
         np.minimum.at(self.state.due, owners[left], ends[left])
 
-    def _read_joined(self, slots: Array) -> Weighted:
+    def _read_joined(self, slots: SlotArray) -> Weighted:
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return Weighted.of([])
 
-    def _describe_key(self, slots: Array) -> list[dict[str, int]]:
+    def _describe_key(self, slots: SlotArray) -> list[dict[str, int]]:
         waiting, versions = (int(side.rows.sizes(slots)[0][0]) for side in self.state.sides)
         return [{"waiting": waiting, "versions": versions}]

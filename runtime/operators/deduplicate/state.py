@@ -10,7 +10,7 @@ import pyarrow as pa
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_store import RowStore
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
@@ -81,7 +81,7 @@ class DeduplicateState(RowState):
         used = self.used_slots()
         return used[self.row[used] > 0]
 
-    def group_slots(self, slots: Array) -> tuple[Array, Array]:
+    def group_slots(self, slots: SlotArray) -> tuple[Array, Array]:
         """The different slots of rows, and by row which of them is its own."""
         if len(self._numbers) != self.table.capacity:
             self._numbers = np.zeros(self.table.capacity, np.int64)
@@ -89,16 +89,16 @@ class DeduplicateState(RowState):
         n = _group(slots, self._numbers, touched, groups)
         return touched[:n], groups
 
-    def gather(self, slots: Array) -> pa.RecordBatch:
+    def gather(self, slots: SlotArray) -> pa.RecordBatch:
         """The rows of slots that have one."""
         return self.rows.gather(self.row[slots] - 1)
 
-    def drop_rows(self, slots: Array) -> None:
+    def drop_rows(self, slots: SlotArray) -> None:
         """Delete the rows of slots that have one; the keys stay, without."""
         self.rows.delete(self.row[slots] - 1)
         self.row[slots] = NONE
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
         if self.holds:
             self.drop_rows(slots[self.row[slots] > 0])

@@ -19,7 +19,7 @@ from aggloom.runtime.operators.join.per_record import EncodedChanges
 from aggloom.runtime.operators.join.side import BundleItems
 from aggloom.runtime.operators.join.timed import TimedJoinOperator, times_of
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, Clock
 
 _NONE = np.zeros(0, np.int64)
@@ -36,7 +36,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         """The joined rows of what is held; no row where each is given out once, since it has been."""
         return no_rows(self.schema) if self.spec.once else super().contents()
 
-    def _read_joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: SlotArray) -> Rows:
         """As of a Join; whether a row of an outer side has had a partner is remembered, since that may have left."""
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
@@ -121,13 +121,13 @@ class IntervalJoinOperator(TimedJoinOperator):
             side.bag.free(ids)
         return concat_changes(parts, self.schema)
 
-    def _alone(self, which: int, ids: Array) -> Weighted:
+    def _alone(self, which: int, ids: RowIdArray) -> Weighted:
         """Rows of a side as they leave without a partner."""
         none = np.full(len(ids), -1, np.int32)
         left, right = (ids.astype(np.int32), none) if which == 0 else (none, ids.astype(np.int32))
         return Weighted(left, right, self.state.sides[which].bag.arrays.count[ids].astype(np.int64))
 
-    def _due(self, which: int, ids: Array) -> Array:
+    def _due(self, which: int, ids: RowIdArray) -> Array:
         """The times until which stored rows may get partners, in milliseconds."""
         side = self.state.sides[which]
         place = np.array([side.places[self.spec.times[which]]], np.int64)

@@ -21,7 +21,7 @@ from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.values.changelog import is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -129,7 +129,7 @@ class Joining(KeyedRows[JoinState]):
         """Return the rows that all changes together bring; touched: their slots."""
 
     @abstractmethod
-    def _read_joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: SlotArray) -> Rows:
         """All joined rows of slots, each an insertion."""
 
     def _store_changes(self, taken: Sequence[EncodedChanges], now: int) -> list[Items]:
@@ -189,7 +189,7 @@ class Joining(KeyedRows[JoinState]):
 
 
 def _cancel_debts(
-    debts: RowBag, slots: Array, rows: Encoded, retracts: Array
+    debts: RowBag, slots: SlotArray, rows: Encoded, retracts: FlagArray
 ) -> tuple[Array, Encoded, Array]:
     """The changes without the rows that were taken back before they came."""
     news = np.flatnonzero(~retracts)

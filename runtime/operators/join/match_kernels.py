@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.state.bag_kernels import BagArrays
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray
 from aggloom.runtime.storage.jit import kernel
 
 
@@ -30,7 +30,7 @@ class MatchedPairs(NamedTuple):
         """The first of them."""
         return MatchedPairs(*(each[:count] for each in self))
 
-    def select(self, keep: Array) -> MatchedPairs:
+    def select(self, keep: FlagArray) -> MatchedPairs:
         """Those that are marked."""
         return MatchedPairs(*(each[keep] for each in self))
 

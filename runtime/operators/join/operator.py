@@ -13,7 +13,7 @@ from aggloom.runtime.operators.join.per_record import EncodedChanges, OneByOne
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import BundleItems
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.changelog import INSERT
 
 
@@ -63,14 +63,14 @@ class JoinOperator(Joining):
             place = self.state.table.place(int(many.args[0]))
             raise match_limit_error(place, self.spec.match_limit) from None
 
-    def _read_joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: SlotArray) -> Rows:
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
         for side, degree in zip(self.state.sides, degrees, strict=True):
             side.bag.arrays.degree[:] = degree
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
 
-    def _all(self, slots: Array) -> BundleItems:
+    def _all(self, slots: SlotArray) -> BundleItems:
         """All rows of slots, as if they had just come."""
         left, right = (side.all_of(slots) for side in self.state.sides)
         empty = np.ones(len(slots), np.bool_)

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.join.side import Items, JoinSide
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
 
 _PADDING, _JOINED, _PADDED = range(3)
@@ -155,7 +155,7 @@ class OneByOne:
         self._meet(gone, before.some(~np.isin(other, one)), taken.slots)
         return met._replace(known=np.isin(one, other))
 
-    def _meet(self, step: _Step, met: _Matches, slots: Array) -> None:
+    def _meet(self, step: _Step, met: _Matches, slots: SlotArray) -> None:
         """Tell what pairs bring, and count how many rows those of the other side meet from now on."""
         other = self.state.sides[1 - step.which]
         if self.settings.pairs_leave:
@@ -205,7 +205,7 @@ class OneByOne:
         pad = np.full(len(met.here), -1, np.int64)
         self._tell(1, step.changes[met.here], _JOINED, pad, met.there, kind, met.times)
 
-    def _find_matches(self, which: int, slots: Array, shown: Array) -> _Matches:
+    def _find_matches(self, which: int, slots: SlotArray, shown: Array) -> _Matches:
         """The pairs of rows with those of the other side that they match."""
         none, one = np.zeros(len(slots), np.int64), np.ones(len(slots), np.int64)
         items = Items(slots, none - 1, np.arange(len(slots)), none, one)
@@ -250,7 +250,7 @@ class OneByOne:
             self.orphans.append((which, int(changes[row]), int(taken.slots[row])))
         self._stamp(side, taken.slots)
 
-    def _stamp(self, side: JoinSide, slots: Array) -> None:
+    def _stamp(self, side: JoinSide, slots: SlotArray) -> None:
         if side.settings.ttl_ms:
             self.state.table.stamps(side.name)[slots] = self._now
 
@@ -271,7 +271,7 @@ class OneByOne:
             self._told.append(_Messages(changes, phases, left, right, kinds, times))
 
 
-def ranks(slots: Array, first: Array) -> Array:
+def ranks(slots: SlotArray, first: Array) -> Array:
     """Return for each change how many before it have its slot; 0 for those that are marked."""
     order = np.argsort(slots, kind="stable")
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])

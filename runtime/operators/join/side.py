@@ -12,7 +12,7 @@ from aggloom.runtime.operators.join.settings import SideSettings
 from aggloom.runtime.operators.join.side_kernels import follow, name_groups
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, FlagArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
 _NOTHING = pa.field("", pa.int8())
@@ -94,7 +94,7 @@ class JoinSide:
             return self.bag.rows.encode(pa.RecordBatch.from_arrays([nothing], names=[""]))
         return self.bag.rows.encode(batch.select(list(self.settings.kept)))
 
-    def net(self, slots: Array, rows: Encoded, retracts: Array) -> NetChanges:
+    def net(self, slots: SlotArray, rows: Encoded, retracts: FlagArray) -> NetChanges:
         """Return what changes come to, one after another as they stand; nothing is stored yet."""
         bag, n = self.bag, len(slots)
         groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
@@ -146,11 +146,11 @@ class JoinSide:
         if len(gone):
             self.bag.free(gone)
 
-    def is_empty(self, slots: Array) -> Array:
+    def is_empty(self, slots: SlotArray) -> Array:
         """Tell whether each slot has no row; one of -1 has none."""
         return ~self.bag.holds(slots)
 
-    def all_of(self, slots: Array) -> Items:
+    def all_of(self, slots: SlotArray) -> Items:
         """All rows of slots, as if they had just come."""
         found = list(self.bag.walk(slots))
         none = np.zeros(0, np.int64)

@@ -12,7 +12,7 @@ from aggloom.runtime.operators.join.side_kernels import add_distinct
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
@@ -43,7 +43,7 @@ class JoinState(RowState):
             for side in self.sides
         }
 
-    def count_slot_rows(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of rows of all inputs that each slot has."""
         total = np.zeros(self.table.capacity, np.float64)
         for side in self.sides:
@@ -52,7 +52,7 @@ class JoinState(RowState):
             total += np.bincount(theirs, weights=counts, minlength=len(total))
         return total[slots].astype(np.int64)
 
-    def mask_unmatchable(self, slots: Array, strict: int | None = None) -> Array:
+    def mask_unmatchable(self, slots: SlotArray, strict: int | None = None) -> Array:
         """The slots, -1 where a NULL keeps a key from matching any; strict: other columns than the settings'."""
         strict = self.settings.strict if strict is None else strict
         if not strict or not len(slots):
@@ -84,7 +84,7 @@ class JoinState(RowState):
         if self.table.is_airy or any(side.bag.is_airy for side in self.sides):
             self._compact()
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
         for bag in self._bags():
             bag.empty(slots)

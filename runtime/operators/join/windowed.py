@@ -11,7 +11,7 @@ from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.matches import TooManyMatches, match_limit_error
 from aggloom.runtime.operators.join.timed import TimedJoinOperator, times_of
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values import columns
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, Clock
 
@@ -66,7 +66,7 @@ class WindowJoinOperator(TimedJoinOperator):
     def _drop_unwritten(self, now: int) -> Rows:
         return no_rows(self.schema)
 
-    def _ends(self, slots: Array) -> Array:
+    def _ends(self, slots: SlotArray) -> Array:
         """The last milliseconds of the windows of slots."""
         table = self.state.table
         place = [field.name for field in table.fields].index(self.spec.times[0])

@@ -20,7 +20,7 @@ from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, concat_changes
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import (
     DELETE,
@@ -111,7 +111,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         for row in found or [{}]:
             yield StoredKeyState(None, None, records=records, written=written, results=row)
 
-    def _read_joined(self, slots: Array) -> pa.RecordBatch:
+    def _read_joined(self, slots: SlotArray) -> pa.RecordBatch:
         none = np.zeros(0, np.int64)
         ids = np.concatenate([none, *(each for _, each in self.state.bag.walk(slots))])
         ids = ids[~self.state.is_nothing(ids)]
@@ -154,7 +154,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
             return _emit_in_kind(old, new, int(kinds[0]), self.schema)
         return diff_rows(old, new, self.schema, settings.output_key, settings.update_before)
 
-    def _join_arrivals(self, batch: pa.RecordBatch, rows: Array, slots: Array) -> _Arrivals:
+    def _join_arrivals(self, batch: pa.RecordBatch, rows: Array, slots: SlotArray) -> _Arrivals:
         """The joined rows of the rows of a batch that come and stay."""
         picked = batch.take(pa.array(rows))
         lists = picked.column(batch.num_columns - 1)
@@ -204,7 +204,7 @@ def _emit_in_kind(old: SlotRows, new: SlotRows, kind: int, schema: pa.Schema) ->
     return concat_changes(parts, schema)
 
 
-def _repeat_rows(ids: Array, counts: Array) -> Array:
+def _repeat_rows(ids: RowIdArray, counts: Array) -> Array:
     """Rows (int64[n]), each as often as it is there; raises StateRoomError where those are too many."""
     require_memory(64 * int(counts.sum(dtype=np.int64)), "joined rows")
     return np.repeat(ids, counts)

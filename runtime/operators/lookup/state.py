@@ -10,7 +10,7 @@ import pyarrow as pa
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
@@ -51,12 +51,12 @@ class LookupState(RowState):
         """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
         return {"answers": (len(self.bag), int(self.bag.rows.pooled.sum()), None)}
 
-    def count_slot_rows(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of rows that each slot has taken."""
         return self.depth[slots]
 
     def arrive(
-        self, slots: Array, per_arrival: Array, rows: pa.RecordBatch, nothing: Array
+        self, slots: SlotArray, per_arrival: Array, rows: pa.RecordBatch, nothing: Array
     ) -> None:
         """Store joined rows. per_arrival: which of them arrived together, as rising numbers."""
         first = int(self._next[0])
@@ -67,7 +67,7 @@ class LookupState(RowState):
         batch = pa.RecordBatch.from_arrays(columns, schema=self._stored)
         self.bag.insert(slots, batch)
 
-    def latest(self, slots: Array, arrivals: Array) -> tuple[Array, Array]:
+    def latest(self, slots: SlotArray, arrivals: Array) -> tuple[Array, Array]:
         """The rows of the latest so many arrivals of slots: (place in `slots`, id)."""
         none = np.zeros(0, np.int64)
         found = list(self.bag.walk(slots))
@@ -86,23 +86,23 @@ class LookupState(RowState):
         keep = rank - before <= arrivals[places]
         return places[keep], ids[keep]
 
-    def gather(self, ids: Array) -> pa.RecordBatch:
+    def gather(self, ids: RowIdArray) -> pa.RecordBatch:
         """Stored rows as the result has them."""
         columns = self.bag.rows.gather_columns(ids, self.result_places)
         return pa.RecordBatch.from_arrays(columns, schema=self.result)
 
-    def is_nothing(self, ids: Array) -> Array:
+    def is_nothing(self, ids: RowIdArray) -> Array:
         """Tell whether stored rows stand for arrivals that got nothing."""
         (column,) = self.bag.rows.gather_columns(ids, np.ones(1, np.int64))
         return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
         self.bag.empty(slots)
         self.debts[slots] = 0
         self.leave(slots)
 
-    def leave(self, slots: Array) -> None:
+    def leave(self, slots: SlotArray) -> None:
         """Forget the keys among these that have nothing left, and give memory back."""
         empty = slots[~self.bag.holds(slots) & (self.debts[slots] == 0)]
         if len(empty):

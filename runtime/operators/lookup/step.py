@@ -17,7 +17,7 @@ from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
 from aggloom.runtime.lookup.tables import Answer, opened
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray
 from aggloom.runtime.values.changelog import is_retraction
 
 _PASSES = pa.schema([("passes", pa.bool_())])
@@ -85,7 +85,7 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.Re
     return pa.RecordBatch.from_arrays([*own, lists.cast(node.schema.types[-1])], schema=node.schema)
 
 
-def pair_answers(asked: LookupQuestion, batch: pa.RecordBatch, comes: Array) -> AnswerPairs:
+def pair_answers(asked: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> AnswerPairs:
     """The rows that come, each with what the table says to it; raises LookupFailedError."""
     numbers = np.flatnonzero(asks(asked, batch, comes))
     keys, which = _distinct(asked, batch, numbers)
@@ -113,7 +113,7 @@ def pair_lists(asked: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListArray
     return match_answers(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
 
 
-def asks(asked: LookupQuestion, batch: pa.RecordBatch, comes: Array) -> Array:
+def asks(asked: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
     """Which of the rows that come ask: those with a key, that pass what they have to."""
     asking = comes & _has_key(asked, batch)
     return asking if asked.before is None else asking & _holds(asked.before, batch)
@@ -122,7 +122,7 @@ def asks(asked: LookupQuestion, batch: pa.RecordBatch, comes: Array) -> Array:
 def match_answers(
     asked: LookupQuestion,
     batch: pa.RecordBatch,
-    comes: Array,
+    comes: FlagArray,
     numbers: Array,
     which: Array,
     answers: FoundAnswers,

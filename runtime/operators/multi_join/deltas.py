@@ -19,7 +19,7 @@ from aggloom.runtime.operators.multi_join.delta_kernels import (
     meet_rows,
 )
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 
 _CHUNK = 1 << 17
 _NO_MARKS, _NO_LINKS, _NO_ROWS = np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, np.int64)
@@ -111,7 +111,7 @@ class Deltas:
                 mark[ids[ids >= 0]] = 0
         return self._whole(parts)
 
-    def all_of(self, slots: Array) -> Combined:
+    def all_of(self, slots: SlotArray) -> Combined:
         """All joined rows of slots."""
         self._slots = slots
         rows = self._start(np.arange(len(slots)))

@@ -16,7 +16,7 @@ from aggloom.runtime.operators.join.side import BundleItems
 from aggloom.runtime.operators.multi_join.deltas import Combined, Deltas
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.changelog import (
     DELETE,
     INSERT,
@@ -114,6 +114,6 @@ class MultiJoinOperator(Joining):
         number = row if self._numbers is None else int(self._numbers[which][row])
         super()._refuse_orphan(which, number, slot)
 
-    def _read_joined(self, slots: Array) -> Rows:
+    def _read_joined(self, slots: SlotArray) -> Rows:
         rows = self._deltas.all_of(slots)
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))

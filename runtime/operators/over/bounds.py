@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.codegen import Bound, FrameClause
 from aggloom.runtime.operators.over.distances import key_at
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -32,8 +32,8 @@ class Standing:
         self,
         rows: SortedRows,
         pool: Pool,
-        slots: Array,
-        ids: Array,
+        slots: SlotArray,
+        ids: RowIdArray,
         positions: Array | None = None,
         sizes: tuple[Array, Array] | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.sliding import slide
 from aggloom.runtime.operators.over.standing_values import standing_values
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray
 
 
 class Computing:
@@ -85,7 +85,7 @@ class Computing:
         given = stretch, lines.starts + here, lines.stops + here
         return slide(self.handler, batch, count, given, fields, place)
 
-    def _inputs(self, rows: SortedRows, ids: Array) -> pa.RecordBatch:
+    def _inputs(self, rows: SortedRows, ids: RowIdArray) -> pa.RecordBatch:
         """Return the values that the handler reads of rows."""
         if not len(self._read):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))

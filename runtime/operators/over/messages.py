@@ -9,7 +9,7 @@ import numpy as np
 from aggloom.runtime.operators.grouping import order_by_arrival
 from aggloom.runtime.operators.rank.difference import row_partners
 from aggloom.runtime.state.row_store import RowStore
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 _SHIFT = 32
@@ -70,7 +70,7 @@ def messages(
 
 
 def pair_rows(
-    store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: Array, identity: Array
+    store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: SlotArray, identity: Array
 ) -> tuple[Array, Array]:
     """Rows that went and rows that came that are the same ones by identity: numbers in `gone` and in `fresh`.
 
@@ -87,6 +87,6 @@ def pair_rows(
     return found, partner[found] - len(gone.ids)
 
 
-def inserts(places: Array, ids: Array, value_numbers: Array) -> ValuedChanges:
+def inserts(places: Array, ids: RowIdArray, value_numbers: Array) -> ValuedChanges:
     """Rows as insertions."""
     return ValuedChanges(places, ids, value_numbers, np.full(len(ids), INSERT, np.int8))

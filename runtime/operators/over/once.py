@@ -24,7 +24,7 @@ from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.operators.over.sums import Sums
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -208,7 +208,7 @@ class OverOnceOperator(SortedByKey[OverState]):
             last = np.where(known, last, clock - self._keeping.until)
         return due <= last
 
-    def _count_waiting(self, slots: Array) -> Array:
+    def _count_waiting(self, slots: SlotArray) -> Array:
         """Return the number of rows of slots that were not given out yet."""
         return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
 
@@ -294,7 +294,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         }
 
     def _mark_emitted(
-        self, slots: Array, counts: Array, opens: Array, due: Array, stretch: Array
+        self, slots: SlotArray, counts: Array, opens: Array, due: Array, stretch: Array
     ) -> None:
         """Note what was given out, and forget the rows that no frame reaches any more."""
         state = self.state
@@ -306,7 +306,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         state.number("given")[slots] += counts
         self._drop(slots, self._keeping.first(state, slots))
 
-    def _drop(self, slots: Array, until: Array) -> None:
+    def _drop(self, slots: SlotArray, until: Array) -> None:
         """Forget the rows of slots up to a position."""
         state = self.state
         until = np.clip(until, 0, state.number("given")[slots])
@@ -315,7 +315,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         state.sorted.take(ids)
         state.free(ids)
 
-    def _over(self, slots: Array) -> Array:
+    def _over(self, slots: SlotArray) -> Array:
         """When the kept rows of slots that have any are out of every frame, in milliseconds."""
         assert self._keeping.until is not None
         kept = slots[self.state.number("given")[slots] > 0]

@@ -33,7 +33,7 @@ from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_store import Encoded, same_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -128,12 +128,12 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
             yield StoredKeyState(None, None, records=rows.num_rows, written=written, results=row)
 
-    def _read_current(self, slots: Array) -> ValuedChanges:
+    def _read_current(self, slots: SlotArray) -> ValuedChanges:
         places, ids = self.state.rows_of(slots)
         return inserts(places, ids, self.state.value_numbers[ids] - 1)
 
     def _bundle(
-        self, batch: pa.RecordBatch, slots: Array, kinds: Kinds, now: int
+        self, batch: pa.RecordBatch, slots: SlotArray, kinds: Kinds, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: the changes that they bring, and by change the first row of its key."""
         state = self.state
@@ -162,7 +162,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
     def _find_changes(
         self,
         keys: _Keys,
-        ids: Array,
+        ids: RowIdArray,
         gone: Array,
         owners: Array,
         kinds: Kinds,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
 
@@ -105,7 +105,7 @@ def slide(
 
 
 def results_after(
-    handler: Any, batch: pa.RecordBatch, slots: Array, place: Callable[[int], str]
+    handler: Any, batch: pa.RecordBatch, slots: SlotArray, place: Callable[[int], str]
 ) -> tuple[Any, Array]:
     """The results of a handler after each row is added to its slot, and by row where its own are.
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from aggloom.runtime.operators.over.bounds import Lines, Standing, frame_lines
 from aggloom.runtime.operators.over.settings import ColumnCall
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 
 
 def standing_values(call: ColumnCall, standing: Standing) -> pa.Array:
@@ -59,7 +59,7 @@ def _of_others(call: ColumnCall, standing: Standing) -> pa.Array:
     return pc.if_else(pa.array(ids >= 0), found, default)
 
 
-def _ids_at(rows: object, slots: Array, positions: Array) -> Array:
+def _ids_at(rows: object, slots: SlotArray, positions: Array) -> Array:
     """The row at a position of each slot; neighbouring positions are read together."""
     if not len(slots):
         return slots

@@ -14,7 +14,7 @@ from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.state.sort_key import SortColumn
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
@@ -52,7 +52,7 @@ class OverState(SortedState):
         texts += int(self.results.pooled.sum()) if self.kept else 0
         return {"rows": (len(self.sorted), texts, None)}
 
-    def count_slot_rows(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot."""
         return self.sorted.sizes(slots)[0]
 
@@ -75,7 +75,7 @@ class OverState(SortedState):
         if self.kept and len(self.value_numbers) != self.sorted.rows.capacity:
             self.arena.resize("told", self.sorted.rows.capacity)
 
-    def free(self, ids: Array) -> None:
+    def free(self, ids: RowIdArray) -> None:
         """Forget rows that are gone, and what was told of them."""
         if self.kept and len(ids):
             self.fit_rows()
@@ -87,7 +87,7 @@ class OverState(SortedState):
         if self.kept and not len(self.sorted):
             self.results.shrink()
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
         _, ids = self.rows_of(slots)
         self.sorted.take(ids)

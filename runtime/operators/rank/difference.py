@@ -14,7 +14,7 @@ from aggloom.runtime.operators.rank.kernels import (
 )
 from aggloom.runtime.operators.rank.seen import VisibleRows
 from aggloom.runtime.state.row_store import RowStore, same_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.key_index import cells_for
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
@@ -53,7 +53,7 @@ class Difference:
         store: RowStore,
         before: VisibleRows,
         after: VisibleRows,
-        slots: Array,
+        slots: SlotArray,
         replaced: Array | None,
     ) -> NumberedChanges:
         """The messages that lead from `before` to `after`, key by key.
@@ -87,7 +87,7 @@ class Difference:
         chosen = chosen[told[chosen]]
         return NumberedChanges(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
 
-    def _different(self, store: RowStore, ids: Array, numbers: Array, before: int) -> Array:
+    def _different(self, store: RowStore, ids: RowIdArray, numbers: Array, before: int) -> Array:
         """Tell whether each row is not there both before and after, at the same number if that counts."""
         if len(self._mark) < store.capacity:
             self._mark = np.zeros(store.capacity, np.int32)
@@ -96,7 +96,7 @@ class Difference:
         return left
 
     def _pair_in_place(
-        self, store: RowStore, places: Array, ids: Array, numbers: Array, gone: int
+        self, store: RowStore, places: Array, ids: RowIdArray, numbers: Array, gone: int
     ) -> NumberedChanges:
         """The messages where a place, or a number of it, has one row."""
         chosen, kinds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int8)
@@ -121,10 +121,10 @@ class Difference:
         self,
         store: RowStore,
         places: Array,
-        ids: Array,
+        ids: RowIdArray,
         numbers: Array,
-        comes: Array,
-        slots: Array,
+        comes: FlagArray,
+        slots: SlotArray,
     ) -> Array:
         """Return for each row the one that it replaces or that replaces it, or -1."""
         n = len(ids)
@@ -138,9 +138,9 @@ class Difference:
     def _order(
         self,
         places: Array,
-        ids: Array,
+        ids: RowIdArray,
         numbers: Array,
-        comes: Array,
+        comes: FlagArray,
         partner: Array,
         replaced: Array | None,
     ) -> Array:
@@ -157,7 +157,12 @@ class Difference:
 
 
 def row_partners(
-    store: RowStore, places: Array, ids: Array, comes: Array, slots: Array, identity: Array
+    store: RowStore,
+    places: Array,
+    ids: RowIdArray,
+    comes: FlagArray,
+    slots: SlotArray,
+    identity: Array,
 ) -> Array:
     """Return for each row the one with its identity at its place that comes where it goes, or goes where it comes,
     or -1.
@@ -171,7 +176,7 @@ def row_partners(
     return partner
 
 
-def _partners(places: Array, marks: Array, comes: Array) -> Array:
+def _partners(places: Array, marks: Array, comes: FlagArray) -> Array:
     """Return for each row the one with its mark at its place on the other side, the first beside the first, or -1."""
     n = len(marks)
     partner, table = np.full(n, -1, np.int64), np.zeros(cells_for(n), np.int32)

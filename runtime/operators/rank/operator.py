@@ -23,7 +23,7 @@ from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -119,7 +119,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             )
         return batch, kinds
 
-    def _learn_ends(self, batch: pa.RecordBatch, slots: Array, now: int) -> None:
+    def _learn_ends(self, batch: pa.RecordBatch, slots: SlotArray, now: int) -> None:
         """Learn the last number that is asked for of each new key, where the first row says it; no number: none."""
         column = self.spec.end_column
         if column is None:
@@ -131,17 +131,19 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             self.state.end[fresh[new]] = 1 + np.clip(told.to_numpy(), 0, _FAR)
             self.state.table.stamps("written")[fresh[new]] = now
 
-    def _ends(self, slots: Array) -> Array:
+    def _ends(self, slots: SlotArray) -> Array:
         if self.spec.end_column is not None:
             return self.state.end[slots] - 1
         return np.full(len(slots), min(self.spec.end or 0, _FAR), np.int64)
 
-    def _find_visible(self, slots: Array) -> VisibleRows:
+    def _find_visible(self, slots: SlotArray) -> VisibleRows:
         return find_visible(
             self.state.sorted, self._function, slots, self.spec.first, self._ends(slots)
         )
 
-    def _one_by_one(self, batch: pa.RecordBatch, slots: Array, retracts: Array, now: int) -> Rows:
+    def _one_by_one(
+        self, batch: pa.RecordBatch, slots: SlotArray, retracts: FlagArray, now: int
+    ) -> Rows:
         """Each row by itself; rows of different keys, which do not see each other, at once."""
 
         def bundle(rows: Array) -> tuple[Rows, Array]:
@@ -151,7 +153,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return in_waves(slots, bundle)
 
     def _bundle(
-        self, batch: pa.RecordBatch, slots: Array, retracts: Array, rows: Array, now: int
+        self, batch: pa.RecordBatch, slots: SlotArray, retracts: FlagArray, rows: Array, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: how what is seen changes, and by message the first row of its key."""
         given = SlotChanges(batch, slots, retracts, rows)
@@ -183,7 +185,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         brought = apply_changes(self.state, changes.some(order), policy, self.counters)
         return brought.gone, np.zeros(0, np.int64)
 
-    def _add(self, batch: pa.RecordBatch, slots: Array) -> tuple[Array, Array]:
+    def _add(self, batch: pa.RecordBatch, slots: SlotArray) -> tuple[Array, Array]:
         """Store the rows that are in range: as _apply."""
         every, replaced = [], []
         for start in range(0, max(len(slots), 1), _CHUNK):
@@ -194,7 +196,9 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             every += [some, cut]
         return np.concatenate(every), np.concatenate(replaced)
 
-    def _add_part(self, batch: pa.RecordBatch, slots: Array, first: bool) -> tuple[Array, Array]:
+    def _add_part(
+        self, batch: pa.RecordBatch, slots: SlotArray, first: bool
+    ) -> tuple[Array, Array]:
         """Store rows: those that newer ones replaced, and those that fell out of range.
 
         first: whether they are known to be in range.
@@ -212,7 +216,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut
 
-    def _in_range(self, batch: pa.RecordBatch, slots: Array) -> Array:
+    def _in_range(self, batch: pa.RecordBatch, slots: SlotArray) -> Array:
         """Tell whether each row would be in range if it came now, or takes the place of one that is."""
         rows = self.state.sorted
         words, tiers = rows.key.words(batch, self.state.pool)

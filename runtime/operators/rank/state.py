@@ -13,7 +13,7 @@ from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sort_key import SortColumn
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
@@ -51,7 +51,7 @@ class RankState(SortedState):
         texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
         return {"rows": (len(self.sorted), texts, self.most)}
 
-    def count_slot_rows(self, slots: Array) -> Array | None:
+    def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot; None where it keeps too few of them to tell."""
         if self.most is not None and self.most <= _TELLING:
             return None
@@ -62,7 +62,7 @@ class RankState(SortedState):
         """The last number that is asked for of each slot, + 1, where a column says it."""
         return self.arena.array("end", 0, "i8")
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
         _, ids = self.rows_of(slots)
         self.sorted.take(ids)

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.base import Partials
 from aggloom.runtime.operators.rank.difference import NumberedChanges
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
 
@@ -102,7 +102,7 @@ class WindowRankOperator(RankOperator):
         self.state.forget(slots)
         return changes
 
-    def _lasts(self, slots: Array) -> Array:
+    def _lasts(self, slots: SlotArray) -> Array:
         """The last millisecond of the window of each slot."""
         assert self.spec.window is not None
         return self._milliseconds(self.state.table.key_columns(slots)[self.spec.window]) - 1

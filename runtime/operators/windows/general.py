@@ -46,7 +46,7 @@ from aggloom.runtime.operators.windows.general_placing import Placer
 from aggloom.runtime.operators.windows.general_trigger import Asker, Columns
 from aggloom.runtime.operators.windows.holding import of_windows
 from aggloom.runtime.operators.windows.stagger import stagger_offset
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import Clock
 
@@ -177,7 +177,7 @@ class GeneralWindowOperator(WindowOperator):
         return max(0, int(self.clock[STAGGER]) - 1)
 
     def _row_putter(
-        self, rows: pa.RecordBatch, retracts: Array, times: Array
+        self, rows: pa.RecordBatch, retracts: FlagArray, times: Array
     ) -> Callable[[Live, int], None]:
         """Return the function that puts a row into a window; settles what the ledger means by the number of a row."""
         handler, ledger = self.state.handler, self._ledger

@@ -18,7 +18,7 @@ from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.windows.general_book import Pane
 from aggloom.runtime.state.key_table import place_of
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 
 Source = Callable[[Array], tuple[Any, Array]]
 """From numbers of rows to the bound rows and whether each retracts."""
@@ -55,7 +55,7 @@ class WindowState(KeyedState):
         self.handler.merge_slots(copies, every, self.accumulators, others)
         self.handler.merge_slots(self.accumulators, into, copies, every)
 
-    def drop(self, slots: Array) -> dict[int, int] | None:
+    def drop(self, slots: SlotArray) -> dict[int, int] | None:
         """Forget slots; where the others are now, if that has changed."""
         self.moved = None
         self.forget(slots)
@@ -163,7 +163,7 @@ class Ledger:
         if wave == len(self._waves):
             self._waves.append(Wave())
 
-    def _update(self, rows: Array, slots: Array, source: Source) -> None:
+    def _update(self, rows: Array, slots: SlotArray, source: Source) -> None:
         state, keep = self.state, self._policy == "keep"
         inputs, retracts = source(rows)
         if self._policy == "error" and retracts.any():
@@ -177,7 +177,7 @@ class Ledger:
             state.accumulators.shift_records(touched, -away)
             state.reset(touched[state.records[touched] == 0])
 
-    def _read_results(self, slots: Array, wave: Wave) -> None:
+    def _read_results(self, slots: SlotArray, wave: Wave) -> None:
         handler = self.state.handler
         values = handler.values(slots)
         handler.refuse_overflow(values, self.state.place)
@@ -185,7 +185,7 @@ class Ledger:
         self.columns.append(handler.to_arrow(values, self._results))
         self.firings += wave.firings
 
-    def _refuse_orphans(self, slots: Array, retracts: Array) -> None:
+    def _refuse_orphans(self, slots: SlotArray, retracts: FlagArray) -> None:
         records = self.state.records
         held = {slot: int(records[slot]) for slot in np.unique(slots).tolist()}
         for slot, back in zip(slots.tolist(), retracts.tolist(), strict=True):

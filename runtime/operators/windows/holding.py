@@ -12,7 +12,7 @@ from aggloom.codegen.windows import Aligned, to_instants, to_local
 from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.windows.base import STAGGER
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.matching import match_key
 
 
@@ -39,7 +39,7 @@ def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         yield StoredKeyState(*_merge_slices(operator.slices, inside), (start, end), before)
 
 
-def _merge_slices(state: KeyedState, slots: Array) -> tuple[Any, int | None]:
+def _merge_slices(state: KeyedState, slots: SlotArray) -> tuple[Any, int | None]:
     """The accumulators of slices together: a handler and a slot, None if there is no slice."""
     if len(slots) < 2:
         return state.handler, int(slots[0]) if len(slots) else None

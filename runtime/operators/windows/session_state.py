@@ -12,7 +12,7 @@ from aggloom.physical import is_pooled
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.windows.session_table import SessionTable
 from aggloom.runtime.state.key_table import key_columns, key_words, place_of
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
@@ -55,7 +55,7 @@ class SessionState(SlotState):
         self.reset(merged)
         handler.merge_slots(self.accumulators, self.sessions.roots(merged), moving)
 
-    def forget(self, slots: Array) -> None:
+    def forget(self, slots: SlotArray) -> None:
         """Forget sessions whose accumulators are as new, and give memory back."""
         if not len(slots):
             return
@@ -76,7 +76,7 @@ class SessionState(SlotState):
     def key_texts(self) -> int:
         return int(self.index.pooled.sum())
 
-    def key_columns(self, slots: Array) -> list[pa.Array]:
+    def key_columns(self, slots: SlotArray) -> list[pa.Array]:
         """The keys of sessions as columns."""
         keys = self.sessions.arrays.key[slots].astype(np.int64)
         return key_columns(self.index, self.key_fields, keys)

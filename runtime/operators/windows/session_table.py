@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, check_stack
 from aggloom.runtime.storage.jit import kernel
 
@@ -200,13 +200,13 @@ class SessionTable:
         _roots(self.arrays, slots)
         return slots, merges[:merged].copy()
 
-    def roots(self, slots: Array) -> Array:
+    def roots(self, slots: SlotArray) -> Array:
         """The live sessions that sessions were merged into."""
         found = slots.copy()
         _roots(self.arrays, found)
         return found
 
-    def free(self, slots: Array) -> None:
+    def free(self, slots: SlotArray) -> None:
         """Forget sessions; their slots are used again."""
         newest_first = np.argsort(-self.arrays.start[slots], kind="stable")
         _free(self.arrays, slots[newest_first])

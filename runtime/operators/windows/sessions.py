@@ -19,7 +19,7 @@ from aggloom.runtime.operators.steps import Rows, concat_changes
 from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperator
 from aggloom.runtime.operators.windows.holding import of_sessions
 from aggloom.runtime.operators.windows.session_state import SessionState
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import AFTER_ALL
@@ -174,7 +174,7 @@ class SessionWindowOperator(WindowOperator):
         self._wait(np.where(due > self.now, due, due + self.windowing.allowed_lateness))
         return changes
 
-    def _fire(self, slots: Array) -> Rows:
+    def _fire(self, slots: SlotArray) -> Rows:
         """Give out sessions, or what has changed of them since they were."""
         n = len(slots)
         if not n:
@@ -192,14 +192,14 @@ class SessionWindowOperator(WindowOperator):
         state.handler.refuse_overflow(after, self.live.place)
         return self._changes(slots, windows, (before or after, after), (was, now))
 
-    def _take_back(self, slots: Array) -> Rows:
+    def _take_back(self, slots: SlotArray) -> Rows:
         """Delete the results that were given out of sessions whose bounds are others now."""
         slots = slots[self._was_emitted(slots)]
         changes = self._emit_emitted(slots, np.zeros(len(slots), np.bool_))
         self._forget_emitted(slots)
         return changes
 
-    def _emit_emitted(self, slots: Array, now: Array) -> Rows:
+    def _emit_emitted(self, slots: SlotArray, now: Array) -> Rows:
         """Results that were given out, as insertions (now) or deletions."""
         assert self.emitted is not None
         values = self.emitted.handler.values(slots)
@@ -208,7 +208,7 @@ class SessionWindowOperator(WindowOperator):
         live = (shown & ~now, shown & now)
         return self._changes(slots, windows, (values, values), live)
 
-    def _forget_emitted(self, slots: Array) -> None:
+    def _forget_emitted(self, slots: SlotArray) -> None:
         assert self.emitted is not None
         self.emitted.reset(slots)
         self.emitted.accumulators.sweep()
@@ -238,7 +238,11 @@ class SessionWindowOperator(WindowOperator):
                 self.emitted.arena.array(name, self.live.capacity, "i8")
 
     def _changes(
-        self, slots: Array, windows: tuple[Array, Array], results: Any, live: tuple[Array, Array]
+        self,
+        slots: SlotArray,
+        windows: tuple[Array, Array],
+        results: Any,
+        live: tuple[Array, Array],
     ) -> Rows:
         keys = lambda items: self.live.key_columns(slots[items])  # noqa: E731
         local = to_local(windows[0], self._assigner.zone), to_local(windows[1], self._assigner.zone)
@@ -248,7 +252,7 @@ class SessionWindowOperator(WindowOperator):
         if len(times):
             self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
 
-    def _was_emitted(self, slots: Array) -> Array:
+    def _was_emitted(self, slots: SlotArray) -> Array:
         """Which sessions a result was given out of, and not taken back."""
         return np.asarray(self._emitted_end[slots] > self._emitted_start[slots])
 

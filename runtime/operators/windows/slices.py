@@ -33,7 +33,7 @@ from aggloom.runtime.operators.windows.base import (
 )
 from aggloom.runtime.operators.windows.holding import of_slices
 from aggloom.runtime.operators.windows.stagger import stagger_offset
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 
 
 class SlicedRows(WindowOperator):
@@ -191,7 +191,7 @@ class SlicedRows(WindowOperator):
         kept = self._find_slices(other.windows[slots])
         return self.slices.lookup_keys_of(other, slots, kept), other, slots
 
-    def _merge(self, into: Any, targets: Array, slots: Array, ends: Array) -> None:
+    def _merge(self, into: Any, targets: Array, slots: SlotArray, ends: Array) -> None:
         """Merge slices into accumulators, in order of time; a slice may go to several windows."""
         handler = self.slices.handler
         if self._merges_in_order or handler.VIEWS:

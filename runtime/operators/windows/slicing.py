@@ -24,7 +24,7 @@ from aggloom.runtime.operators.windows.base import (
     PROCESSING,
 )
 from aggloom.runtime.operators.windows.slices import SlicedRows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.clock import AFTER_ALL
 
 
@@ -135,7 +135,7 @@ class SlicingWindowOperator(SlicedRows):
         self._forget_slices()
         return changes
 
-    def _refire(self, slots: Array) -> Rows:
+    def _refire(self, slots: SlotArray) -> Rows:
         """Give out what has changed of windows, told by their slots in `windows`."""
         assert self.windows is not None
         state, n = self.windows, len(slots)
@@ -186,7 +186,7 @@ class SlicingWindowOperator(SlicedRows):
         self._forget_slices()
         return changes
 
-    def _merge_slices(self, owners: Array, sizes: Array, slots: Array, ends: Array) -> _Merged:
+    def _merge_slices(self, owners: Array, sizes: Array, slots: SlotArray, ends: Array) -> _Merged:
         """The accumulators of windows: slices, the number of windows of each, and by pair the slice and the end."""
         keys = self.slices.key_numbers(owners)
         windows, places = distinct_times(ends, self._assigner.step_ms)
@@ -209,7 +209,7 @@ class SlicingWindowOperator(SlicedRows):
             cells,
         )
 
-    def _fold(self, slots: Array, ends: Array, found: _Merged) -> None:
+    def _fold(self, slots: SlotArray, ends: Array, found: _Merged) -> None:
         """Let the first slice of a cumulating window hold all that its last firing has merged."""
         state = self.slices
         newest = np.full(state.capacity, -AFTER_ALL, np.int64)
