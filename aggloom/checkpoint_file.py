@@ -60,6 +60,13 @@ def read_text(root: Path, file: Path) -> str:
     return read_file(root, file).decode("utf-8")
 
 
+def replace_file(file: Path, text: str) -> None:
+    """Put a text in the place of a file, in one step."""
+    draft = file.with_name(f"{file.name}.new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(file)
+
+
 def check_files(root: Path) -> None:
     """Raise CheckpointError if anything but regular files and directories lies under a directory."""
     waiting = [root]

@@ -323,7 +323,7 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
     properties: the prefix of options that become properties of the table itself. Raises SpecError if the partitions are
     given twice, or if the result needs a primary key and the table has none.
     """
-    for option in ("form", "existing", "replay", "create", "partition_by", "attempts"):
+    for option in ("form", "existing", "replay", "create", "partition_by", "attempts", "cast"):
         value = words.take(f"sink.{option}")
         if value is not None:
             found[option] = value

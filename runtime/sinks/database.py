@@ -21,15 +21,13 @@ from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
 from aggloom.runtime.sinks.database_options import DatabaseOptions
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
 from aggloom.runtime.sinks.net import Net, NetRows, net_rows, tells_before
-from aggloom.runtime.sinks.retries import NOTHING, PERHAPS, Retries, is_away, state_of
+from aggloom.runtime.sinks.retries import NOTHING, PERHAPS, Retries, is_away
 from aggloom.runtime.sinks.statements import Statements
 from aggloom.runtime.sinks.stopping import STOP
-from aggloom.runtime.sinks.table_types import check_nan, check_types
+from aggloom.runtime.sinks.table_types import TableColumns, check_blanks, check_nan, check_types
 from aggloom.runtime.values.changelog import Kinds
 
 _ANEW = "Start with an empty checkpoint and existing=replace."
-_TWICE = "21000"
-"""The code of PostgreSQL for a statement that writes a row a second time."""
 _OF_LIBPQ = ("psycopg", "psycopg2")
 _CONNECT_SECONDS = 10
 """For so long a host that does not answer is waited for."""
@@ -47,6 +45,7 @@ class DatabaseSink:
     ) -> None:
         self.options, self.key, self.tells_before = options, tuple(key), tells_before
         self._checked: pa.Schema | None = None
+        self._table = TableColumns({}, frozenset())
         self._may_block, self._fits_blocks = bool(self.key), False
         self._connected = False
         self._where = f"sink database, table {options.table}"
@@ -66,11 +65,7 @@ class DatabaseSink:
             try:
                 return self._write_once(net, batch, checkpoint, before)
             except (SinkError, CheckpointError) as error:
-                if state_of(error.__cause__) == _TWICE and self._may_block:
-                    # Keys that differ are one to the table, as where cases do not count: one by one the last is right.
-                    self._may_block = False
-                else:
-                    retries.wait_after(error)
+                retries.wait_after(error)
 
     def _is_away(self, error: BaseException | None) -> bool:
         """Tell whether the database is away that has been there: a wrong name or password is said at once."""
@@ -86,6 +81,7 @@ class DatabaseSink:
                 cursor.execute(say.create_log)
             last = self._last(cursor, say, checkpoint)
             self._make(cursor, say, last is None)
+            check_blanks(say, net, self._table, self.options.cast, self._where)
             if last is None:
                 cursor.execute(say.first_batch, (batch, digest, checkpoint, self.options.table))
                 self._begin(cursor, say, batch, checkpoint)
@@ -201,9 +197,9 @@ class DatabaseSink:
             raise SinkError(
                 f"{self._where}: there is no column {', '.join(map(repr, lacks))}. {fixes}"
             )
-        if not self.options.cast:
-            cursor.execute(*say.column_types)
-            check_types(say, dict(cursor.fetchall()), self._where)
+        cursor.execute(*say.column_types)
+        self._table = TableColumns.from_rows(cursor.fetchall())
+        check_types(say, self._table, self.options.cast, self._where)
 
     def _last(self, cursor: Any, say: Statements, checkpoint: str) -> tuple[int, str] | None:
         cursor.execute(say.last_batch, (checkpoint, self.options.table))

@@ -24,7 +24,6 @@ from aggloom.runtime.sinks.lake import (
     LakeSink,
     Last,
     Note,
-    check_columns,
     in_table_order,
     lake_options,
 )
@@ -86,7 +85,6 @@ class DeltaSink(LakeSink):
             else:
                 self._table.update_incremental()
             table = self._table
-        there = table_schema(table)
         if has_feed(table.metadata().configuration):
             for name in RESERVED:
                 if name in schema.names:
@@ -94,8 +92,17 @@ class DeltaSink(LakeSink):
                         f"{self.where}: it has a change data feed, whose own column {name!r} is. Take {FEED} from the "
                         "table, or give the column another name"
                     )
-        check_columns(schema, there, self.where, lambda one: _adds(self.options.path, one))
         return table
+
+    def _schema_of(self, table: Any) -> pa.Schema:
+        return table_schema(table)
+
+    def _add_column(self, column: pa.Field) -> str:
+        path, made = self.options.path, str(_library().Field.from_arrow(column).type.type)
+        return (
+            f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quoted(column.name)} {made}), or in Python "
+            f"DeltaTable({path!r}).alter.add_columns(deltalake.Field({column.name!r}, ..))"
+        )
 
     def _found(self, schema: pa.Schema) -> Any:
         """The table; made if it is not there."""
@@ -244,14 +251,6 @@ def _target(parameters: Mapping[str, Any]) -> int:
     """The version to which a table was restored; before all, where a time says it."""
     version = str(parameters.get("version", "")).strip('"')
     return int(version) if version.isdigit() else -1
-
-
-def _adds(path: str, column: pa.Field) -> str:
-    made = str(_library().Field.from_arrow(column).type.type)
-    return (
-        f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quoted(column.name)} {made}), or in Python "
-        f"DeltaTable({path!r}).alter.add_columns(deltalake.Field({column.name!r}, ..))"
-    )
 
 
 def _quoted(name: str) -> str:

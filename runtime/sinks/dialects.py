@@ -22,12 +22,14 @@ class Dialect:
 
     types: names of the columns' types by Arrow's. arrays, documents: the type of lists of another, and of structs and
     maps. nulls_equal: how to compare values of which NULL equals NULL. writes_dates: whether the driver takes dates,
-    times, numbers with a point and lists as they are. column_types: asks for the names and types of a table's columns;
-    schema_apart: whether it takes the table and its schema as two parameters.
-    alter: what gives a column another type. begin: what begins a transaction: times without a
-    zone are in UTC, whatever zone the server or the role is set to, and a lock is waited for no longer than the option
-    says, whose milliseconds are to be put in. has_nan: whether floats may be NaN. in_blocks:
-    whether it takes many rows as a few arrays.
+    times, numbers with a point and lists as they are.
+    column_types: asks for the names and types of a table's columns, and whether texts in them are compared as they are;
+    schema_apart: whether it takes the table, its schema, and the table again as parameters, or one name of both.
+    alter: what gives a column another type; exact: what goes on with a collation by which texts are equal only where
+    they are the same; compare: what stands behind a value of a key so that it is compared in this way.
+    begin: what begins a transaction: times without a zone are in UTC, whatever zone the server or the role is set to,
+    and a lock is waited for no longer than the option says, whose milliseconds are to be put in.
+    has_nan: whether floats may be NaN. in_blocks: whether it takes many rows as a few arrays.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Dialect:
     writes_dates: bool
     column_types: str
     alter: str
+    exact: str
+    compare: str = ""
     begin: tuple[str, ...] = ()
     schema_apart: bool = False
     has_nan: bool = True
@@ -138,13 +142,22 @@ DIALECTS = {
         writes_dates=True,
         # A domain is followed by the type that it is made of.
         column_types=(
-            "WITH RECURSIVE found (name, kind, digits) AS ("
-            "SELECT CAST(attname AS TEXT), atttypid, atttypmod FROM pg_catalog.pg_attribute "
-            "WHERE attrelid = CAST({mark} AS regclass) AND attnum > 0 AND NOT attisdropped UNION ALL "
-            "SELECT name, typbasetype, typtypmod FROM found JOIN pg_catalog.pg_type AS t ON t.oid = kind "
-            "WHERE typtype = 'd') SELECT name, pg_catalog.format_type(kind, digits) FROM found"
+            "WITH RECURSIVE own (id) AS (SELECT CAST({mark} AS regclass)), "
+            "found (name, place, kind, digits, order_of) AS ("
+            "SELECT CAST(attname AS TEXT), attnum, atttypid, atttypmod, attcollation "
+            "FROM own JOIN pg_catalog.pg_attribute ON attrelid = id WHERE attnum > 0 AND NOT attisdropped UNION ALL "
+            "SELECT name, place, typbasetype, typtypmod, order_of FROM found "
+            "JOIN pg_catalog.pg_type AS t ON t.oid = kind WHERE typtype = 'd'), "
+            "orders (place, order_of) AS (SELECT place, order_of FROM found UNION ALL "
+            "SELECT indkey[n], indcollation[n] FROM own JOIN pg_catalog.pg_index ON indrelid = id, "
+            "generate_subscripts(indkey, 1) AS n WHERE indisunique) "
+            "SELECT name, pg_catalog.format_type(kind, digits), NOT EXISTS (SELECT 1 FROM orders AS o "
+            "JOIN pg_catalog.pg_collation AS c ON c.oid = o.order_of "
+            # Before PostgreSQL 12 there is no such column, and no such collation.
+            "WHERE o.place = found.place AND to_jsonb(c) ->> 'collisdeterministic' = 'false') FROM found"
         ),
         alter="ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind}",
+        exact=' COLLATE "C", with its index',
         begin=("SET LOCAL TIME ZONE 'UTC'", "SET LOCAL lock_timeout = {milliseconds}"),
         in_blocks=True,
     ),
@@ -164,9 +177,21 @@ DIALECTS = {
         arrays=None,
         nulls_equal="IS",
         writes_dates=False,
-        column_types="SELECT name, type FROM pragma_table_info({mark}, {mark})",
+        column_types=(
+            # Without a schema it is the first that has the table, a temporary one before all. A CROSS JOIN keeps the
+            # order, without which a pragma may be asked before its arguments are there.
+            "WITH own (t, s) AS (VALUES ({mark}, COALESCE({mark}, (SELECT d.name "
+            "FROM pragma_database_list AS d CROSS JOIN pragma_table_info({mark}, d.name) "
+            "ORDER BY d.seq <> 1, d.seq LIMIT 1)))) "
+            "SELECT c.name, c.type, NOT EXISTS (SELECT 1 FROM own CROSS JOIN pragma_index_list(t, s) AS i CROSS JOIN "
+            "pragma_index_xinfo(i.name, s) AS x "
+            "WHERE i.\"unique\" AND x.key AND x.name = c.name AND UPPER(x.coll) <> 'BINARY') "
+            "FROM own CROSS JOIN pragma_table_info(t, s) AS c"
+        ),
         schema_apart=True,
         alter="Declare {column} as {kind} in {table}",
+        exact=" with COLLATE BINARY, as its index",
+        compare=" COLLATE BINARY",
         has_nan=False,
         # The lock of the whole file is taken first: one that is taken later may be refused at once. It is waited for in
         # short pieces, in between which the run can be stopped.

@@ -31,7 +31,6 @@ from aggloom.runtime.sinks.lake import (
     LakeSink,
     Last,
     Note,
-    check_columns,
     in_table_order,
     lake_options,
 )
@@ -39,7 +38,6 @@ from aggloom.runtime.values.changelog import same_value
 
 _OWN = "aggloom."
 _CHECKPOINT, _BATCH = f"{_OWN}checkpoint", f"{_OWN}batch"
-_WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 
 
 @mask_repr
@@ -99,9 +97,14 @@ class IcebergSink(LakeSink):
             if is_new:
                 self._make(self._catalog, schema)
             table = self._catalog.load_table(options.table)
-        wider = pa.schema([pa.field(f.name, _WIDER.get(f.type, f.type)) for f in schema])
-        check_columns(wider, iceberg_schema(table), self.where, _adds(options.table))
         return tried_once(table)
+
+    def _schema_of(self, table: Any) -> pa.Schema:
+        return iceberg_schema(table)
+
+    def _add_column(self, column: pa.Field) -> str:
+        table = self.options.table
+        return f"ALTER TABLE {table} ADD COLUMN {column.name} .., or in Python table.update_schema().add_column"
 
     def _make(self, catalog: Any, schema: pa.Schema) -> None:
         """Make the table."""
@@ -236,9 +239,3 @@ def _condition(keys: pa.Table) -> Any:
 def _identities(keys: pa.Table) -> Iterator[Any]:
     columns = [column.to_pylist() for column in keys.columns]
     return map(same_value, zip(*columns, strict=True))
-
-
-def _adds(table: str) -> Any:
-    return lambda column: (
-        f"ALTER TABLE {table} ADD COLUMN {column.name} .., or in Python table.update_schema().add_column"
-    )

@@ -17,7 +17,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
-from aggloom.runtime.lakes.types import stored_schema, stored_type
+from aggloom.runtime.lakes.types import stored_schema
+from aggloom.runtime.sinks.lake_types import cast_rows, check_nulls, fit_columns
 from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.sinks.options import read_options
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
@@ -62,7 +63,7 @@ class LakeOptions:
     do about rows that a checkpoint finds in the table when it first writes to it: "error", "keep", or "replace" them.
     replay: whether a checkpoint that has gone back to an older batch may write its batches again. create: whether the
     table is made if it is not there, by partition_by and properties. attempts: how often a batch is written that
-    others keep from being committed.
+    others keep from being committed. cast: whether values may be rounded and cut to the types of a table that is there.
     """
 
     form: str = "table"
@@ -72,6 +73,7 @@ class LakeOptions:
     partition_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 10
+    cast: bool = False
 
     @property
     def needs_key(self) -> bool:
@@ -120,16 +122,24 @@ class LakeSink(ABC):
         """Tell whether the table is there."""
 
     def check_start(self, schema: pa.Schema) -> None:
-        """Raise SinkError where a table that is there does not have the result's columns in their types."""
+        """Raise SinkError where a table that is there does not take the result's columns in its types."""
         columns = stored_schema(schema, self.where)
         if self.options.form == "changelog" and CHANGE not in columns.names:
             columns = columns.append(pa.field(CHANGE, pa.string()))
         if self._exists():
-            self._opened(columns)
+            self._fit_columns(self._opened(columns), columns)
 
     @abstractmethod
     def _opened(self, schema: pa.Schema) -> Any:
-        """The table as it is now, made if it is not there; raises SinkError if it has not the schema's columns."""
+        """The table as it is now, made if it is not there; raises SinkError where it cannot have these columns."""
+
+    @abstractmethod
+    def _schema_of(self, table: Any) -> pa.Schema:
+        """The columns of the table."""
+
+    @abstractmethod
+    def _add_column(self, column: pa.Field) -> str:
+        """Return what would add a column to the table."""
 
     @abstractmethod
     def _last(self, table: Any, checkpoint: str) -> Last | None:
@@ -173,8 +183,10 @@ class LakeSink(ABC):
                 return False
             self._check(last, batch, before, lambda table=table: self._has_rows(table))  # type: ignore[misc]
             anew = last is None and self.options.existing == "replace"
+            columns = self._fit_columns(table, change.rows.schema)
+            note = Note(checkpoint, batch, change.digest, anew)
             try:
-                self._commit(table, change, Note(checkpoint, batch, change.digest, anew))
+                self._commit(table, self._cast_change(change, columns), note)
             except Conflict as error:
                 said = str(error)
                 continue
@@ -217,6 +229,20 @@ class LakeSink(ABC):
                 "those of the first time cannot be taken out of a changelog. replay=true writes it again, after them. "
                 + _ANEW
             )
+
+    def _fit_columns(self, table: Any, schema: pa.Schema) -> pa.Schema:
+        """The result's columns in the types of the table; raises SinkError where it does not take them."""
+        key = self.key if self.options.form == "table" and self.key else ()
+        there, cast = self._schema_of(table), self.options.cast
+        return fit_columns(schema, there, key, cast, self.where, self._add_column)
+
+    def _cast_change(self, change: Change, columns: pa.Schema) -> Change:
+        """The change in the types of the table; raises SinkError for a value that they do not hold."""
+        check_nulls(change.rows, columns, self.where)
+        rows = cast_rows(change.rows, columns, self.where)
+        # Without columns of a key there is only how many rows are gone.
+        gone = cast_rows(change.gone, columns, self.where) if self.key else change.gone
+        return change._replace(rows=rows, gone=gone)
 
     def _change(self, rows: pa.Table, kinds: Kinds) -> Change:
         """Return the change that a batch makes."""
@@ -261,21 +287,6 @@ def _digest(names: Sequence[str], lines: Sequence[str]) -> int:
 def stored(rows: pa.Table, where: str) -> pa.Table:
     """The rows in types that tables of files have; raises SpecError for one that they do not."""
     return rows.replace_schema_metadata(None).cast(stored_schema(rows.schema, where))
-
-
-def check_columns(
-    wanted: pa.Schema, there: pa.Schema, where: str, adds: Callable[[pa.Field], str]
-) -> None:
-    """Raise SinkError where a table lacks a column, or has it in another type. adds: what would add a column."""
-    found = {f.name: stored_type(f.type, f.name, where) for f in there if f.name in wanted.names}
-    for column in wanted:
-        if column.name not in found:
-            raise SinkError(f"{where}: there is no column {column.name!r}. {adds(column)}")
-        if found[column.name] != column.type:
-            raise SinkError(
-                f"{where}: column {column.name!r} is {found[column.name]} in the table, and {column.type} in the "
-                "result; CAST it in the query, or write into another table"
-            )
 
 
 def in_table_order(rows: pa.Table, there: pa.Schema) -> pa.Table:

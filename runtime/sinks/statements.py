@@ -77,7 +77,7 @@ class Statements:
         """Deletes the row of a key. nulls: whether a value of it may be NULL."""
         equal = self.dialect.nulls_equal if nulls else "="
         types = [self.schema.field(name).type for name in self.key]
-        marks = [self.dialect.holder(each, self.mark) for each in types]
+        marks = [self.dialect.holder(each, self.mark) + self.dialect.compare for each in types]
         wanted = [f"{self._said(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         return f"DELETE FROM {self._table}{where}"
@@ -145,7 +145,8 @@ class Statements:
     def column_types(self) -> tuple[str, tuple[str | None, ...]]:
         """Asks for the names and types of the table's columns; the statement with its parameters."""
         schema, _, table = self.table.rpartition(".")
-        named = (table, schema or None) if self.dialect.schema_apart else (table_name(self.table),)
+        apart = self.dialect.schema_apart
+        named = (table, schema or None, table) if apart else (table_name(self.table),)
         return self.dialect.column_types.format(mark=self.mark), named
 
     @property

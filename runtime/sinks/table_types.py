@@ -7,7 +7,9 @@ not fit at all are refused by the database itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,28 +26,101 @@ _NAME = re.compile(
 _WHOLE = ("smallint", "integer", "bigint")
 _FLOATS = {"real": (16, 6), "double precision": (32, 15)}
 """The bits of whole numbers, and the digits of decimals, that a float holds exactly."""
+_PADDED = re.compile(r"(?:character|bpchar)(?:\(\d+\))?")
 _SQLITE_DIGITS = 15
 """So many digits of a text SQLite keeps where it makes a number of it."""
 
 
-def check_types(say: Statements, types: Mapping[str, str], where: str) -> None:
-    """Raise SinkError for columns of a table that would change the values of the result.
+@dataclass(frozen=True)
+class TableColumns:
+    """The columns of a table, as its database describes them.
 
-    types: the table's, by column, as the database calls them.
+    types: by column, as the database calls them. loose: those in which texts that differ may be equal, as by a
+    collation without regard to case.
     """
+
+    types: Mapping[str, str]
+    loose: frozenset[str]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[Any]]) -> TableColumns:
+        """The columns of what the dialect's statement returns: names, types, whether texts are compared as they are."""
+        found = list(rows)
+        types = {name: str(kind) for name, kind, _ in found}
+        loose = {name for name, _, is_exact in found if not is_exact}
+        loose |= {name for name, kind in types.items() if _last_part(kind) == "citext"}
+        return cls(types, frozenset(loose))
+
+    @property
+    def padded(self) -> frozenset[str]:
+        """The columns of texts that end in blanks which the database does not look at: CHAR(n)."""
+        return frozenset(name for name, kind in self.types.items() if _PADDED.fullmatch(kind))
+
+
+def check_types(say: Statements, table: TableColumns, cast: bool, where: str) -> None:
+    """Raise SinkError for columns of a table that would change the values of the result, or make one key of two.
+
+    cast: whether values may be changed; those of the key may not: two rows of the result would be one of the table.
+    """
+    loose = [
+        name for name in say.key if name in table.loose and _is_text(say.schema.field(name).type)
+    ]
+    if loose:
+        fixes = "; ".join(say.alter_type(name) + say.dialect.exact for name in loose)
+        raise SinkError(
+            f"{where}: in column {', '.join(map(repr, loose))} of the key texts that differ may be equal, as by a "
+            f"collation without regard to case, so that two rows of the result would be one of the table. {fixes}"
+        )
     changes = _CHANGES[say.dialect.name]
-    found = [field for field in say.schema if changes(field.type, types.get(field.name, ""))]
+    found = [
+        field
+        for field in say.schema
+        if (not cast or field.name in say.key)
+        and changes(field.type, table.types.get(field.name, ""))
+    ]
     if not found:
         return
     columns = ", ".join(
-        f"{each.name!r} is {types[each.name]} in the table and {_type_name(each.type)} in the result"
+        f"{each.name!r} is {table.types[each.name]} in the table and {_type_name(each.type)} in the result"
         for each in found
     )
     fixes = "; ".join(say.alter_type(each.name) for each in found)
-    raise SinkError(
-        f"{where}: the table would change values: column {columns}. {fixes}; or CAST the column in the query; "
-        "or cast=true lets the database round and cut"
+    in_key = [repr(each.name) for each in found if each.name in say.key]
+    option = (
+        f"; cast=true does not hold for {', '.join(in_key)}, of the key, in which two values must not become one"
+        if in_key
+        else "; or cast=true lets the database round and cut"
     )
+    raise SinkError(
+        f"{where}: the table would change values: column {columns}. {fixes}; or CAST the column in the query{option}"
+    )
+
+
+def check_blanks(
+    say: Statements, net: NetRows, table: TableColumns, cast: bool, where: str
+) -> None:
+    """Raise SinkError for a text that ends in blanks in a column of CHAR(n), to which these are padding.
+
+    In a key two rows of the result would be one of the table; elsewhere the blanks would be lost, which `cast` allows.
+    """
+    there = pa.array(~net.gone)
+    for name in say.schema.names:
+        is_key = name in say.key
+        if (
+            name not in table.padded
+            or not _is_text(say.schema.field(name).type)
+            or (cast and not is_key)
+        ):
+            continue
+        column = net.rows.column(name)
+        values = column if is_key else column.filter(there)
+        wrong = values.filter(pc.ends_with(values, " "))
+        if len(wrong):
+            option = "" if is_key else ", or cast=true lets the database drop them"
+            raise SinkError(
+                f"{where}: column {name!r} has {wrong[0].as_py()!r}, and is {table.types[name]} in the table, where "
+                f"blanks at the end do not count. Write RTRIM({name}) in the query, or {say.alter_type(name)}{option}"
+            )
 
 
 def check_nan(say: Statements, net: NetRows, cast: bool, where: str) -> None:
@@ -64,6 +139,11 @@ def check_nan(say: Statements, net: NetRows, cast: bool, where: str) -> None:
                 f"{where}: column {field.name!r} has NaN, of which {say.dialect.name} makes NULL. "
                 f"Replace it in the query: NULLIF({field.name}, CAST('NaN' AS DOUBLE)), or a text{option}"
             )
+
+
+def _last_part(kind: str) -> str:
+    """The name of a type without its schema."""
+    return kind.rpartition(".")[2].strip('"')
 
 
 def _type_name(dtype: pa.DataType) -> str:

@@ -22,6 +22,7 @@ _SUM = struct.Struct(">I")
 TABLE_FILE = "aggloom-table.arrow"
 QUERY_FILE = "aggloom-query.json"
 TOPICS_FILE = "aggloom-topics.json"
+REPARTITIONS_FILE = "aggloom-repartitions.json"
 _STATE, _FORMER_STATE = (b"commit", b"log"), (b"head", b"log")
 _SHOWN = 5
 _LARGEST_STATE = 1 << 36

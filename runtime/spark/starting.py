@@ -33,6 +33,7 @@ from aggloom.runtime.spark.read.source_log import (
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.query_file import Query
+from aggloom.runtime.spark.watch.repartition import note_repartitions
 
 _log = logging.getLogger("aggloom")
 
@@ -48,6 +49,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     check_shared(df.sparkSession, "checkpoint", checkpoint)
     check_directory(checkpoint)
     check_records(checkpoint)
+    note_repartitions(checkpoint)
     original = copied_from(checkpoint)
     if original is not None:
         _log.warning(

@@ -213,20 +213,102 @@ def test_what_the_database_does_not_take(
         assert content(postgres, "bad") == []
 
 
-def test_keys_that_are_one_to_the_table(postgres: Any) -> None:
+@pytest.mark.parametrize(
+    "column", ["k TEXT COLLATE loose UNIQUE", "k inexact UNIQUE", "k TEXT", "k public.CITEXT"]
+)
+def test_keys_that_are_one_to_the_table(postgres: Any, column: str) -> None:
+    """A column by which two keys are one is refused, but not elsewhere than in the key."""
+    with postgres.connect() as connection:
+        if "CITEXT" in column and not _has_citext(connection):
+            pytest.skip("there is no extension citext here")
+        connection.execute(
+            "DROP TABLE IF EXISTS loose; DROP DOMAIN IF EXISTS inexact; DROP COLLATION IF EXISTS loose; "
+            "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false); "
+            "CREATE DOMAIN inexact AS TEXT COLLATE loose; "
+            f"CREATE TABLE loose ({column}, n INT UNIQUE, v NUMERIC)"
+        )
+        if "UNIQUE" not in column:
+            collation = "" if "CITEXT" in column else "COLLATE loose"
+            connection.execute(f"CREATE UNIQUE INDEX ON loose (k {collation})")
+    rows = table([("+I", "A", 0, None), ("+I", "a", 1, None)], OWN)
+    for cast in (False, True):
+        with pytest.raises(
+            SinkError, match=r"column 'k' of the key .* one of the table. ALTER TABLE"
+        ):
+            sink(postgres, "loose", ("k",), cast=cast).write(*rows, 0, "id")
+    assert content(postgres, "loose") == []
+    rows = table([("+I", "A", 0, None), ("+I", "b", 1, None)], OWN)
+    assert sink(postgres, "loose", ("n",)).write(*rows, 0, column)
+    assert len(content(postgres, "loose")) == 2
+
+
+def _has_citext(connection: Any) -> bool:
+    found = connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'citext'")
+    if found.fetchone() is None:
+        return False
+    connection.execute("CREATE EXTENSION IF NOT EXISTS citext")
+    return True
+
+
+@pytest.mark.parametrize("column", ["CHAR(3)", "padded", "bpchar"])
+@pytest.mark.parametrize("count", [1, 30])
+def test_keys_that_are_padded(postgres: Any, column: str, count: int) -> None:
+    """Blanks at the end do not count in CHAR(n): such a key is refused, others are found again."""
     with postgres.connect() as connection:
         connection.execute(
-            "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false); "
-            "CREATE TABLE loose (k TEXT COLLATE loose UNIQUE, n INT, v NUMERIC)"
+            "DROP TABLE IF EXISTS padded_keys; DROP DOMAIN IF EXISTS padded; CREATE DOMAIN padded AS CHAR(3); "
+            f"CREATE TABLE padded_keys (k {column} UNIQUE, n INT, v NUMERIC)"
         )
-    rows = [
-        ("+I", name, n, None) for n, name in enumerate(["A", "a", *(f"k{n}" for n in range(30))])
-    ]
-    made = sink(postgres, "loose", ("k",))
-    assert made.write(*table(rows, OWN), 0, "id")
+    keys = [("+I", f"{n:02d}", n, None) for n in range(count)]
+    made, own_id = sink(postgres, "padded_keys", ("k",), cast=True), f"{column} {count}"
+    assert made.write(*table(keys, OWN), 0, own_id)
+    for wrong in ("a ", "a  ", " "):
+        for kind in ("+I", "-D"):
+            with pytest.raises(SinkError, match=rf"column 'k' has {wrong!r}, and is .*RTRIM\(k\)"):
+                made.write(*table([*keys, (kind, wrong, 7, None)], OWN), 1, own_id)
+    gone = [("-D", key, n, None) for _, key, n, _ in keys[1:]]
+    assert made.write(*table([("+I", " a", 7, None), *gone], OWN), 1, own_id)
     with postgres.connect() as connection:
-        assert connection.execute("SELECT n FROM loose WHERE k = 'a'").fetchall() == [(1,)]
-    assert len(content(postgres, "loose")) == 31
+        found = connection.execute("SELECT k, n FROM padded_keys ORDER BY n").fetchall()
+    assert [(key.rstrip(" "), n) for key, n in found] == [("00", 0), (" a", 7)]
+
+
+def test_values_that_are_padded(postgres: Any) -> None:
+    with postgres.connect() as connection:
+        connection.execute(
+            "DROP TABLE IF EXISTS padded_values; CREATE TABLE padded_values (k CHAR(3), n INT UNIQUE, v NUMERIC)"
+        )
+    rows = table([("+I", "a ", 1, None)], OWN)
+    with pytest.raises(SinkError, match=r"'k' has 'a ', and is character\(3\) .*cast=true"):
+        sink(postgres, "padded_values", ("n",)).write(*rows, 0, "id")
+    assert sink(postgres, "padded_values", ("n",)).write(
+        *table([("+I", "b", 2, None)], OWN), 0, "a"
+    )
+    made = sink(postgres, "padded_values", ("n",), cast=True, existing="keep")
+    assert made.write(*rows, 0, "id")
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "key"),
+    [
+        ("INT", pa.float64(), 1.4),
+        ("NUMERIC(9, 1)", pa.decimal128(9, 2), Decimal("1.44")),
+        ("DATE", pa.timestamp("us"), NOON),
+        ("NAME", pa.string(), "a"),
+    ],
+)
+def test_keys_are_not_rounded(postgres: Any, column: str, kind: pa.DataType, key: Any) -> None:
+    """Cast is for values: two keys that are rounded would be one row."""
+    with postgres.connect() as connection:
+        connection.execute(
+            f"DROP TABLE IF EXISTS rounded; CREATE TABLE rounded (k {column} UNIQUE, v DATE)"
+        )
+    rows = table([("+I", key, NOON)], pa.schema([("k", kind), ("v", pa.timestamp("us"))]))
+    with pytest.raises(
+        SinkError, match="cast=true does not hold for 'k', of the key, in which two"
+    ):
+        sink(postgres, "rounded", ("k",), cast=True).write(*rows, 0, "id")
+    assert content(postgres, "rounded") == []
 
 
 def test_years_and_characters_that_no_driver_takes(postgres: Any) -> None:

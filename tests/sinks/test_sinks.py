@@ -291,6 +291,30 @@ def test_types_of_a_table_in_sqlite(
         assert made.write(*one_row(name), 0, "id")
 
 
+@pytest.mark.parametrize("collation", ["NOCASE", "RTRIM"])
+@pytest.mark.parametrize("index", ["", "BINARY", "NOCASE"])
+def test_collations_in_sqlite(tmp_path: Path, collation: str, index: str) -> None:
+    """Keys that differ are rows of their own, or the table is refused."""
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+    names = ("a", "A", "a ")
+    connection = sqlite3.connect(tmp_path / "db")
+    connection.execute(f"CREATE TABLE t (k TEXT COLLATE {collation}, v INTEGER)")
+    connection.execute(f"CREATE UNIQUE INDEX i ON t (k {index and f'COLLATE {index}'})")
+    connection.close()
+    made = into(tmp_path / "db", ("k",), cast=True)
+    rows = batch(*(("+I", name, place) for place, name in enumerate(names)), schema=schema)
+    if index != "BINARY":
+        with pytest.raises(
+            SinkError, match=r"column 'k' of the key .*COLLATE BINARY, as its index"
+        ):
+            made.write(*rows, 0, "id")
+        return
+    assert made.write(*rows, 0, "id")
+    gone = batch(("-D", "A", 1), schema=schema)
+    assert made.write(*gone, 1, "id")
+    assert sorted(content(tmp_path / "db")) == [("a", 0), ("a ", 2)]
+
+
 def test_nan_in_sqlite(tmp_path: Path) -> None:
     """It would be NULL there, and as a key never be found again."""
     schema = pa.schema([("k", pa.float64()), ("v", pa.float64())])

@@ -31,6 +31,8 @@ from aggloom.runtime.spark import (
     sql,
     write_changes,
 )
+from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE
+from aggloom.runtime.spark.watch.repartition import batch_before, note_repartitions
 from aggloom.runtime.spark.write.sinks import TABLE_FILE, TableSink
 
 # What is cured: Spark runs a batch again whose commit is gone.
@@ -154,6 +156,14 @@ def test_a_table_that_is_cut_or_gone(tmp_path: Path) -> None:
         sink(Batch(table=None), 3)
 
 
+def write_offsets(checkpoint: Path, partitions: tuple[int, ...]) -> None:
+    """Spark's log of offsets, as far as it has the number of partitions of each batch."""
+    (checkpoint / "offsets").mkdir(exist_ok=True)
+    for batch, count in enumerate(partitions):
+        record = {"conf": {"spark.sql.shuffle.partitions": str(count)}}
+        (checkpoint / "offsets" / f"{batch}").write_text(f"v1\n{json.dumps(record)}\n{{}}")
+
+
 @pytest.mark.parametrize(
     ("partitions", "number", "refused"),
     [
@@ -172,10 +182,7 @@ def test_a_table_of_an_older_copy(
 ) -> None:
     """A batch is taken once, in its order; only numbers that repartitions took may be missing before it."""
     sink = filled(tmp_path)
-    (tmp_path / "offsets").mkdir()
-    for batch, count in enumerate(partitions):
-        record = {"conf": {"spark.sql.shuffle.partitions": str(count)}}
-        (tmp_path / "offsets" / f"{batch}").write_text(f"v1\n{json.dumps(record)}\n{{}}")
+    write_offsets(tmp_path, partitions)
     table = read_table(tmp_path)
     again = Batch(table=table.append_column("_change_type", pa.array(["insert"] * table.num_rows)))
     if refused:
@@ -187,6 +194,61 @@ def test_a_table_of_an_older_copy(
         sink(again, number)
     rows = table.num_rows * (2 if number > 2 and not refused else 1)
     assert read_table(tmp_path).num_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("partitions", "number", "kept", "refused"),
+    [
+        # Of the log there is what a query with minBatchesToRetain=1 keeps, and less.
+        ((2, 2, 2, 5, 5), 4, 2, False),
+        ((2, 2, 2, 5, 3, 3), 5, 2, False),
+        ((2, 2, 2, 5, 3, 3), 5, 1, False),
+        ((2, 2, 2, 2, 2), 4, 2, True),
+        ((2, 2, 2, 5, 5, 5), 5, 2, True),
+        ((2, 2, 2, 2, 5, 5), 5, 2, True),
+        ((2, 2, 5, 5, 5), 4, 2, True),
+    ],
+)
+def test_a_repartition_that_the_log_has_lost(
+    tmp_path: Path, partitions: tuple[int, ...], number: int, kept: int, refused: bool
+) -> None:
+    sink = filled(tmp_path)
+    changes = read_table(tmp_path)
+    changes = changes.append_column("_change_type", pa.array(["insert"] * changes.num_rows))
+    write_offsets(tmp_path, partitions[:-1])
+    note_repartitions(tmp_path)
+    write_offsets(tmp_path, partitions)
+    for batch in range(len(partitions) - kept):
+        (tmp_path / "offsets" / f"{batch}").unlink()
+    # After a kill the query starts again, with what is left of the log.
+    for _ in range(2):
+        note_repartitions(tmp_path)
+        assert (batch_before(tmp_path, number, None) > 2) == refused
+    if refused:
+        with pytest.raises(CheckpointError, match=rf"has batch 2, and .* comes to batch {number}"):
+            sink(Batch(table=changes), number)
+    else:
+        sink(Batch(table=changes), number)
+
+
+def test_a_note_of_repartitions_that_the_log_contradicts(tmp_path: Path) -> None:
+    write_offsets(tmp_path, (2, 2, 2, 5, 5))
+    note_repartitions(tmp_path)
+    assert batch_before(tmp_path, 4, None) == 2
+    # The last batches were deleted by hand, and batch 3 is a query's now; or it has not been run yet.
+    write_offsets(tmp_path, (2, 2, 2, 2, 2))
+    note_repartitions(tmp_path)
+    assert batch_before(tmp_path, 4, None) == 3
+    write_offsets(tmp_path, (2, 2, 2, 5))
+    note_repartitions(tmp_path)
+    for batch in (3, 4):
+        (tmp_path / "offsets" / f"{batch}").unlink()
+    note_repartitions(tmp_path)
+    (tmp_path / "offsets" / "2").unlink()
+    assert batch_before(tmp_path, 4, None) == 3
+    (tmp_path / REPARTITIONS_FILE).write_text("00000000 [3]\n")
+    with pytest.raises(StateCorruptError, match=r"aggloom-repartitions\.json is damaged"):
+        batch_before(tmp_path, 4, None)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import read_table  # noqa: E402
-from aggloom.runtime.spark.checkpoint import TABLE_FILE  # noqa: E402
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches  # noqa: E402
 from aggloom.runtime.spark.watch.repartition import hint, partitions_of  # noqa: E402
 
 DDL = "name STRING, cnt INT, city STRING"
@@ -141,6 +141,32 @@ def test_a_database_goes_on_after_a_repartition(job: Job, spark: Any) -> None:
         run()
     file.write_bytes(newest)
     assert run() == job.expected(ONE)
+
+
+@repartitions
+def test_repartitions_of_which_spark_keeps_one_batch(job: Job, spark: Any) -> None:
+    retain = "spark.sql.streaming.minBatchesToRetain"
+    before = spark.conf.get(retain)
+    spark.conf.set(retain, "1")
+    try:
+        assert job.run(ONE, buckets=5) == job.expected(ONE)
+        for number in (1, 2):
+            job.batch(number)
+            assert job.run(ONE, buckets=5) == job.expected(ONE)
+        older = (job.checkpoint / TABLE_FILE).read_bytes()
+        for number, partitions in enumerate(((3,), (1, 2), ()), 3):
+            for each in partitions:
+                al.repartition(spark, job.checkpoint, each)
+            job.batch(number)
+            assert job.run(ONE, buckets=5) == job.expected(ONE)
+        # Of the six batches and three repartitions the log has two, and the table of batch 2 is too old.
+        (job.checkpoint / TABLE_FILE).write_bytes(older)
+        job.batch(6)
+        with pytest.raises(CheckpointError, match="has batch 2, and the checkpoint comes to"):
+            job.run(ONE, buckets=5)
+        assert len(batches(job.checkpoint / "offsets")) == 2
+    finally:
+        spark.conf.set(retain, before)
 
 
 @repartitions

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from aggloom.checkpoint_file import read_file, read_text
+from aggloom.checkpoint_file import read_file, read_text, replace_file
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.masking import mask_repr
 from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
@@ -86,11 +86,8 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
             found |= {f"{name} {topics.servers}": number for name, number in told.items() if number}
     if found.items() <= known.items():
         return
-    file = root / TOPICS_FILE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".new")
-    draft.write_text(with_checksum(json.dumps({**known, **found}, sort_keys=True)), "utf-8")
-    draft.replace(file)
+    text = json.dumps({**known, **found}, sort_keys=True)
+    replace_file(root / TOPICS_FILE, with_checksum(text))
 
 
 def _cluster(topics: Topics) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.checkpoint_file import read_file
+from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.codegen.planner import describe, list_stateful_nodes
 from aggloom.errors import CheckpointError, DroppedRowsWarning
 from aggloom.masking import mask_values
@@ -206,13 +206,6 @@ def about(made: SparkLowering) -> dict[str, Any]:
         if found:
             operators[str(number)] = found.pop(0) if len(found) > 1 else found[0]
     return {"query": made.text, "described": describe(made.plan), "operators": operators}
-
-
-def replace_file(file: Path, text: str) -> None:
-    """Put a text in the place of a file, in one step."""
-    draft = file.with_name(f"{file.name}.new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
 
 
 def _lines(log: Path) -> list[str]:

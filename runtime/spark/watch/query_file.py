@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aggloom.checkpoint_file import read_file
+from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.operators.comparison import LINE, Description
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
@@ -67,9 +67,7 @@ def write(checkpoint: str | Path, query: Query | None) -> None:
     text = json.dumps(versions, sort_keys=True)
     file = local(checkpoint) / QUERY_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".new")
-    draft.write_text(with_checksum(text), encoding="utf-8")
-    draft.replace(file)
+    replace_file(file, with_checksum(text))
 
 
 def compare_queries(old: Query, new: Query) -> StateMismatchError | None:

@@ -12,12 +12,13 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from aggloom.checkpoint_file import read_file
+from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.arguments import check_path, check_session
-from aggloom.runtime.spark.checkpoint import is_local, local
+from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.release import SPARK, require
+from aggloom.runtime.storage.checked import with_checksum, without_checksum
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _SINCE = (4, 3)
@@ -54,25 +55,63 @@ def partitions_of(checkpoint: str | Path) -> int | None:
     """The number of partitions that a checkpoint's state has; None if there is no state, or none on this machine."""
     root = Path(checkpoint)
     offsets = root / "offsets"
-    batches = [path for path in offsets.glob("*") if path.name.isdigit()]
-    if not batches:
-        return None
-    newest = max(batches, key=lambda path: int(path.name))
-    return _partitions_in(_read_text(root, newest))
+    numbers = batches(offsets)
+    return _partitions_in(_read_text(root, offsets / str(max(numbers)))) if numbers else None
+
+
+def note_repartitions(checkpoint: str | Path) -> None:
+    """Note in a local checkpoint the numbers that repartitions took, as Spark's log of offsets still has them.
+
+    A query that runs deletes old records (`spark.sql.streaming.minBatchesToRetain`), so that the log may have lost them
+    when a sink asks. What is noted stays as long as the log cannot say otherwise.
+    """
+    if not is_local(checkpoint):
+        return
+    root = local(checkpoint)
+    numbers = sorted(batches(root / "offsets"))
+    in_log = {each: _partitions_in(_offsets(checkpoint, each, None)) for each in numbers}
+    noted = _noted_repartitions(root)
+    found = {
+        number
+        for number in {*numbers, *noted}
+        if number <= max(numbers, default=-1)
+        and _is_repartition(in_log.get(number - 1), in_log.get(number), number in noted)
+    }
+    if found != noted:
+        replace_file(root / REPARTITIONS_FILE, with_checksum(json.dumps(sorted(found))))
+
+
+def _noted_repartitions(root: Path) -> set[int]:
+    """The numbers that a checkpoint's file has; raises StateCorruptError if it is damaged."""
+    file = root / REPARTITIONS_FILE
+    if not file.is_file():
+        return set()
+    try:
+        found = json.loads(without_checksum(read_file(root, file)))
+        return {int(number) for number in found}
+    except (ValueError, TypeError) as error:
+        raise corrupt(f"{REPARTITIONS_FILE} is damaged: {error}") from error
+
+
+def _is_repartition(before: int | None, now: int | None, noted: bool) -> bool:
+    """Tell whether a number was a repartition's, by the partitions before and with it; None: not in the log."""
+    return noted if before is None or now is None else before != now
 
 
 def batch_before(checkpoint: str | Path, batch: int, spark: SparkSession | None) -> int:
     """The number of the last batch before one that a sink has seen, -1 for none.
 
     A repartition takes a number as well, and brings no rows to a sink. Spark's log of offsets has it with another
-    number of partitions than the batch before, which no batch of a query has. spark: reads what is not on this machine.
+    number of partitions than the batch before, which no batch of a query has; what the log has deleted since is noted
+    in the checkpoint, if that is on this machine. spark: reads what is not.
     """
+    noted = _noted_repartitions(local(checkpoint)) if is_local(checkpoint) else set()
     before = batch - 1
     while before > 0:
-        now, then = (
-            _partitions_in(_offsets(checkpoint, number, spark)) for number in (before, before - 1)
+        then, now = (
+            _partitions_in(_offsets(checkpoint, number, spark)) for number in (before - 1, before)
         )
-        if now is None or then is None or now == then:
+        if not _is_repartition(then, now, before in noted):
             break
         before -= 1
     return before
