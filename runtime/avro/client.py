@@ -20,7 +20,8 @@ from aggloom.runtime.avro.schemas import NotASchema
 from aggloom.runtime.avro.settings import SchemaRegistry, check_files
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
-_UNKNOWN = 40403
+_UNKNOWN = (40401, 40402, 40403)
+"""The codes of a subject, a version and a schema that a registry does not have."""
 _LATER = (408, 425, 429, 500, 502, 503, 504)
 _LONGEST = 16 << 20
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
@@ -97,6 +98,35 @@ class Client:
                 self._fail(self.registry.urls[0], "its answer to a schema has no id")
             self._registered[subject, text] = number
         return self._registered[subject, text]
+
+    def newest(self, subject: str) -> tuple[str, tuple[str, ...]] | None:
+        """The newest schema of a subject as text, and those that it refers to; None if there is no such subject.
+
+        Raises NotASchema for one that is not Avro's, and SchemaRegistryError.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        try:
+            found = self._ask(path, unknown=True)
+        except UnknownSchemaError:
+            return None
+        return self._whole(found, f"the newest version of {subject}")
+
+    def find_conflict(self, subject: str, schema: Mapping[str, Any]) -> str | None:
+        """Return the registry's reason why a subject would not take a schema; None if it would.
+
+        Nothing is registered. Raises SchemaRegistryError.
+        """
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
+        body = json.dumps({"schema": json.dumps(schema)}).encode()
+        try:
+            found = self._ask(path, body, unknown=True)
+        except UnknownSchemaError:
+            return None
+        except IncompatibleSchemaError as error:
+            return str(error)
+        if found.get("is_compatible") is not False:
+            return None
+        return _line("; ".join(map(str, found.get("messages") or ())) or "it is not compatible")
 
     def _whole(self, told: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
         """A schema as the registry tells it, with all that it refers to before what refers to it."""
@@ -181,7 +211,7 @@ class Client:
         code, said = told.get("error_code"), _line(told.get("message") or error.reason)
         if error.code in _LATER:
             raise _NotNow(f"answers {error.code} ({said})") from None
-        if unknown and code == _UNKNOWN:
+        if unknown and code in _UNKNOWN:
             raise UnknownSchemaError(said) from None
         if writes and error.code in (409, 422):
             raise IncompatibleSchemaError(said) from None

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.errors import SinkError, SpecError
+from aggloom.errors import SpecError
 from aggloom.runtime.avro.client import IncompatibleSchemaError, client_of
 from aggloom.runtime.avro.settings import SchemaRegistry
+from aggloom.runtime.avro.subjects import incompatible
 from aggloom.runtime.avro.wire import library
 
 Schema = dict[str, Any]
@@ -54,10 +55,7 @@ def frame_values(registry: SchemaRegistry, subject: str, schema: Schema) -> Call
     try:
         number = client_of(registry).register(subject, schema)
     except IncompatibleSchemaError as error:
-        raise SinkError(
-            f"schema registry {registry}: subject {subject} does not take the schema of the result ({error}). Keep to "
-            "what its compatibility allows, loosen that, or write to another topic."
-        ) from None
+        raise incompatible(registry, subject, str(error)) from None
     frame = b"\0" + number.to_bytes(4, "big")
     parsed = fastavro.parse_schema(schema, named_schemas={})
 

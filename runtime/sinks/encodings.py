@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from aggloom.errors import SpecError
 from aggloom.runtime.avro.settings import SchemaRegistry
+from aggloom.runtime.avro.subjects import ENVELOPE, ROWS, check_subject
 from aggloom.runtime.avro.writing import frame_values, namespace, record, row_maker
 from aggloom.runtime.sinks.json_rows import object_writer
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES
@@ -41,6 +42,7 @@ class JsonEncoding:
     """Messages as JSON."""
 
     def __init__(self, format: str, columns: pa.Schema, key: pa.Schema) -> None:
+        _check_change_column(format, columns)
         self._flat, self._columns = format in FLAT, columns
         self.key, self.row = object_writer(key), object_writer(columns)
 
@@ -55,36 +57,48 @@ class JsonEncoding:
         return f'{{"before": null, "after": {text}, "op": "c"}}'
 
 
+def _check_change_column(format: str, columns: pa.Schema) -> None:
+    """Raise SpecError where a message would have a column by the name of its kind of change."""
+    if format in FLAT and _CHANGE in columns.names:
+        raise SpecError(f"column {_CHANGE!r} is what a message calls its kind of change; rename it")
+
+
+def avro_schemas(
+    format: str, columns: pa.Schema, key: pa.Schema, topic: str
+) -> dict[str, dict[str, Any]]:
+    """The schemas of a topic's values and, if there are columns of a key, of its keys, by subject.
+
+    Raises SpecError for a column that Avro has no name or type for.
+    """
+    _check_change_column(format, columns)
+    space = namespace(topic)
+    schema = record("Value", columns, space)
+    if format in ENVELOPES:
+        rows: list[Any] = [schema, f"{space}.Value"]
+        fields = [
+            {"name": name, "type": ["null", row], "default": None}
+            for name, row in zip(ROWS, rows, strict=True)
+        ]
+        fields.append({"name": "op", "type": "string"})
+        schema = {"type": "record", "name": ENVELOPE, "namespace": space, "fields": fields}
+    elif format in FLAT:
+        schema["fields"].append({"name": _CHANGE, "type": "string"})
+    keys = {f"{topic}-key": record("Key", key, space)} if len(key) else {}
+    return {f"{topic}-value": schema, **keys}
+
+
 class AvroEncoding:
     """Messages in Avro, whose schemas are registered under TOPIC-key and TOPIC-value."""
 
     def __init__(
         self, format: str, columns: pa.Schema, key: pa.Schema, topic: str, registry: SchemaRegistry
     ) -> None:
-        space = namespace(topic)
         self._flat = format in FLAT
-        schema = record("Value", columns, space)
-        if format in ENVELOPES:
-            schema = {
-                "type": "record",
-                "name": "Envelope",
-                "namespace": space,
-                "fields": [
-                    {"name": "before", "type": ["null", schema], "default": None},
-                    {"name": "after", "type": ["null", f"{space}.Value"], "default": None},
-                    {"name": "op", "type": "string"},
-                ],
-            }
-        elif self._flat:
-            if _CHANGE in columns.names:
-                raise SpecError(
-                    f"column {_CHANGE!r} is what a message calls its kind of change; rename it"
-                )
-            schema["fields"].append({"name": _CHANGE, "type": "string"})
         self._row, self._own = row_maker(columns), row_maker(key)
-        self._write = frame_values(registry, f"{topic}-value", schema)
-        if len(key):
-            self._write_key = frame_values(registry, f"{topic}-key", record("Key", key, space))
+        value, *keys = avro_schemas(format, columns, key, topic).items()
+        self._write = frame_values(registry, *value)
+        if keys:
+            self._write_key = frame_values(registry, *keys[0])
 
     def key(self, values: Row) -> Part:
         """A key."""
@@ -119,3 +133,22 @@ def encoding(
     if registry is None:
         return JsonEncoding(format, columns, own)
     return AvroEncoding(format, columns, own, topic, registry)
+
+
+def check_columns(
+    format: str,
+    columns: pa.Schema,
+    key: Sequence[str] | None,
+    topic: str,
+    registry: SchemaRegistry | None,
+) -> None:
+    """Raise SpecError for columns that a format has no words for, SinkError where a subject has another schema.
+
+    Nothing is registered. Raises SchemaRegistryError where the registry does not answer.
+    """
+    own = pa.schema([columns.field(name) for name in key or ()])
+    if registry is None:
+        JsonEncoding(format, columns, own)
+        return
+    for subject, schema in avro_schemas(format, columns, own, topic).items():
+        check_subject(registry, subject, schema)

@@ -24,7 +24,8 @@ from aggloom.errors import CheckpointError, SchemaRegistryError, SinkError, Spec
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.sinks.encodings import FORMATS, IN_AVRO, UPSERTS
-from aggloom.runtime.sinks.kafka import KafkaSink, kafka_options
+from aggloom.runtime.sinks.kafka import KafkaSink
+from aggloom.runtime.sinks.kafka_options import kafka_options
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -137,6 +138,171 @@ def test_what_avro_has_no_word_for(registry: Registry) -> None:
     registry.next = [(200, {})]
     with pytest.raises(SchemaRegistryError, match="its answer to a schema has no id"):
         write(pa.int64(), "avro-confluent")
+
+
+INT, LONG = "int", "long"
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+FIXED = {
+    "type": "fixed",
+    "name": "F",
+    "size": 8,
+    "logicalType": "decimal",
+    "precision": 10,
+    "scale": 2,
+}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+CLOCK = {"type": "long", "logicalType": "local-timestamp-micros"}
+
+
+def of_columns(form: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """The schema of values in a format, as another program may have registered it."""
+    row = {"type": "record", "name": "Order", "fields": fields}
+    if form != "debezium-avro":
+        return row
+    before, after = (
+        {"name": name, "type": ["null", kind], "default": None}
+        for name, kind in (("before", row), ("after", "Order"))
+    )
+    more = [{"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long", "default": 0}]
+    return {"type": "record", "name": "Change", "fields": [before, after, *more]}
+
+
+@pytest.mark.parametrize("form", IN_AVRO)
+@pytest.mark.parametrize(
+    ("dtype", "there", "said"),
+    [
+        (
+            pa.int64(),
+            INT,
+            r"'v' is int there and long in the result: CAST\(v AS INT\) in the query",
+        ),
+        (pa.int32(), LONG, r"'v' is long there and int in the result: CAST\(v AS BIGINT\)"),
+        (
+            pa.decimal128(10, 3),
+            DECIMAL,
+            r"decimal\(10, 2\) there and decimal\(10, 3\) .*DECIMAL\(10,2\)",
+        ),
+        (
+            pa.decimal128(12, 2),
+            DECIMAL,
+            r"decimal\(10, 2\) there and decimal\(12, 2\) .*DECIMAL\(10,2\)",
+        ),
+        (
+            pa.decimal128(10, 2),
+            FIXED,
+            r"decimal\(10, 2\) in fixed\(8\) there and decimal\(10, 2\) in the",
+        ),
+        (
+            pa.timestamp("us", "UTC"),
+            MILLIS,
+            "timestamp-millis there and timestamp-micros in the result",
+        ),
+        (pa.timestamp("us"), MICROS, r"local-timestamp-micros in .*CAST\(v AS TIMESTAMP\)"),
+        (pa.timestamp("us", "UTC"), LONG, r"long there and timestamp-micros .*CAST\(v AS BIGINT\)"),
+        (pa.int64(), MICROS, r"timestamp-micros there and long in .*CAST\(v AS TIMESTAMP\)"),
+        (pa.date32(), INT, "int there and date in the result"),
+        (pa.string(), {"type": "enum", "name": "E", "symbols": ["a"]}, "enum there and string in"),
+        (pa.string(), [INT, "string"], "is one of int, string there and string in the result"),
+        (
+            pa.list_(pa.decimal128(10, 3)),
+            {"type": "array", "items": ["null", DECIMAL]},
+            r"field 'v.items' is decimal\(10, 2\) there and decimal\(10, 3\) in the result(?!: CAST)",
+        ),
+        (
+            pa.struct([("a", pa.int64())]),
+            {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", INT]}]},
+            "field 'v.a' is int there and long in the result",
+        ),
+    ],
+)
+def test_a_subject_with_another_schema_is_refused_before_the_start(
+    registry: Registry, form: str, dtype: pa.DataType, there: Any, said: str
+) -> None:
+    made, _ = bare(form, registry)
+    own = there if isinstance(there, list) else ["null", there]
+    fields = [{"name": "k", "type": ["null", LONG]}, {"name": "v", "type": own}]
+    registry.add(of_columns(form, fields))
+    known = dict(registry.schemas)
+    with pytest.raises(SinkError, match=rf"subject t-value has another schema .*{said}") as error:
+        made.check_start(pa.schema([("k", pa.int64()), ("v", dtype)]))
+    assert str(error.value).count("there and") == 1
+    assert registry.schemas == known
+
+
+@pytest.mark.parametrize("form", IN_AVRO)
+def test_a_subject_that_goes_with_the_result(form: str, registry: Registry) -> None:
+    """Its own schema, one of other names, one with more and less columns; nothing is registered by the look."""
+    made, _ = bare(form, registry)
+    made.check_start(EVERY)
+    assert registry.subjects == {}
+    rows = [pa.array(c, f.type) for c, f in zip(zip(*ROWS, strict=True), EVERY, strict=True)]
+    list(made.messages(pa.table(rows, schema=EVERY), np.zeros(len(ROWS), np.int8)))
+    known = dict(registry.schemas)
+    made.check_start(EVERY)
+    text = {"type": "string", "avro.java.string": "String"}
+    fields = [
+        *({"name": "v", "type": ["null", DECIMAL]}, {"name": "note", "type": text}),
+        *({"name": "t", "type": [MICROS, "null"]}, {"name": "c", "type": ["null", CLOCK]}),
+    ]
+    other, _ = bare(form, registry, "u")
+    registry.add(of_columns(form, fields), "u-value")
+    known = dict(registry.schemas)
+    more = [("v", pa.decimal128(10, 2)), ("t", pa.timestamp("us", "UTC")), ("new", pa.int8())]
+    other.check_start(pa.schema([("k", pa.int64()), *more, ("c", pa.timestamp("us"))]))
+    assert registry.schemas == known
+
+
+def test_what_a_subject_may_not_have(registry: Registry) -> None:
+    made, _ = bare("upsert-avro", registry)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    registry.add(of_columns("upsert-avro", [{"name": "v", "type": "string"}]))
+    with pytest.raises(
+        SinkError, match=r"'v' may be NULL in the result .* \[\"null\", \"string\"\]"
+    ):
+        made.check_start(schema)
+    registry.subjects.clear()
+    registry.add({"type": "string"}, "t-key")
+    with pytest.raises(
+        SinkError, match=r"subject t-key has .* the whole is string there and record"
+    ):
+        made.check_start(schema)
+    registry.subjects.clear()
+    registry.add("{}")
+    with pytest.raises(SinkError, match="subject t-value: its schema cannot be read"):
+        made.check_start(schema)
+    registry.subjects.clear()
+    registry.add("{}", schemaType="PROTOBUF")
+    with pytest.raises(SinkError, match="the newest version of t-value is PROTOBUF, not Avro"):
+        made.check_start(schema)
+    registry.subjects.clear()
+    registry.add(of_columns("upsert-avro", [{"name": "old", "type": "string"}]))
+    registry.compatibility = {"is_compatible": False, "messages": ["READER_FIELD_MISSING: old"]}
+    with pytest.raises(SinkError, match=r"does not take .* \(READER_FIELD_MISSING: old\). Keep to"):
+        made.check_start(schema)
+    registry.compatibility = {"is_compatible": True}
+    made.check_start(schema)
+    for status, code in ((404, 40401), (404, 40402)):
+        registry.next = [(status, {"error_code": code, "message": "not found"})] * 2
+        made.check_start(schema)
+    registry.next = [(404, {"message": "no such page"})]
+    with pytest.raises(SchemaRegistryError, match=r"answers 404 .*is the URL right"):
+        made.check_start(schema)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_columns_that_a_format_has_no_words_for_are_refused_at_the_start(
+    form: str, registry: Registry
+) -> None:
+    made, _ = bare(form, registry)
+    with pytest.raises(SpecError, match="for a column of type duration"):
+        made.check_start(pa.schema([("k", pa.int32()), ("v", pa.duration("us"))]))
+    schema = pa.schema([("k", pa.int32()), ("_change_type", pa.string())])
+    if form in ("jsonl", "avro-confluent"):
+        with pytest.raises(SpecError, match="what a message calls its kind of change; rename it"):
+            made.check_start(schema)
+    else:
+        made.check_start(schema)
 
 
 def test_what_options_say() -> None:

@@ -25,6 +25,7 @@ class Registry:
         self.subjects: dict[str, list[int]] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.next: list[tuple[int, Any]] = []
+        self.compatibility: dict[str, Any] = {"is_compatible": True}
         self.login: str | None = None
         self.answers: dict[str, tuple[int, Any]] = {}
         self.url = ""
@@ -57,12 +58,16 @@ class Registry:
         if parts[:2] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[2]))
             return (200, found) if found else (404, {"error_code": 40403, "message": "not found"})
+        if parts[0] == "compatibility":
+            return 200, self.compatibility
         subject = unquote(parts[1])
         if body is not None:
             return 200, {"id": self.add(json.loads(body)["schema"], subject)}
+        if subject not in self.subjects:
+            return 404, {"error_code": 40401, "message": "no such subject"}
         try:
-            number = self.subjects[subject][int(parts[3]) - 1]
-        except (KeyError, IndexError):
+            number = self.subjects[subject][-1 if parts[3] == "latest" else int(parts[3]) - 1]
+        except IndexError:
             return 404, {"error_code": 40402, "message": "no such version"}
         return 200, {"id": number, **self.schemas[number]}
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
+from aggloom.runtime.sinks.kafka import KafkaSink
 from aggloom.runtime.sinks.lake import LakeSink
 from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import id_of, is_local, local
@@ -51,8 +52,8 @@ class EachBatch:
         names = df.columns[: -1 if df.columns and change_column_of(df.columns) else None]
         key, before = _key(made, names, key_columns, options)
         sink, where = made_sink(options, key, before)
-        if isinstance(sink, LakeSink):
-            # A table that was there before is held against the result before any row is read.
+        if isinstance(sink, LakeSink | KafkaSink):
+            # A table or a registered schema that was there before is held against the result before any row is read.
             schema = to_schema(df)
             sink.check_start(pa.schema([schema.field(name) for name in names]))
         return cls(sink, where, str(checkpoint))
