@@ -17,7 +17,8 @@ from aggloom.runtime.formats.file_options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.runtime.sinks.encodings import IN_AVRO
-from aggloom.runtime.sinks.registry import sink_options
+from aggloom.runtime.sinks.options import sink_words
+from aggloom.runtime.sinks.registry import SINKS, sink_options
 from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
 from aggloom.table_words import Words
 from aggloom.tables import TableSource, relative_to, table_source
@@ -248,6 +249,12 @@ def _iceberg(words: Words) -> dict[str, Any]:
     return found if number is None else {**found, "max_versions_per_trigger": number}
 
 
+def _take_sink_options(words: Words, kind: str) -> dict[str, Any]:
+    """Take the options of a sink that are not given in a way of its connector's own."""
+    taken = {name: words.take(word) for name, word in sink_words(SINKS[kind]).items()}
+    return {name: value for name, value in taken.items() if value is not None}
+
+
 def _into_files(words: Words) -> str:
     path, format = relative_to(words.folder, words.require("path")), _format(words, "format")
     if format not in ("jsonl", "parquet"):
@@ -263,15 +270,7 @@ def _into_database(words: Words) -> dict[str, Any]:
     found["driver"] = _DRIVERS[url.kind]
     for option in ("buffer-flush.max-rows", "buffer-flush.interval"):
         words.refuse(f"sink.{option}", "each batch is one transaction")
-    for option in (
-        *("existing", "create", "replay", "log_table", "cast"),
-        "lock_timeout",
-        "retry_timeout",
-    ):
-        value = words.take(f"sink.{option}")
-        if value is not None:
-            found[option] = value
-    return found
+    return found | _take_sink_options(words, "database")
 
 
 def _into_kafka(words: Words) -> dict[str, Any]:
@@ -295,14 +294,7 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
         found |= registry_of(words, format)
     guarantees = {"exactly-once": "exactly-once", "at-least-once": "at-least-once"}
     found["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
-    for name, option in (
-        ("transactional-id-prefix", "prefix"),
-        *((each, each) for each in ("existing", "replay", "create", "partitions", "timeout")),
-    ):
-        value = words.take(f"sink.{name}")
-        if value is not None:
-            found[option] = value
-    return found
+    return found | _take_sink_options(words, "kafka")
 
 
 def _into_delta(words: Words) -> dict[str, Any]:
@@ -323,10 +315,7 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
     properties: the prefix of options that become properties of the table itself. Raises SpecError if the partitions are
     given twice, or if the result needs a primary key and the table has none.
     """
-    for option in ("form", "existing", "replay", "create", "partition_by", "attempts", "cast"):
-        value = words.take(f"sink.{option}")
-        if value is not None:
-            found[option] = value
+    found |= _take_sink_options(words, found["kind"])
     if partitions := words.take_partitions():
         if "partition_by" in found:
             raise words.wrong("'sink.partition_by' is PARTITIONED BY once more; leave one out.")

@@ -6,20 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggloom.errors import SpecError, nearest
+from aggloom.errors import SpecError
 from aggloom.runtime.sinks.dialects import dialect_of
+from aggloom.runtime.sinks.options import ELSEWHERE, read_options
 
 EXISTING = ("error", "keep", "replace")
-_WORDS = {
-    "create": bool,
-    "replay": bool,
-    "cast": bool,
-    "table": str,
-    "log_table": str,
-    "driver": str,
-    "lock_timeout": int,
-    "retry_timeout": int,
-}
 _CONNECT_EXAMPLES = "postgresql://USER@HOST:5432/DATABASE or host=HOST dbname=DATABASE user=USER"
 
 
@@ -37,10 +28,10 @@ class DatabaseOptions:
     batch is tried again where the database is away; 0: not at all.
     """
 
-    table: str
-    connect: Any = field(repr=False)
-    driver: str = "psycopg"
-    dialect: str | None = None
+    table: str = field(metadata=ELSEWHERE)
+    connect: Any = field(repr=False, metadata=ELSEWHERE)
+    driver: str = field(default="psycopg", metadata=ELSEWHERE)
+    dialect: str | None = field(default=None, metadata=ELSEWHERE)
     create: bool = True
     existing: str = "error"
     replay: bool = False
@@ -58,24 +49,8 @@ class DatabaseOptions:
 
 def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    known = list(DatabaseOptions.__dataclass_fields__)
-    for name in given:
-        if name not in known:
-            raise SpecError(
-                f"sink database: there is no option {name!r}. {nearest(str(name), known)}"
-            )
-    for name in ("table", "connect"):
-        if not given.get(name):
-            raise SpecError(
-                f"sink database: give it a {name}, as in {{'kind': 'database', 'table': 'totals', "
-                "'connect': 'dbname=shop'}"
-            )
-    typed = {name: _typed(name, value) for name, value in given.items()}
-    made = DatabaseOptions(**typed)
-    if made.existing not in EXISTING:
-        raise SpecError(
-            f"sink database: existing is {made.existing!r}; known are {', '.join(EXISTING)}"
-        )
+    needed = {"table": "totals", "connect": "dbname=shop"}
+    made = read_options(DatabaseOptions, "database", given, needed, {"existing": EXISTING})
     if made.lock_timeout < 1 or made.retry_timeout < 0:
         raise SpecError(
             f"sink database: lock_timeout is {made.lock_timeout} and retry_timeout {made.retry_timeout}; they are "
@@ -88,16 +63,3 @@ def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
         )
     dialect_of(made.driver, made.dialect)
     return made
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The value of an option, which a command line gives as text."""
-    kind = _WORDS.get(name)
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    if kind is int and str(value).isdigit():
-        return int(value)
-    if kind is not None and (not isinstance(value, kind) or (kind is int and value is True)):
-        word = {bool: "true or false", int: "a whole number"}.get(kind, "a text")
-        raise SpecError(f"sink database: {name} is {value!r}; it must be {word}")
-    return value

@@ -27,6 +27,7 @@ from aggloom.runtime.sinks.lake import (
     in_table_order,
     lake_options,
 )
+from aggloom.runtime.sinks.options import ELSEWHERE
 
 RESERVED = (CHANGE, VERSION, TIME)
 """Columns that a table with a change data feed must not have."""
@@ -44,8 +45,8 @@ class DeltaOptions(LakeOptions):
     are Delta's, as delta.enableChangeDataFeed.
     """
 
-    path: str
-    storage: Mapping[str, str] = field(default_factory=dict)
+    path: str = field(metadata=ELSEWHERE)
+    storage: Mapping[str, str] = field(default_factory=dict, metadata=ELSEWHERE)
     kind: ClassVar[str] = "delta"
 
 

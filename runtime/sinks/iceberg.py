@@ -34,6 +34,7 @@ from aggloom.runtime.sinks.lake import (
     in_table_order,
     lake_options,
 )
+from aggloom.runtime.sinks.options import ELSEWHERE
 from aggloom.runtime.values.changelog import same_value
 
 _OWN = "aggloom."
@@ -49,9 +50,9 @@ class IcebergOptions(LakeOptions):
     type, uri and warehouse.
     """
 
-    table: str
-    catalog: str = "default"
-    connect: Mapping[str, str] = field(default_factory=dict)
+    table: str = field(metadata=ELSEWHERE)
+    catalog: str = field(default="default", metadata=ELSEWHERE)
+    connect: Mapping[str, str] = field(default_factory=dict, metadata=ELSEWHERE)
     kind: ClassVar[str] = "iceberg"
 
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggloom.errors import SpecError, nearest
+from aggloom.errors import SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.avro.settings import SchemaRegistry, schema_registry
+from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.sinks.encodings import FORMATS, IN_AVRO, UPSERTS
+from aggloom.runtime.sinks.options import ELSEWHERE, flink_word, read_options
 
 GUARANTEES = ("exactly-once", "at-least-once")
 EXISTING = ("error", "keep")
-_WORDS = {"create": bool, "replay": bool, "partitions": int, "timeout": int}
 _OURS = ("bootstrap.servers", "transactional.id", "group.id", "enable.idempotence")
 
 
@@ -31,18 +31,18 @@ class KafkaOptions:
     wait for the broker. prefix: of the name of transactions and of the group. properties: of its client, librdkafka.
     """
 
-    servers: str
-    topic: str
-    format: str = "upsert-json"
-    guarantee: str = "exactly-once"
+    servers: str = field(metadata=ELSEWHERE)
+    topic: str = field(metadata=ELSEWHERE)
+    format: str = field(default="upsert-json", metadata=ELSEWHERE)
+    guarantee: str = field(default="exactly-once", metadata=ELSEWHERE)
     existing: str = "error"
     replay: bool = False
     create: bool = True
     partitions: int = -1
     timeout: int = 60
-    prefix: str = "aggloom"
-    properties: Mapping[str, Any] = field(default_factory=dict)
-    registry: SchemaRegistry | None = None
+    prefix: str = field(default="aggloom", metadata=flink_word("sink.transactional-id-prefix"))
+    properties: Mapping[str, Any] = field(default_factory=dict, metadata=ELSEWHERE)
+    registry: SchemaRegistry | None = field(default=None, metadata=ELSEWHERE)
     kind = "kafka"
 
     @property
@@ -53,21 +53,9 @@ class KafkaOptions:
 
 def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    known = list(KafkaOptions.__dataclass_fields__)
-    for name in given:
-        if name not in known:
-            raise SpecError(f"sink kafka: there is no option {name!r}. {nearest(str(name), known)}")
-    for name in ("servers", "topic"):
-        if not given.get(name):
-            raise SpecError(
-                f"sink kafka: give it {name}, as in {{'kind': 'kafka', 'servers': 'host:9092', 'topic': 'totals'}}"
-            )
-    made = KafkaOptions(**{name: _typed(name, value) for name, value in given.items()})
-    for name, allowed in (("format", FORMATS), ("guarantee", GUARANTEES), ("existing", EXISTING)):
-        if getattr(made, name) not in allowed:
-            raise SpecError(
-                f"sink kafka: {name} is {getattr(made, name)!r}; known are {', '.join(allowed)}"
-            )
+    choices = {"format": FORMATS, "guarantee": GUARANTEES, "existing": EXISTING}
+    needed = {"servers": "host:9092", "topic": "totals"}
+    made = read_options(KafkaOptions, "kafka", given, needed, choices)
     if (made.registry is None) == (made.format in IN_AVRO):
         raise SpecError(
             f"sink kafka: {made.format} has its schemas in a registry; say where: registry='https://registry:8081'"
@@ -78,22 +66,3 @@ def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
         if name in _OURS:
             raise SpecError(f"sink kafka: {name!r} is the sink's own; take it out of properties")
     return made
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The value of an option, which a command line gives as text."""
-    kind = _WORDS.get(name, str)
-    if name == "registry":
-        return schema_registry(value)
-    if name == "properties":
-        if isinstance(value, Mapping):
-            return dict(value)
-        raise SpecError(f"sink kafka: properties is {value!r}; it must be a mapping")
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    if kind is int and str(value).isdigit():
-        return int(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        word = {bool: "true or false", int: "a whole number", str: "a text"}[kind]
-        raise SpecError(f"sink kafka: {name} is {value!r}; it must be {word}")
-    return value

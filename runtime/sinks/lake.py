@@ -20,7 +20,7 @@ from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.lakes.types import stored_schema
 from aggloom.runtime.sinks.lake_types import cast_rows, check_nulls, fit_columns
 from aggloom.runtime.sinks.net import net_by_key, tells_before
-from aggloom.runtime.sinks.options import read_options
+from aggloom.runtime.sinks.options import ELSEWHERE, read_options
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
 
 FORMS = ("table", "changelog")
@@ -71,7 +71,7 @@ class LakeOptions:
     replay: bool = False
     create: bool = True
     partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, metadata=ELSEWHERE)
     attempts: int = 10
     cast: bool = False
 

@@ -1,4 +1,8 @@
-"""Options of sinks, read from a mapping: each by its name and its type; what nobody reads is refused."""
+"""Options of sinks: a dataclass each, from which the entries of jobs and scripts follow.
+
+They are read from a mapping, each by its name and its type; what nobody reads is refused. In CREATE TABLE an option is
+`sink.NAME`, unless its field has another word for it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.avro.settings import schema_registry
 
 T = TypeVar("T")
 _WORDS = {
@@ -16,7 +21,28 @@ _WORDS = {
     "str | None": "a text",
     "tuple[str, ...]": "a column, or a list of them",
     "Mapping[str, str]": "a mapping of texts",
+    "Mapping[str, Any]": "a mapping",
 }
+_WORD = "word"
+ELSEWHERE: Mapping[str, Any] = {_WORD: None}
+"""The metadata of an option that CREATE TABLE gives in a way of its connector's own."""
+
+
+def flink_word(word: str) -> Mapping[str, Any]:
+    """Return the metadata of an option that Flink has a word for."""
+    return {_WORD: word}
+
+
+def sink_words(made: type[Any]) -> dict[str, str]:
+    """The options of a sink's dataclass that CREATE TABLE gives, by name, with their words there.
+
+    Example: the option of a class.
+        >>> from dataclasses import dataclass
+        >>> sink_words(dataclass(type("Options", (), {"__annotations__": {"replay": "bool"}})))
+        {'replay': 'sink.replay'}
+    """
+    words = {field.name: field.metadata.get(_WORD, f"sink.{field.name}") for field in fields(made)}
+    return {name: word for name, word in words.items() if word is not None}
 
 
 def read_options(
@@ -53,8 +79,12 @@ def _typed(kind: str, name: str, wanted: str, value: Any) -> Any:
     """The value of an option, which a command line or a script gives as text."""
     if wanted == "bool" and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    if wanted == "int" and str(value).isdigit():
+    if wanted == "int" and (str(value).isdigit() or type(value) is int):
         return int(value)
+    if wanted == "Any":
+        return value
+    if wanted.startswith("SchemaRegistry"):
+        return schema_registry(value)
     if wanted == "str | None" and value is None:
         return None
     if wanted.startswith("str") and isinstance(value, str):
@@ -63,7 +93,9 @@ def _typed(kind: str, name: str, wanted: str, value: Any) -> Any:
         listed = value.split(",") if isinstance(value, str) else value
         if isinstance(listed, list | tuple) and all(isinstance(each, str) for each in listed):
             return tuple(each.strip() for each in listed)
-    if wanted.startswith("Mapping") and isinstance(value, Mapping):
+    if wanted == "Mapping[str, Any]" and isinstance(value, Mapping):
+        return dict(value)
+    if wanted == "Mapping[str, str]" and isinstance(value, Mapping):
         return {str(option): _text(one) for option, one in value.items()}
     raise SpecError(f"sink {kind}: {name} is {value!r}; it must be {_WORDS[wanted]}")
 

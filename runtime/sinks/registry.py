@@ -17,13 +17,16 @@ from aggloom.runtime.sinks.kafka_options import KafkaOptions, kafka_options
 from aggloom.runtime.values.changelog import Kinds
 
 Options = DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions
-SINKS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
+SINKS: dict[str, type[Options]] = {
+    each.kind: each for each in (DatabaseOptions, DeltaOptions, IcebergOptions, KafkaOptions)
+}
+"""The options of each kind of sink."""
+_READERS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
     "database": database_options,
     "delta": delta_options,
     "iceberg": iceberg_options,
     "kafka": kafka_options,
 }
-"""Readers of the options, by kind."""
 PLAIN = ("console", "table", "jsonl", "parquet")
 """Sinks that Spark writes, or that take a path at most: jsonl:PATH."""
 KNOWN = (
@@ -89,4 +92,4 @@ def sink_options(given: Mapping[str, Any]) -> tuple[str, Any]:
         known = (*PLAIN, *SINKS)
         hint = nearest(str(kind), known) if kind else f"give its kind, one of {', '.join(known)}"
         raise SpecError(f"unknown sink {kind!r}. {hint}")
-    return str(kind), SINKS[kind](rest)
+    return str(kind), _READERS[kind](rest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
 from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.job import complete, read_job
+from aggloom.runtime.sinks.options import sink_words
+from aggloom.runtime.sinks.registry import SINKS
 from aggloom.script import jobs_of
 from aggloom.tables import read_table_option, table_source
 
+ROOT = Path(__file__).parents[2]
 ORDERS = """
 -- A comment; of two parts.
 CREATE TEMPORARY TABLE IF NOT EXISTS orders (
@@ -437,3 +441,29 @@ def test_topics_and_scripts_in_job_files(tmp_path: Path) -> None:
 def written(job: Path, text: str) -> Path:
     job.write_text(text)
     return job
+
+
+SINK_OPTIONS = {
+    "database": "'connector'='jdbc','url'='jdbc:sqlite:x','table-name'='t'",
+    "delta": "'connector'='delta','table-path'='lake/t'",
+    "iceberg": "'connector'='iceberg','catalog-name'='c'",
+    "kafka": "'connector'='kafka','topic'='t','properties.bootstrap.servers'='h:1','format'='debezium-json'",
+}
+
+
+@pytest.mark.parametrize("kind", SINK_OPTIONS)
+def test_options_of_a_sink_are_those_of_its_dataclass(kind: str) -> None:
+    """An option that is added there is an entry of jobs, a word of CREATE TABLE, and in both pages."""
+    pages = {name: (ROOT / "docs" / name).read_text() for name in ("sinks.md", "scripts.md")}
+    words = sink_words(SINKS[kind])
+    assert {"existing", "replay", "create"} <= set(words)
+    examples = {"bool": "true", "int": "7", "tuple[str, ...]": "k"}
+    for field in fields(SINKS[kind]):
+        assert f"`{field.name}`" in pages["sinks.md"]
+        if field.name not in words:
+            continue
+        value = {"existing": "keep", "form": "table"}.get(field.name)
+        value = value or examples.get(str(field.type), "x")
+        found = sink_of(read_into(f"{SINK_OPTIONS[kind]},'{words[field.name]}'='{value}'"))
+        assert isinstance(found, dict) and found[field.name] == value
+        assert f"`{words[field.name]}`" in pages["scripts.md"]
