@@ -67,6 +67,8 @@ if TYPE_CHECKING:
         WindowFunction,
         Windowing,
     )
+    from aggloom.runtime.connectors.kafka.source import read_kafka
+    from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
@@ -81,8 +83,6 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time, window_aggregate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.plan.counting import progress
-    from aggloom.runtime.spark.read.connector import kafka_settings
-    from aggloom.runtime.spark.read.kafka import read_kafka
     from aggloom.runtime.spark.read.lakes import read_delta, read_iceberg
     from aggloom.runtime.spark.read.messages import read_messages
     from aggloom.runtime.spark.read.sources import read_changes
@@ -222,11 +222,11 @@ _HOMES = {
     "over": "aggloom.runtime.spark.api.over",
     "progress": "aggloom.runtime.spark.plan.counting",
     "rank": "aggloom.runtime.spark.api.rank",
-    "kafka_settings": "aggloom.runtime.spark.read.connector",
+    "kafka_settings": "aggloom.runtime.connectors.kafka.spark_package",
     "read_changes": "aggloom.runtime.spark.read.sources",
     "read_delta": "aggloom.runtime.spark.read.lakes",
     "read_iceberg": "aggloom.runtime.spark.read.lakes",
-    "read_kafka": "aggloom.runtime.spark.read.kafka",
+    "read_kafka": "aggloom.runtime.connectors.kafka.source",
     "read_messages": "aggloom.runtime.spark.read.messages",
     "read_table": "aggloom.runtime.spark.write.sinks",
     "repartition": "aggloom.runtime.spark.watch.repartition",

@@ -13,10 +13,11 @@ from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_option
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.registry_words import registry_of
+from aggloom.runtime.connectors.kafka.encodings import IN_AVRO
+from aggloom.runtime.connectors.kafka.options import own_words
 from aggloom.runtime.formats.file_options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
-from aggloom.runtime.sinks.encodings import IN_AVRO
 from aggloom.runtime.sinks.options import sink_words
 from aggloom.runtime.sinks.registry import SINKS, sink_options
 from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
@@ -34,7 +35,7 @@ _UPSERTS = {"upsert-json": "jsonl", "upsert-avro": "avro-confluent"}
 _TRUTH = {"true": True, "false": False}
 _OF_FILES = tuple(name for name in option_types() if name != "order")
 """Our own options of tables in files; the order of files is 'files.order' in Flink's manner."""
-_OF_TOPICS = ("unreadable", "side", *MESSAGE_OPTIONS, *CHANGE_OPTIONS)
+_OF_TOPICS = (*own_words(), "unreadable", "side", *MESSAGE_OPTIONS, *CHANGE_OPTIONS)
 """Those of messages in topics."""
 _START = re.compile(r"partition:(\d+),offset:(\d+)")
 _DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
@@ -172,11 +173,6 @@ def _kafka(words: Words) -> dict[str, Any]:
         found["start"] = {int(each[1]): int(each[2]) for each in pieces if each}
     else:
         found["start"] = mode.removesuffix("-offset")
-    number = words.number("max_messages_per_trigger")
-    if number is not None:
-        found["max_messages_per_trigger"] = number
-    if words.take("lost_data") == "ignore":
-        found["lost_data"] = "ignore"
     told = _translate_options(words, format) | registry_of(words, format)
     return {**found, "format": format, **told}
 
@@ -187,9 +183,6 @@ def _upsert_kafka(words: Words) -> dict[str, Any]:
     format = _upsert_format(words)
     servers, properties = _properties(words)
     found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
-    number = words.number("max_messages_per_trigger")
-    if number is not None:
-        found["max_messages_per_trigger"] = number
     told = _translate_options(words, _UPSERTS[format]) | registry_of(words, format)
     return {**found, "format": format, **told}
 

@@ -82,7 +82,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
     """Run the jobs. clear: deletes what is kept for this run alone."""
     STOP.reset()
     with Interrupts(lambda: _leave(clear)) as interrupts:
-        from aggloom.runtime.spark.read.connector import kafka_settings
+        from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
         from aggloom.runtime.spark.sessions.command_session import session_to_run
 
         _say("starting Spark")

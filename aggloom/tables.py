@@ -27,6 +27,7 @@ from aggloom.inferred import (
 from aggloom.lake_tables import ENTRIES, check_lake, group_options, lake_columns, lake_frame
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.connectors.kafka.options import KafkaSource, job_types
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
 from aggloom.runtime.formats.file_options import option_types
 from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, suggest_sibling, which
@@ -56,13 +57,9 @@ SPARK_OPTIONS = (
 
 CONNECTORS = ("files", "kafka", *ENTRIES)
 """Connectors of a table of a job."""
-_TOPICS = (
-    *("servers", "topic", "pattern", "start", "max_messages_per_trigger", "lost_data"),
-    "properties",
-)
 _ENTRIES = (
     "connector",
-    *_TOPICS,
+    *job_types(),
     "path",
     "format",
     "schema",
@@ -104,7 +101,7 @@ class TableSource:
         if self.lake is not None:
             return lake_frame(spark, self.lake, self.schema)
         if self.kafka is not None:
-            from aggloom.runtime.spark.read.kafka import read_kafka
+            from aggloom.runtime.connectors.kafka.source import read_kafka
 
             told: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
             return read_kafka(spark, **self.kafka, **told, **self.reader_options)
@@ -342,15 +339,15 @@ def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
     for name in ("servers", "topic"):
         if not given.get(name):
             raise SpecError(f"{where}: a topic of Kafka needs {name}.")
-    found = {name: given.pop(name) for name in _TOPICS if name in given}
+    found = {
+        name: convert_entry(name, given.pop(name), kind, where)
+        for name, kind in job_types().items()
+        if name in given
+    }
     start = found.get("start")
     if isinstance(start, str) and start.isdigit():
         found["start"] = int(start)
-    for name in ("max_messages_per_trigger",):
-        if name in found:
-            found[name] = convert_entry(name, found[name], int, where)
-    if isinstance(found.get("pattern"), str):
-        found["pattern"] = convert_entry("pattern", found["pattern"], bool, where)
+    KafkaSource(**found).check(where)
     return found
 
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.connectors.kafka.options import KafkaOptions, kafka_options
+from aggloom.runtime.connectors.kafka.sink import KafkaSink
 from aggloom.runtime.sinks.database import DatabaseSink
 from aggloom.runtime.sinks.database_options import DatabaseOptions, database_options
 from aggloom.runtime.sinks.delta import DeltaOptions, DeltaSink, delta_options
 from aggloom.runtime.sinks.iceberg import IcebergOptions, IcebergSink, iceberg_options
-from aggloom.runtime.sinks.kafka import KafkaSink
-from aggloom.runtime.sinks.kafka_options import KafkaOptions, kafka_options
 from aggloom.runtime.values.changelog import Kinds
 
 Options = DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions

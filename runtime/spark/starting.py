@@ -13,11 +13,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from aggloom.errors import StateMismatchError
+from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.node.evolution import changed_calls
 from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
 from aggloom.runtime.spark.plan.timers import check_timers
-from aggloom.runtime.spark.read.kafka_topics import check_topics
 from aggloom.runtime.spark.read.source_log import (
     FileSourceNote,
     check_batch_names,

@@ -94,7 +94,13 @@ ROOMS: dict[str, set[str]] = {
     | {"pyarrow", "aggloom.codegen!"}
     | _in("runtime", "platform"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
-    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "lakes", "sinks"),
+    "runtime/sinks": KERNEL
+    | SHARED
+    | _in("runtime", *VALUES, "avro", "lakes", "connectors", "sinks"),
+    "runtime/connectors": set(),
+    "runtime/connectors/kafka": KERNEL
+    | SHARED
+    | _in("runtime", *VALUES, "avro", "formats", "sinks", "connectors"),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
     "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
     "runtime/page": PLANS
@@ -119,7 +125,11 @@ TOOLS = {
     "runtime/sinks/delta.py": {"deltalake"},
     "runtime/storage/loading.py": {"llvmlite"},
     "runtime/sinks/iceberg.py": {"pyiceberg"},
-    "runtime/sinks/kafka.py": {"confluent_kafka"},
+    "runtime/connectors/kafka/sink.py": {"confluent_kafka"},
+    **{
+        f"runtime/connectors/kafka/{name}.py": {"pyspark", "py4j", "aggloom.runtime.spark"}
+        for name in ("source", "spark_package", "topics")
+    },
     "codegen/user/probe.py": {"numba"},
     "runtime/local/pipeline.py": {"aggloom.runtime.spark"},
     "runtime/local/fed_plan.py": {"pandas"},

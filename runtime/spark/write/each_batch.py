@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
-from aggloom.runtime.sinks.kafka import KafkaSink
+from aggloom.runtime.connectors.kafka.sink import KafkaSink
 from aggloom.runtime.sinks.lake import LakeSink
 from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import id_of, is_local, local

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
-from aggloom.runtime.sinks.encodings import UPSERTS, Part, check_columns, encoding
-from aggloom.runtime.sinks.kafka_options import KafkaOptions
+from aggloom.runtime.connectors.kafka.encodings import UPSERTS, Part, check_columns, encoding
+from aggloom.runtime.connectors.kafka.options import KafkaOptions
 from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 

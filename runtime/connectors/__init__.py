@@ -1,0 +1,1 @@
+"""Connectors, a folder each: their options, their source, their sink."""

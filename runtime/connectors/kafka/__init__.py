@@ -1,0 +1,1 @@
+"""Topics of Kafka: read by Spark's connector, written by librdkafka."""

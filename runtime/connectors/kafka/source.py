@@ -1,0 +1,120 @@
+"""Topics of Kafka as changes, by Spark's own connector, whose offsets are part of the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from aggloom.errors import SpecError, nearest
+from aggloom.runtime.connectors.kafka.options import KafkaSource, Position
+from aggloom.runtime.connectors.kafka.spark_package import CONNECTOR
+from aggloom.runtime.connectors.kafka.topics import Topics, remember_topics
+from aggloom.runtime.formats.registry import MESSAGES
+from aggloom.runtime.spark.arguments import check_session, check_text
+from aggloom.runtime.spark.read.messages import read_messages
+
+
+def read_kafka(
+    spark: SparkSession,
+    servers: str,
+    topic: str | Sequence[str],
+    format: str,
+    schema: Any,
+    keys: Any = None,
+    *,
+    start: Position = "earliest",
+    end: Position | None = None,
+    pattern: bool = False,
+    streaming: bool = True,
+    max_messages_per_trigger: int | None = None,
+    lost_data: str = "error",
+    unreadable: str = "error",
+    side: str | Path | None = None,
+    properties: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The changes in topics: the schema's columns and `_change_type`.
+
+    servers: host:port, several with commas. topic: a name, several of them, or with `pattern` a regular expression,
+    which finds new topics, too. start: "earliest", "latest", milliseconds since 1970, or an offset by partition
+    ({0: 17}); a query that has a checkpoint goes on where that is. end: the same for a batch (streaming=False).
+    lost_data: messages that are gone before they were read are an "error", or to "ignore". properties: of Kafka's
+    client, such as security.protocol. keys, unreadable, side, options: as of read_messages. Raises SpecError.
+    """
+    check_session("read_kafka", spark)
+    check_text("read_kafka", "format", format)
+    if format not in MESSAGES:
+        raise SpecError(
+            f"read_kafka: no format of messages {format!r}. {nearest(format, MESSAGES)}"
+        )
+    source = KafkaSource(
+        servers=servers,
+        topic=topic,
+        start=start,
+        end=end,
+        pattern=pattern,
+        streaming=streaming,
+        max_messages_per_trigger=max_messages_per_trigger,
+        lost_data=lost_data,
+        properties=properties,
+    )
+    source.check("read_kafka")
+    reader = (
+        (spark.readStream if streaming else spark.read)
+        .format("kafka")
+        .options(**_spark_options(source))
+    )
+    with _with_connector():
+        messages = reader.load()
+    made = read_messages(
+        messages, format, schema, keys, unreadable=unreadable, side=side, **options
+    )
+    about = Topics(servers, source.topics, pattern, lost_data == "error", dict(properties or {}))
+    return remember_topics(made, about)
+
+
+def _spark_options(source: KafkaSource) -> dict[str, Any]:
+    """The options of Spark's connector for a source that has been checked."""
+    found: dict[str, Any] = {
+        "kafka.bootstrap.servers": source.servers,
+        "subscribePattern" if source.pattern else "subscribe": ",".join(source.topics),
+        "kafka.isolation.level": "read_committed",
+        "failOnDataLoss": str(source.lost_data == "error").lower(),
+        **_position_options("starting", source.start, source.topics),
+    }
+    if source.end is not None:
+        found |= _position_options("ending", source.end, source.topics)
+    if source.max_messages_per_trigger is not None:
+        found["maxOffsetsPerTrigger"] = source.max_messages_per_trigger
+    return found | {f"kafka.{name}": value for name, value in (source.properties or {}).items()}
+
+
+def _position_options(what: str, position: Position, topics: tuple[str, ...]) -> dict[str, str]:
+    """The options of Spark's that say where reading starts or ends."""
+    if isinstance(position, str):
+        return {f"{what}Offsets": position}
+    if isinstance(position, int):
+        at_end = {"startingOffsetsByTimestampStrategy": "latest"} if what == "starting" else {}
+        return {f"{what}Timestamp": str(position), **at_end}
+    offsets = {str(int(partition)): int(offset) for partition, offset in position.items()}
+    return {f"{what}Offsets": json.dumps({topics[0]: offsets})}
+
+
+@contextmanager
+def _with_connector() -> Iterator[None]:
+    """Says in words that Spark has no connector."""
+    try:
+        yield
+    except AnalysisException as error:
+        if "kafka" not in str(error):
+            raise
+        raise SpecError(
+            "read_kafka: Spark's connector for Kafka is not there; start the session with "
+            f"al.session(**al.kafka_settings()), or with spark.jars.packages={CONNECTOR}"
+        ) from None
