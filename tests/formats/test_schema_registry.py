@@ -230,7 +230,7 @@ def test_no_secret_shows(registry: Registry) -> None:
     for shown in (
         made,
         source,
-        source.reading,
+        source.reader_options,
         schema_registry(told),
         schema_registry({**told, "user_info": None, "token": SECRET}),
     ):
@@ -248,7 +248,7 @@ def job(**more: Any) -> dict[str, Any]:
 def test_a_registry_of_jobs_and_of_a_command_line() -> None:
     told = schema_registry({"url": "http://h:1,http://i:1", "user_info": "u:p,w", "timeout": 3})
     listed = {"url": ["http://h:1", "http://i:1"], "user_info": "u:p,w", "timeout": 3}
-    assert table_source("t", job(registry=listed), "t").reading["registry"] == told
+    assert table_source("t", job(registry=listed), "t").reader_options["registry"] == told
     for given, said in (
         (job(), "its schemas are in a registry; say where: registry="),
         (job(registry="nowhere"), "is no URL"),
@@ -261,7 +261,7 @@ def test_a_registry_of_jobs_and_of_a_command_line() -> None:
     ):
         with pytest.raises(SpecError, match=said):
             found = table_source("t", given, "t")
-            decoder(found.format, found.columns(), **found.reading)
+            decoder(found.format, found.columns(), **found.reader_options)
     with (
         Harness.from_sql("SELECT COUNT(*) AS n FROM t", {"t": DDL}, backend="python") as harness,
         pytest.raises(SpecError, match=r"a harness: debezium-avro is bytes, .*read_kafka"),
@@ -338,7 +338,7 @@ def test_flinks_other_formats() -> None:
     place = "'topic' = 't', 'properties.bootstrap.servers' = 'h:1'"
     upserts = source_of(table(f"'connector' = 'upsert-kafka', {place}, {both}, {url}"))
     assert (upserts.format, upserts.sends, upserts.keys) == ("upsert-avro", "upsert", ("k",))
-    assert upserts.reading["registry"] == schema_registry("http://h")
+    assert upserts.reader_options["registry"] == schema_registry("http://h")
     told = f"'connector' = 'kafka', {place}, 'format' = 'avro-confluent', 'avro-confluent.url' = 'http://h'"
     assert (source_of(table(told)).format, table(told).changes) == ("avro-confluent", "append")
     for old, new, said in (

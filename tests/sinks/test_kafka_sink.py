@@ -460,7 +460,7 @@ class Wrapped:
 
 
 def test_the_keywords_of_the_reader_are_the_options_of_the_source() -> None:
-    """What is an option of topics is a keyword, an entry of a job's table, a word of a script, and documented."""
+    """An option of topics is a keyword, an entry of a job's table, a word of a script, and documented."""
     pytest.importorskip("pyspark")
     from aggloom.runtime.connectors.kafka.source import read_kafka
 
