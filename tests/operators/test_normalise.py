@@ -288,7 +288,11 @@ def test_tables_of_a_job_say_their_keys() -> None:
     table = read_table_option(
         "t=in,format=debezium-json,schema=id INT, a STRING,keys=id,changes=upsert"
     )
-    assert (table.keys, table.changes, table.reader_options) == (("id",), "upsert", {"keys": ("id",)})
+    assert (table.keys, table.changes, table.reader_options) == (
+        ("id",),
+        "upsert",
+        {"keys": ("id",)},
+    )
     declared = read_table_option(
         "t=in,format=jsonl,schema=id INT PRIMARY KEY NOT ENFORCED, a STRING"
     )
