@@ -47,6 +47,7 @@ class BagArrays(NamedTuple):
 @kernel
 def _link(bag: BagArrays, slot: int, row: int) -> None:
     head = bag.head[slot]
+    # At the front: only the head of a chain is known, and a bag has no order.
     bag.after[row] = head
     bag.before[row] = 0
     if head != 0:
@@ -85,6 +86,7 @@ def _insert(
         old = np.int64(bag.head[slot]) - 1
     else:
         old, cell = find_row(index, rows, slot, given, r, h)
+    # Without a unique key the identity is the whole row: one stored row stands for all equal ones.
     if old >= 0 and not unique:
         bag.count[old] += 1
         return old, np.int64(-1), AGAIN
@@ -99,6 +101,7 @@ def _insert(
     if old < 0:
         _link(bag, slot, row)
         return row, np.int64(-1), NEW
+    # The new row takes the old one's place in the chain, so that a walk meets as many rows as before.
     bag.after[row], bag.before[row] = bag.after[old], bag.before[old]
     _relink(bag, slot, row, bag.after[old], bag.before[old])
     return row, old, REPLACED
@@ -129,6 +132,7 @@ def _remove(
     if not single:
         close_gap(index.table, cell)
     _relink(bag, slot, -1, bag.after[row], bag.before[row])
+    # The caller frees the row once its changes are emitted: until then its columns are read.
     return row, row, GONE
 
 
@@ -175,6 +179,8 @@ def apply_changes(
                     h=h,
                 )
             else:
+                # A kernel cannot let arrays grow: it stops before the row, and its caller makes room and goes on
+                # there.
                 return r
             applied.ids[r], applied.gone[r], applied.outcomes[r] = row, gone, outcome
         start = stop
@@ -189,6 +195,8 @@ def take_rows(
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(index.slot[ids[k]])
         if not single:
+            # Computed again, as only a removal by id and a growing table need it: stored, it would be eight bytes a
+            # row.
             h = row_hash(rows.words, rows.flags, row, slot, index.identity)
             close_gap(index.table, cell_of(index, row, h))
         _relink(bag, slot, -1, bag.after[row], bag.before[row])
@@ -206,6 +214,7 @@ def walk_slots(bag: BagArrays, slots: Array, cursor: Array, positions: Array, id
             ids[found] = link - 1
             found += 1
             link = np.int64(bag.after[link - 1])
+        # Otherwise the pairs are full: the next call goes on in this chain.
         if link == 0:
             position += 1
     cursor[0], cursor[1] = position, link
@@ -221,6 +230,7 @@ def check_chains(
     for slot in range(len(bag.head)):
         link, before = np.int64(bag.head[slot]), np.int64(0)
         while link != 0:
+            # First of all: a link out of a damaged file would read beyond the arrays.
             if link < 1 or link > len(marks) or (single and before != 0):
                 return False
             row = link - 1

@@ -69,6 +69,8 @@ def _same_key(tree: Tree, entry: int, word: int, arrival: int) -> bool:
 def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int, arrival: int) -> int:
     """Return the number of entries of a block that are not after (word, arrival)."""
     low, left = np.int64(0), block_size(tree, block)
+    # Entries of a block, at most 32, lie side by side: reading them in order is cheap while words are compared as
+    # numbers.
     if not by_bytes:
         at = block + 1
         while low < left and (
@@ -77,6 +79,7 @@ def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int, a
             low += 1
             at += ENTRY
         return low
+    # As few comparisons as can be: each of them reads the bytes of two texts.
     while left > 0:
         half = (left + 1) >> 1
         entry = block + 1 + (low + half - 1) * ENTRY
@@ -112,7 +115,9 @@ def _split(
     tree.heap[entry + 1] = right
     tree.heap[entry + 2] = weight
     tree.heap[entry + 3] = tree.heap[right + 4]
+    # The parent's entry of the child said the weight of both halves.
     tree.heap[entry - ENTRY + 2] -= weight
+    # A single entry needs no block for 32.
     if keep == 1:
         move_block(tree, slot, entry - ENTRY, child, 0)
     return entry - 1 - (at + 1) * ENTRY
@@ -124,6 +129,7 @@ def _grow(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     root = np.int64(tree.root[slot])
     grow_root(tree, pool, pooled, slot)
     if root != 0:
+        # Entries of this tree have an arrival beside their word, of which grow_root knows nothing.
         tree.heap[np.int64(tree.root[slot]) + 4] = tree.heap[root + 4]
 
 
@@ -140,6 +146,7 @@ def order_insert(
 ) -> None:
     """Enter a row, which arrives after all those with the same sort key. `path`: room for the way down."""
     block = np.int64(tree.root[slot])
+    # Full blocks are split on the way down, so that a parent has room for the entry of a new sibling.
     if block == 0 or block_size(tree, block) == LIMIT:
         _grow(tree, pool, by_bytes, slot)
         block = np.int64(tree.root[slot])
@@ -148,14 +155,17 @@ def order_insert(
     while block_level(tree, block) > 0:
         if rank == 0:
             rank = np.int64(1)
+            # The row comes before all others here: the entry of its block says the least key below it.
             lower_entry(tree, pool, by_bytes, block + 1, word)
             tree.heap[block + 4] = arrival
         child = tree.heap[block + 2 + (rank - 1) * ENTRY]
         inside = _rank(tree, pool, by_bytes, child, word, arrival)
         if block_size(tree, child) == LIMIT:
             keep = LIMIT >> 1
+            # Rows that come in the opposite order go to this edge alone: all others stay in a full block.
             if inside == 0:
                 keep = 1
+            # Rows that come in their order leave full blocks behind, not half full ones.
             elif inside == LIMIT:
                 keep = LIMIT - 1
             elif _same_key(tree, child + 1, word, arrival):
@@ -168,6 +178,7 @@ def order_insert(
         entry = block + 1 + (rank - 1) * ENTRY
         if rank > 1:
             beside = tree.heap[entry - ENTRY + 1]
+        # Counted on the way down: room is reserved, so that the row will surely be entered.
         tree.heap[entry + 2] += 1
         path[depth] = entry
         depth, parent, block, rank = depth + 1, entry, child, inside
@@ -179,6 +190,7 @@ def order_insert(
         last = entry - ENTRY
     elif beside != 0:
         last = outermost_entry(tree, beside, 1)
+    # The row is the last of its equals: it begins their sort key if the row before it is none of them.
     if last == 0 or not _same_key(tree, last, word, arrival):
         tree.heap[entry + 2] += START
         for d in range(depth):
@@ -227,6 +239,7 @@ def order_remove(
             behind = tree.heap[entry + ENTRY + 1]
         depth, block = depth + 1, tree.heap[entry + 1]
     weight, follower = tree.heap[entry + 2], np.int64(0)
+    # Only the row that begins a sort key leaves it to another.
     if keys_in(weight) > 0:
         if at + 1 < block_size(tree, block):
             follower = entry + ENTRY
@@ -237,6 +250,7 @@ def order_remove(
     heir = tree.heap[follower + 3] if has_heir else np.int64(0)
     for d in range(depth):
         tree.heap[path[2 * d] + 1 + path[2 * d + 1] * ENTRY + 2] -= weight
+    # A block without entries could not say which keys are below it, so it goes with its last one.
     while depth > 0 and block_size(tree, block) == 1:
         if by_bytes:
             release(pool, tree.heap[block + 1])
@@ -267,6 +281,7 @@ def weight_upto(
     while block != 0:
         rank = _rank(tree, pool, by_bytes, block, word, arrival)
         inner = block_level(tree, block) > 0
+        # The last child that begins early enough may reach beyond: it is not added whole, but entered below.
         for j in range(rank - 1 if inner and rank > 0 else rank):
             total += tree.heap[block + 3 + j * ENTRY]
         block = tree.heap[block + 2 + (rank - 1) * ENTRY] if inner and rank > 0 else np.int64(0)
@@ -286,6 +301,7 @@ def order_at(tree: Tree, slot: int, position: int) -> tuple[int, int]:
     block = np.int64(tree.root[slot])
     while block_level(tree, block) > 0:
         entry = block + 1
+        # Without a bound: the position is there, so that one of the entries has it.
         while position >= rows_in(tree.heap[entry + 2]):
             position -= rows_in(tree.heap[entry + 2])
             entry += ENTRY

@@ -79,6 +79,7 @@ def row_hash(words: Array, flags: Array, r: int, slot: int, identity: Array) -> 
     h = np.int64(slot)
     for k in range(len(identity)):
         c = identity[k]
+        # The word of a NULL is 0, which is also the word of a value: its flag gives the two different hashes.
         h = combine(h, words[r, c] ^ np.int64(is_null(flags, r, c)))
     return h
 
@@ -97,6 +98,7 @@ def look_ahead(
         ahead.hashes[r - start] = row_hash(given.words, given.flags, r, slots[r], index.identity)
     for j in range(stop - start):
         ahead.seen[j] = index.table[home(ahead.hashes[j], cells)]
+    # The sum is read by nobody: written down, it keeps the compiler from leaving the loads out.
     for j in range(stop - start):
         row = max(slot_in(ahead.seen[j]), 0)
         ahead.seen[j] = rows.words[row, 0] + index.slot[row]
@@ -112,6 +114,7 @@ def find_row(
     at = home(h, cells)
     while index.table[at] != 0:
         cell = index.table[at]
+        # Halves of hashes first: the cell is at hand, and the row is elsewhere in memory.
         if not is_other(cell, h):
             row = slot_in(cell)
             if index.slot[row] == slot and same_row(
@@ -119,6 +122,7 @@ def find_row(
             ):
                 return row, at
         at = around(at + 1, cells)
+    # The cell comes with the answer, so that a caller that adds the row need not search for its place again.
     return np.int64(-1), at
 
 
@@ -135,6 +139,7 @@ def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
     cells = len(index.table)
     at = home(h, cells)
     while index.table[at] != 0:
+        # The row is known by its id here: no column need be compared.
         if slot_in(index.table[at]) == row:
             return at
         at = around(at + 1, cells)
@@ -144,6 +149,7 @@ def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
 @kernel
 def has_room(index: RowIndexArrays, rows: RowArrays) -> bool:
     """Tell whether there is room for one more row."""
+    # The table has to keep empty cells: a search for a row that is not there ends at one.
     return rows.meta[LIVE] < min(len(rows.words), entries_in(len(index.table)))
 
 

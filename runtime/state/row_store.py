@@ -56,6 +56,7 @@ def same_row(
     """Tell whether row r and row s of others are the same in some columns."""
     for k in range(len(columns)):
         c = columns[k]
+        # Equal values have equal words, texts too: equal bytes have one id in the pool.
         if words[r, c] != others[s, c] or is_null(flags, r, c) != is_null(marks, s, c):
             return False
     return True
@@ -73,6 +74,7 @@ def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: A
 @kernel
 def store_row(rows: RowArrays, pool: PoolArrays, pooled: Array, given: Encoded, r: int) -> int:
     """The id that row r of the given ones gets; room was reserved."""
+    # Free ids first: every array by id stays as short as it can.
     if rows.meta[FREE] > 0:
         row = rows.meta[FREE] - 1
         rows.meta[FREE] = rows.words[row, 0]
@@ -85,6 +87,7 @@ def store_row(rows: RowArrays, pool: PoolArrays, pooled: Array, given: Encoded, 
     for c in range(rows.words.shape[1]):
         rows.words[row, c] = given.words[r, c]
         if pooled[c]:
+            # Encoding holds no text, and a sweep of the pool drops those that nobody holds.
             hold(pool, given.words[r, c])
     return row
 
@@ -103,6 +106,7 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
         row = ids[k]
         for c in range(rows.words.shape[1]):
             if pooled[c]:
+                # Before the row's first word becomes the link to the next free row.
                 release(pool, rows.words[row, c])
         for b in range(rows.flags.shape[1]):
             rows.flags[row, b] = 0
@@ -118,6 +122,7 @@ def _check_rows(rows: RowArrays, pooled: Array, held: Array) -> int:
     for row in range(len(rows.flags)):
         if rows.flags[row, 0] & 1 == 0:
             continue
+        # No id from there on was given out: the next new row would overwrite this one.
         if row >= rows.meta[HIGH]:
             return np.int64(-1)
         count += 1
@@ -227,6 +232,7 @@ class RowStore:
         n = batch.num_rows
         words = np.empty((n, len(self.schema)), np.int64)
         flags = np.zeros((n, self.arrays.flags.shape[1]), np.uint8)
+        # Bit 0 says that the row is there; the bits of nulls begin after it.
         flags[:, 0] = 1
         for c, field in enumerate(self.schema):
             column = batch.column(c)

@@ -82,6 +82,7 @@ class Places(NamedTuple):
 def _leave_ring(state: SortedArrays, index: RowIndexArrays, row: int, cell: int) -> None:
     """Take a row from its equals; `cell` names it, or is -1."""
     newer, older = np.int64(state.newer[row]), np.int64(state.older[row])
+    # Without equals no row is left for the cell to name.
     if newer == row:
         close_gap(index.table, cell)
         return
@@ -109,6 +110,7 @@ def _insert(
     old, cell = find_row(where.index, where.rows, slot, given.rows, r, h)
     row = store_row(where.rows, pool, pooled, given.rows, r)
     where.tree.meta[STAMP] += 1
+    # The tier tells a NULL from a value that has its word; it lies above 60 bits of stamps.
     arrival = (given.tiers[r] << TIER) + where.tree.meta[STAMP]
     stays = (
         unique
@@ -117,9 +119,11 @@ def _insert(
         and state.arrival[old] >> TIER == given.tiers[r]
     )
     if stays:
+        # An update that leaves the sort key as it is keeps the row's place among its equals.
         arrival = np.int64(state.arrival[old])
     state.word[row], state.arrival[row] = word, arrival
     state.newer[row] = state.older[row] = row
+    # A cell names the oldest of equal rows: the one that a retraction takes.
     if old < 0 or unique:
         name_row(where.index, cell, h, slot, row)
     else:
@@ -131,6 +135,7 @@ def _insert(
     if old >= 0 and unique:
         outcome, gone = REPLACED, old
     if stays:
+        # Shape and weights of the tree stay as they are: only the id in a leaf changes.
         order_replace(where.tree, pool, by_bytes, slot, word, arrival, row=row)
         return row, gone, outcome
     if gone >= 0:
@@ -158,6 +163,7 @@ def _remove(
     row, cell = find_row(where.index, where.rows, slot, given.rows, r, h)
     if row < 0:
         return row, row, ORPHAN
+    # In a ring the newest is next to the oldest; no cell names it.
     if latest and state.older[row] != row:
         row, cell = np.int64(state.older[row]), np.int64(-1)
     _leave_ring(state, where.index, row, cell)
@@ -236,6 +242,7 @@ def plant_rows(
 @kernel
 def _position(state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, row: int) -> int:
     """Return the number of rows of its slot that stand before a row."""
+    # No two rows of a slot have one arrival: all up to the arrival before stand before the row.
     slot, before = np.int64(where.index.slot[row]), state.arrival[row] - 1
     return rows_in(weight_upto(where.tree, pool, by_bytes, slot, state.word[row], before))
 
@@ -280,6 +287,7 @@ def count_before(
 ) -> None:
     """Write the number of rows of slots that stand before sort keys, be they there or not; `equals`: or have them."""
     for k in range(len(slots)):
+        # The last arrival that the tier before can have or, with the equals, that this one can.
         arrival = ((tiers[k] + np.int64(equals)) << TIER) - 1
         out[k] = rows_in(weight_upto(tree, pool, by_bytes, slots[k], words[k], arrival))
 
@@ -309,6 +317,7 @@ def collect_rows(
         at, end = starts[k], starts[k] + lengths[k]
         while at < end:
             entry, there = order_at(tree, slots[k], at)
+            # The rows of a leaf lie side by side: one way down from the root finds them all.
             for j in range(min(there, end - at)):
                 positions[n], ids[n] = k, tree.heap[entry + 1 + j * ENTRY]
                 n += 1
@@ -369,6 +378,7 @@ def check_rings(state: SortedArrays, where: Where, unique: bool, marks: Array) -
                 return np.int64(-1)
             if after == first:
                 break
+            # A unique key has one row: two in a ring are damage.
             if unique:
                 return np.int64(-1)
             row = after

@@ -256,6 +256,7 @@ class SortedRows(IdentifiedRows):
         words = old.word[ids]
         new.arrays.word[now] = pool.import_ids(self.pool, words) if self.key.by_bytes else words
         new.arrays.arrival[now] = old.arrival[ids]
+        # Rings hold ids, not links: a row without equals is its own neighbour.
         new.arrays.newer[now] = moved[old.newer[ids]]
         new.arrays.older[now] = moved[old.older[ids]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
