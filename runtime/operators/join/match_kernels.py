@@ -71,12 +71,15 @@ def meet_unchanged(
     cursor: the item, and the link to go on with or 0. An item whose slot is -1 meets nothing.
     """
     found, item, link = np.int64(0), cursor[0], cursor[1]
+    # A row brings up to two pairs, and both have to fit: the cursor cannot stop between them.
     room = len(pairs.mine) - 1
     while item < len(slots) and found < room:
         if link == 0 and slots[item] >= 0:
             link = np.int64(bag.head[slots[item]])
         while link != 0 and found < room:
             row = link - 1
+            # Above 0 the other side's row changes in this bundle, too: meet_changed pairs it, with what it was and
+            # is.
             if mark[row] <= 0:
                 count = np.int64(bag.count[row])
                 if before[item] > 0:
@@ -97,6 +100,7 @@ def chain_items(slots: Array, head: Array, after: Array) -> None:
     """Hang items on their slots; links are an item + 1. head: zeros."""
     for k in range(len(slots)):
         if slots[k] >= 0:
+            # At the front, since only the head of a slot's chain is known; sums do not depend on the order.
             after[k] = head[slots[k]]
             head[slots[k]] = k + 1
 
@@ -156,6 +160,8 @@ def tally(
             now[row] += counts[k]
         else:
             was[row] += counts[k]
+        # A row is in several pairs, and is listed once; -1 leaves the marks of changed rows, which are above 0,
+        # alone.
         if mark[row] == 0:
             mark[row] = -1
             touched[found] = row

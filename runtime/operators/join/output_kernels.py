@@ -43,6 +43,8 @@ def name_hashes(hashes: Array, table: Array, firsts: Array, groups: Array) -> in
                 firsts[found], groups[k] = k, found
                 found += 1
                 break
+            # Half of the hash is in the cell: the whole one, which is elsewhere in memory, is read where the half
+            # fits.
             if (cell ^ h) >> 32 == 0:
                 g = (cell & _LOW) - 1
                 if hashes[firsts[g]] == h:
@@ -59,6 +61,7 @@ def differ(rows: RowArrays, columns: Array, ids: Array, others: Array, out: Arra
         if others[k] < 0:
             continue
         one, other = np.int64(ids[k]), np.int64(ids[others[k]])
+        # One stored row, or both are padded.
         if one == other:
             continue
         for n in range(len(columns)):
@@ -87,6 +90,7 @@ def pair_up(groups: Array, weights: Array, gone: Array, come: Array, partner: Ar
     for k in range(len(groups)):
         g = groups[k]
         mine, other = (come, gone) if weights[k] > 0 else (gone, come)
+        # Of several equal rows it cannot be said which one is replaced.
         if weights[k] != 1 and weights[k] != -1:
             continue
         j = other[g]

@@ -72,8 +72,10 @@ def follow(
     for r in range(len(groups)):
         g = groups[r]
         if not retracts[r]:
+            # With a unique key an insertion replaces the row that is there: there is never more than one.
             count[g] = 1 if replaces else count[g] + 1
             last[g] = r
+        # In order, row by row: an insertion after its retraction does not make up for it, as a sum would have it.
         elif count[g] > 0:
             count[g] -= 1
         else:

@@ -50,6 +50,7 @@ def meet_rows(
                         found += 1
                         met = True
                     link = np.int64(bag.after[k])
+                # No room is left within the row: the next call goes on at this link.
                 if link != 0:
                     break
                 if len(head) != 0:
@@ -96,6 +97,7 @@ def meet_items(
     when: BEFORE the bundle, AFTER it, or both. See meet_rows.
     """
     found, row, link = np.int64(0), cursor[0], cursor[1]
+    # A changed row brings what it was and what it is, and both have to fit.
     room = len(at) - 1
     while row < len(places) and found < room:
         place = np.int64(places[row])
@@ -103,6 +105,7 @@ def meet_items(
             link = np.int64(head[place])
         while link != 0 and found < room:
             k = link - 1
+            # The stored row is the same, and only its count has changed: one entry stands for both times.
             if old[k] == new[k]:
                 at[found], ids[found], counts[found] = row, old[k], after[k] - before[k]
                 when[found] = BEFORE | AFTER

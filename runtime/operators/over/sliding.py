@@ -39,6 +39,7 @@ def _steps(
     for k in range(len(stretch)):
         opens = k == 0 or stretch[k] != stretch[k - 1]
         start, stop = starts[k], stops[k]
+        # A stretch begins with no rows: what the frame before it has added is another accumulator's.
         if opens:
             first = last = start
         changes = opens and start < stop
@@ -48,6 +49,8 @@ def _steps(
         if changes:
             item += 1
             apart = start >= last
+            # Frames never go back: rows before the new start leave, and those from the old end on come. Without
+            # common rows all do.
             until = last if apart else start
             for r in range(first, until):
                 if write:

@@ -41,6 +41,7 @@ def in_range(
         slot, end = slots[r], ends[r]
         weight = weight_of(tree, slot)
         there = keys_in(weight) if function == DENSE_RANK else rows_in(weight)
+        # With fewer numbers than the end any row has one of them, wherever it stands.
         if there < end or end <= 0:
             out[r] = end > 0
             continue
@@ -51,8 +52,10 @@ def in_range(
             order = np.int64(compare_bytes(pool, words[r], word))
         else:
             order = np.int64(words[r] > word) - np.int64(words[r] < word)
+        # A NULL may have the word of a value: the tiers tell them apart.
         if order == 0:
             order = tiers[r] - (tree.heap[entry + 3] >> TIER)
+        # Equals share a rank; their row numbers are in the order of arrival, and this row arrives last.
         out[r] = order < 0 or (order == 0 and function != ROW_NUMBER)
 
 
@@ -120,6 +123,7 @@ def drop_same(
         j = np.int64(mark[ids[k]]) - 1
         if j >= 0 and (not by_number or numbers[j] == numbers[k]):
             left[j] = left[k] = False
+    # One by one: to zero all marks would cost as much as the store is long, for a bundle of few rows.
     for k in range(before):
         mark[ids[k]] = 0
 

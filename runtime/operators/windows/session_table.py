@@ -52,6 +52,8 @@ def _place(
         k, start, end = keys[r], starts[r], ends[r]
         before = np.int64(-1)
         here = np.int64(a.head[k]) - 1
+        # The list is newest first, and no two sessions touch: those passed by here begin after the window, all others
+        # do not.
         while here >= 0 and a.start[here] > end:
             before = here
             here = np.int64(a.following[here]) - 1
@@ -62,6 +64,8 @@ def _place(
             if first < 0:
                 first = here
             else:
+                # The slot is not free yet: earlier rows of the bundle were put there, and find the session by its
+                # link (_roots).
                 a.used[here] = _MERGED_SLOT
                 a.following[here] = first + 1
                 a.meta[LIVE] -= 1
@@ -69,6 +73,7 @@ def _place(
                 merged += 1
             here = beyond
         if first < 0:
+            # Only a row that begins a session can be late: one that joins a session prolongs what is still open.
             if end <= closed:
                 slots[r] = -1
                 continue
@@ -105,6 +110,7 @@ def _roots(a: SessionArrays, slots: Array) -> None:
 def _free(a: SessionArrays, slots: Array) -> None:
     for r in range(len(slots)):
         s = slots[r]
+        # A slot that was merged away is in no list any more, and was not counted since.
         if a.used[s] == _LIVE_SLOT:
             a.meta[LIVE] -= 1
             k = a.key[s]
@@ -137,6 +143,7 @@ def _check_sessions(a: SessionArrays, used: Array, marks: Array) -> bool:
                 return False
             if a.key[here] != k or a.start[here] > a.end[here]:
                 return False
+            # Sessions that touch would have been merged: the walk in _place relies on it.
             if before >= 0 and a.end[here] >= a.start[before]:
                 return False
             marks[here] = 2
