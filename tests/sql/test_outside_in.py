@@ -57,6 +57,8 @@ def oracle(sql: str) -> Counter[Any]:
         "SELECT *, NULL AS z FROM t UNION ALL SELECT *, v + 1 AS z FROM t",
         "SELECT k, NULL AS n, COUNT(*) AS c FROM t GROUP BY k UNION ALL SELECT k, v, 1 FROM t",
         "SELECT v AS x, NULL AS n FROM t GROUP BY x UNION ALL SELECT v, k FROM t",
+        "SELECT k, v FROM t UNION ALL VALUES (NULL, 1), (NULL, NULL)",
+        "SELECT * FROM (VALUES (NULL, 'x'), (NULL, NULL)) AS w(a, b) UNION SELECT v, k FROM t",
         "SELECT DISTINCT NULL AS k FROM t UNION SELECT DISTINCT k FROM t",
         "SELECT (NULL) AS a UNION ALL (WITH w AS (SELECT v FROM t) SELECT v FROM w)",
         "WITH q AS (SELECT NULL AS a UNION ALL SELECT v FROM t) SELECT a, COUNT(*) FROM q GROUP BY a",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Protocol, Self
 
@@ -31,7 +31,7 @@ def type_nulls(prober: Prober, tree: exp.SetOperation) -> exp.SetOperation:
 
     A NULL that no side gives a type stays as it is, for the error of its own block.
     """
-    if not any(_nulls(select) for select in tree.find_all(exp.Select)):
+    if not any(_null_columns(select) for select in tree.find_all(exp.Select)):
         return tree
     copy = tree.copy()
     _fill(prober, copy, ())
@@ -49,13 +49,15 @@ def _fill(prober: Prober, tree: exp.Expression, wanted: Types) -> None:
         _fill(prober, tree.expression, _either(left, wanted))
     elif isinstance(tree, exp.Select):
         places = _probe(prober, tree)[1]
-        for item, place in zip(_nulls(tree) if places else (), places, strict=True):
+        for cells, place in zip(_null_columns(tree) if places else (), places, strict=True):
             kind = wanted[place] if place < len(wanted) else None
-            if kind is None:
-                continue
-            typed = exp.cast(exp.Null(), type_name(kind), dialect="spark")
-            name = item.args["alias"].copy() if isinstance(item, exp.Alias) else "NULL"
-            item.replace(exp.alias_(typed, name, quoted=isinstance(name, str)))
+            for cell in cells if kind is not None else ():
+                typed: exp.Expression = exp.cast(exp.Null(), type_name(kind), dialect="spark")
+                if isinstance(cell, exp.Alias):
+                    typed = exp.alias_(typed, cell.args["alias"].copy())
+                elif isinstance(cell.parent, exp.Select):
+                    typed = exp.alias_(typed, "NULL", quoted=True)
+                cell.replace(typed)
 
 
 def _types(prober: Prober, tree: exp.Expression) -> Types:
@@ -80,24 +82,44 @@ def _probe(prober: Prober, tree: exp.Expression) -> tuple[list[pa.DataType], lis
     Both are empty where the block cannot be planned for another reason.
     """
     copy = tree.copy()
-    marks = []
     # A * stands for any number of columns, so that places are found by names.
-    for number, item in enumerate(copy.expressions if isinstance(copy, exp.Select) else ()):
-        if _is_null(item):
-            marks.append(f"$null{number}")
-            typed = exp.cast(exp.Null(), "STRING", dialect="spark")
-            item.replace(exp.alias_(typed, marks[-1], quoted=True))
+    marks = []
+    for number, cells in enumerate(_null_columns(copy)):
+        marks.append(f"$null{number}")
+        for cell in cells:
+            typed: exp.Expression = exp.cast(exp.Null(), "STRING", dialect="spark")
+            if isinstance(cell.parent, exp.Select):
+                typed = exp.alias_(typed, marks[-1], quoted=True)
+            cell.replace(typed)
     try:
         schema = prober.query(nameless(copy)).schema
     except SpecError:
         return [], []
+    if rows := _rows_of_values(tree):
+        columns = list(zip(*rows, strict=False))
+        return list(schema.types), [n for n, cells in enumerate(columns) if _are_null(cells)]
     return list(schema.types), [schema.names.index(mark) for mark in marks]
 
 
-def _nulls(select: exp.Select) -> list[exp.Expression]:
-    return [item for item in select.expressions if _is_null(item)]
+def _null_columns(tree: exp.Expression) -> list[list[exp.Expression]]:
+    """Return the NULLs of each column that has nothing else, as far as the block says it in itself."""
+    if rows := _rows_of_values(tree):
+        return [list(cells) for cells in zip(*rows, strict=False) if _are_null(cells)]
+    items = tree.expressions if isinstance(tree, exp.Select) else ()
+    return [[item] for item in items if _are_null([item])]
 
 
-def _is_null(item: exp.Expression) -> bool:
-    """Return whether an item of SELECT is a bare NULL, with or without a name and parentheses."""
-    return isinstance(item.unalias().unnest(), exp.Null)
+def _rows_of_values(tree: exp.Expression) -> list[list[exp.Expression]]:
+    """Return the rows of a block that shows those of VALUES as they are; none of any other."""
+    source = tree.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Values) or tree.args.get("joins"):
+        return []
+    if [type(item) for item in tree.expressions] != [exp.Star]:
+        return []
+    rows = source.this.expressions
+    return [row.expressions if isinstance(row, exp.Tuple) else [row] for row in rows]
+
+
+def _are_null(cells: Iterable[exp.Expression]) -> bool:
+    """Return whether each is a bare NULL, with or without a name and parentheses."""
+    return all(isinstance(cell.unalias().unnest(), exp.Null) for cell in cells)
