@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from aggloom.masking import mask_secrets
 
 
 class AggloomError(Exception):
-    """The root: catch this to catch everything that aggloom raises on purpose. Secrets in its text are masked."""
+    """The root: catch this to catch everything that aggloom raises on purpose. Secrets in its text are masked.
+
+    place: the piece of a query at fault, until the text of the query is shown with it.
+    """
+
+    place: Any = None
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(mask_secrets(each) if isinstance(each, str) else each for each in args))

@@ -21,6 +21,7 @@ from aggloom.codegen.spec.choices import Backend, Dialect
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.sql.errors import underline_errors
 from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
@@ -143,7 +144,8 @@ def _tables(
 def tables_read(sql: str) -> list[str]:
     """The names of the tables that a script reads."""
     script = read_script(sql)
-    queries = script.queries()
+    with underline_errors(sql):
+        queries = script.queries()
     froms = [source for query in queries for source in query.find_all(exp.From, exp.Join)]
     sources = [table for source in froms for table in source.find_all(exp.Table)]
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]

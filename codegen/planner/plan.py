@@ -50,7 +50,7 @@ from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.lookup_table import LookupTable, check_lookups
 from aggloom.codegen.sql.depth import deep
-from aggloom.codegen.sql.errors import refusal
+from aggloom.codegen.sql.errors import refusal, underline_errors
 from aggloom.codegen.sql.given_names import names_of
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
@@ -162,19 +162,20 @@ def plan_query(
         raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
     chosen = options or PlanOptions()
     asked = check_lookups(lookups)
-    return deep(
-        lambda: _plan_query(
-            sql,
-            tables,
-            input_changes=input_changes,
-            keys=keys,
-            watermarks=watermarks,
-            dialect=dialect,
-            options=chosen,
-            explained=explained,
-            lookups=asked,
+    with underline_errors(sql):
+        return deep(
+            lambda: _plan_query(
+                sql,
+                tables,
+                input_changes=input_changes,
+                keys=keys,
+                watermarks=watermarks,
+                dialect=dialect,
+                options=chosen,
+                explained=explained,
+                lookups=asked,
+            )
         )
-    )
 
 
 def _plan_query(
@@ -191,7 +192,7 @@ def _plan_query(
     script = read_script(sql)
     if script.explains is not None and not explained:
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
-        raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
+        raise refusal(script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.with_options(script.settings)
     scans = created_nodes(script, tables, input_changes, keys, watermarks, dialect)
     scans |= as_dimensions({**lookups, **script.lookups}, scans)
@@ -200,7 +201,7 @@ def _plan_query(
     if script.target is not None:
         logical = plan_insertion(script, script.target, logical, dialect)
     plan = _apply_rules(logical, RULES, chosen, dialect, notes)
-    check_windows(plan.root, plan.notes, script.text)
+    check_windows(plan.root, plan.notes)
     return plan
 
 

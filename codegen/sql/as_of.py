@@ -48,7 +48,7 @@ def without_version(source: exp.Expression) -> tuple[exp.Expression, exp.Version
 
 
 def as_of(
-    sql: str, join: exp.Join, version: exp.Version | None, left: Relations
+    join: exp.Join, version: exp.Version | None, left: Relations
 ) -> tuple[AsOf | None, list[exp.Expression]]:
     """Read a join's rule for the right's row, and the conditions of MATCH_CONDITION; None for other joins."""
     nearest = str(join.args.get("method") or "").upper() == "ASOF"
@@ -56,16 +56,16 @@ def as_of(
     if version is None:
         if match is not None and not nearest:
             fix = "write ASOF JOIN, or ON"
-            raise refusal(sql, match, "MATCH_CONDITION of this join is", fix)
+            raise refusal(match, "MATCH_CONDITION of this join is", fix)
         found = None if match is None else bare(match)
         return AsOf(None, join) if nearest else None, [] if found is None else [found]
     named = version.expression
     if nearest or version.this != "TIMESTAMP" or version.args.get("kind") != "AS OF":
-        raise refusal(sql, named, "this version of a table is", "write FOR SYSTEM_TIME AS OF l.t")
+        raise refusal(named, "this version of a table is", "write FOR SYSTEM_TIME AS OF l.t")
     time = bare(left.resolve(named))
     if not is_clock(time) and not isinstance(time, exp.Column):
         fix = "name a time column of the left, or PROCTIME()"
-        raise refusal(sql, named, "FOR SYSTEM_TIME AS OF an expression is", fix)
+        raise refusal(named, "FOR SYSTEM_TIME AS OF an expression is", fix)
     return AsOf(time, named), []
 
 

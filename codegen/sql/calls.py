@@ -16,7 +16,7 @@ from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, SortKey, places
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.errors import SpecError, SqlError, TypeMismatchError, nearest
 
@@ -169,7 +169,7 @@ class _Lowering:
         name = self.entry.name
         if isinstance(node, exp.Star) or isinstance(node.this, exp.Star):
             what = f"this form of {name} is"
-            raise refusal(self.scope.sql, node, what, "give it a plain column")
+            raise refusal(node, what, "give it a plain column")
         self.scope.refuse_aggregates(node, f"the argument of {name}", "aggregate in two steps")
         return self._name_column(node)
 
@@ -218,7 +218,7 @@ class _Lowering:
     def _error(self, what: str, where: exp.Expression) -> SqlError:
         # A bare literal does not remember its place; the call does.
         place = where if span(where) else self.node
-        return SqlError(locate_message(f"{self.node.name.upper()} {what}.", self.scope.sql, place))
+        return place_error(SqlError(f"{self.node.name.upper()} {what}."), place)
 
 
 def constant(node: exp.Expression) -> Any:

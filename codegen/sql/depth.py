@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.sql.errors import check_text, locate_message, syntax_error
+from aggloom.codegen.sql.errors import check_text, place_error, syntax_error, underline_errors
 from aggloom.errors import UnsupportedSqlError
 
 MAX_NESTING: Final = 500
@@ -55,7 +55,8 @@ def check_nesting(sql: str) -> None:
                 f"the SQL is nested more than {MAX_NESTING} levels deep, which is the limit; name its inner parts in "
                 "WITH queries or views."
             )
-            raise UnsupportedSqlError(locate_message(message, sql, (token.start, token.end + 1)))
+            with underline_errors(sql):
+                raise place_error(UnsupportedSqlError(message), (token.start, token.end + 1))
 
 
 def deep(call: Callable[[], _Result]) -> _Result:

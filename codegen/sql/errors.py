@@ -1,13 +1,25 @@
-"""SQL errors that show the place: the line of the query with carets under the piece at fault."""
+"""SQL errors that show the place: the line of the query with carets under the piece at fault.
+
+An error carries its place; who has the text of the query underlines it, once.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from aggloom.errors import SqlError, UnsupportedSqlError
+from aggloom.errors import AggloomError, SqlError, UnsupportedSqlError
+from aggloom.masking import mask_secrets
+
+_Error = TypeVar("_Error", bound=AggloomError)
+Span = tuple[int, int]
+Place = exp.Expression | Span | Callable[[str], Span | None] | None
+"""A piece of the query: a node of its syntax tree, where its text starts and ends (exclusive), or a search for that."""
 
 _AROUND = 100
 """Characters of a long line that are shown on either side of where a piece begins."""
@@ -42,9 +54,31 @@ def span(node: exp.Expression) -> tuple[int, int] | None:
     return min(meta["start"] for meta in found), max(meta["end"] for meta in found) + 1
 
 
-def locate_message(message: str, sql: str, where: exp.Expression | tuple[int, int] | None) -> str:
-    """A message with its place in the query, if that is known."""
-    place = span(where) if isinstance(where, exp.Expression) else where
+def place_error(error: _Error, where: Place) -> _Error:
+    """Return an error with its place in the query, if that is known; `underline_errors` shows it there."""
+    error.place = where
+    return error
+
+
+@contextmanager
+def underline_errors(sql: str) -> Iterator[None]:
+    """Show the place of an error in the text of the query, whose syntax tree knows only where its pieces stand."""
+    try:
+        yield
+    except AggloomError as error:
+        where, error.place = error.place, None
+        if where is not None:
+            error.args = (mask_secrets(_underline(str(error), sql, where)),)
+        raise
+
+
+def _underline(message: str, sql: str, where: Place) -> str:
+    """A message with the line of the query below it, if the place is known."""
+    place = (
+        span(where)
+        if isinstance(where, exp.Expression)
+        else where(sql) if callable(where) else where
+    )
     if isinstance(where, exp.Func) and place is not None:
         start = place[0]
         if "start" not in where.meta and not isinstance(where, exp.Anonymous):
@@ -67,9 +101,9 @@ def syntax_error(sql: str, error: SqlglotError) -> SqlError:
         text = str(detail.get("highlight") or "")
         start = _offset(sql, int(detail.get("line") or 1), int(detail.get("col") or 1)) - len(text)
         place = (max(start, 0), max(start, 0) + len(text))
-        return SqlError(locate_message(f"the SQL cannot be read: {description}.", sql, place))
+        return SqlError(_underline(f"the SQL cannot be read: {description}.", sql, place))
     message = "the SQL cannot be read: a quote or a comment is not closed."
-    return SqlError(locate_message(message, sql, (len(sql.rstrip()) - 1, len(sql.rstrip()))))
+    return SqlError(_underline(message, sql, (len(sql.rstrip()) - 1, len(sql.rstrip()))))
 
 
 def _find_call_end(sql: str, start: int, end: int) -> int:
@@ -88,11 +122,9 @@ def _offset(sql: str, line: int, column: int) -> int:
     return sum(len(text) + 1 for text in lines[: line - 1]) + column
 
 
-def refusal(
-    sql: str, place: exp.Expression | tuple[int, int] | None, what: str, fix: str
-) -> UnsupportedSqlError:
+def refusal(where: Place, what: str, fix: str) -> UnsupportedSqlError:
     """The error of valid SQL that is not translated."""
-    return UnsupportedSqlError(locate_message(f"{what} not supported here; {fix}.", sql, place))
+    return place_error(UnsupportedSqlError(f"{what} not supported here; {fix}."), where)
 
 
 def check_text(sql: str) -> None:
@@ -101,4 +133,4 @@ def check_text(sql: str) -> None:
     if found is not None:
         shown = sql.encode(errors="replace").decode()
         message = "the SQL has half a character (a lone surrogate), which is no text; correct it."
-        raise SqlError(locate_message(message, shown, found.span()))
+        raise SqlError(_underline(message, shown, found.span()))

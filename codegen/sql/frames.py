@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import locate_message, refusal
+from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, text_of
 from aggloom.codegen.sql.windows import duration
@@ -60,39 +60,37 @@ def _format_bound(bound: Bound, side: str) -> str:
     return f"{abs(number)} {'PRECEDING' if number < 0 else 'FOLLOWING'}"
 
 
-def frame_of(
-    sql: str, spec: exp.Expression | None, order: pa.Schema, place: exp.Expression
-) -> FrameClause:
+def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expression) -> FrameClause:
     """The frame that OVER says, or the one that SQL gives where it says none; `order`: the columns of ORDER BY."""
     if spec is None:
         return FrameClause(end=0 if len(order) else None)
     kind = str(spec.args.get("kind") or "RANGE").upper()
     if kind not in ("ROWS", "RANGE"):
-        raise refusal(sql, place, f"a frame by {kind} is", "write ROWS or RANGE")
+        raise refusal(place, f"a frame by {kind} is", "write ROWS or RANGE")
     if spec.args.get("exclude"):
         what = f"EXCLUDE {text_of(spec.args['exclude'])} in a frame is"
-        raise refusal(sql, place, what, "take it out, or subtract the row's own value")
+        raise refusal(place, what, "take it out, or subtract the row's own value")
     rows = kind == "ROWS"
     sides = [(spec.args.get(s), spec.args.get(f"{s}_side")) for s in ("start", "end")]
     if sides[1][0] is None:
         sides[1] = ("CURRENT ROW", None)
-    first, last = (_read_bound(sql, *side, rows, order, place) for side in sides)
+    first, last = (_read_bound(*side, rows, order, place) for side in sides)
     for (said, side), wrong, word in zip(
         sides, ("FOLLOWING", "PRECEDING"), ("start", "end"), strict=True
     ):
         if said == "UNBOUNDED" and str(side).upper() == wrong:
             message = f"a frame cannot {word} at UNBOUNDED {wrong}; turn its ends around."
-            raise SqlError(locate_message(message, sql, place))
+            raise place_error(SqlError(message), place)
     if not rows and not len(order):
         return FrameClause()
     if first is not None and last is not None and Decimal(first) > Decimal(last):
         message = "the frame ends before it starts; turn its ends around."
-        raise SqlError(locate_message(message, sql, place))
+        raise place_error(SqlError(message), place)
     return FrameClause(rows, first, last)
 
 
 def _read_bound(
-    sql: str, said: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
+    said: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
 ) -> Bound:
     if said == "UNBOUNDED":
         return None
@@ -104,18 +102,18 @@ def _read_bound(
         number = whole_number(said)
         if number is None or number < 0:
             message = f"ROWS needs a whole number that is not negative, not {text_of(said)}."
-            raise SqlError(locate_message(message, sql, place))
+            raise place_error(SqlError(message), place)
         return sign * number
     if len(order) != 1:
         message = "RANGE with a distance needs one column in ORDER BY; write ROWS, or order by one."
-        raise SqlError(locate_message(message, sql, place))
+        raise place_error(SqlError(message), place)
     try:
         distance = _distance(said, order.field(0).type)
     except SpecError as error:
-        raise type(error)(locate_message(str(error), sql, place)) from None
+        raise place_error(type(error)(str(error)), place) from None
     if distance < 0:
         message = f"a frame's distance is negative ({text_of(said)}); turn PRECEDING and FOLLOWING."
-        raise SqlError(locate_message(message, sql, place))
+        raise place_error(SqlError(message), place)
     return str(sign * distance) if distance else 0
 
 

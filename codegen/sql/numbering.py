@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from sqlglot import exp
 
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, make_column, text_of
 from aggloom.codegen.sql.stars import left_out
@@ -51,14 +51,14 @@ class NumberingQuery:
     place: tuple[int, int] | None
 
 
-def numbering_query(sql: str, tree: exp.Expression) -> NumberingQuery | None:
+def numbering_query(tree: exp.Expression) -> NumberingQuery | None:
     """Return the numbering that a query asks for; None if it numbers no rows."""
     if tree.args.get("limit") or tree.args.get("offset"):
-        return _read_limit(sql, tree)
+        return _read_limit(tree)
     if not isinstance(tree, exp.Select):
         return None
     windows = list(_windows(tree))
-    return _read_windows(sql, tree, windows) if windows else None
+    return _read_windows(tree, windows) if windows else None
 
 
 def _windows(tree: exp.Select) -> Iterator[exp.Window]:
@@ -72,7 +72,6 @@ def _windows(tree: exp.Select) -> Iterator[exp.Window]:
 class Plain:
     """A query on its way to a plain one: columns that only the numbering reads are added to its items."""
 
-    sql: str
     tree: exp.Expression
     hidden: dict[str, exp.Expression] = field(default_factory=dict)
 
@@ -97,7 +96,7 @@ class Plain:
                 own = isinstance(node, exp.Column) and (
                     isinstance(inner, exp.Star) or node.table in ("", inner.table)
                 )
-                if own and node.name.casefold() not in left_out(self.sql, inner):
+                if own and node.name.casefold() not in left_out(inner):
                     return str(node.name)
                 continue
             if _same(inner, node) and (item.alias or isinstance(inner, exp.Column)):
@@ -120,7 +119,7 @@ class Plain:
         found: dict[str, SortItem] = {}
         for each in items:
             if each.args.get("with_fill"):
-                raise refusal(self.sql, each, "WITH FILL is", "take it out")
+                raise refusal(each, "WITH FILL is", "take it out")
             down = bool(each.args.get("desc"))
             first = bool(each.args.get("nulls_first"))
             item = SortItem(column(each.this), down, first)
@@ -144,18 +143,18 @@ def _same(left: exp.Expression, right: exp.Expression) -> bool:
     return text_of(left) == text_of(right)
 
 
-def _read_windows(sql: str, tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery:
+def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery:
     """A SELECT with numbering functions, which all have to be the same one."""
     first = windows[0]
-    function, parts, order = _check_numbering(sql, tree, first)
+    function, parts, order = _check_numbering(tree, first)
     for other in windows[1:]:
         if text_of(other) != text_of(first):
             fix = "number in a sub-query of its own"
-            raise refusal(sql, other, "a second numbering in one SELECT is", fix)
+            raise refusal(other, "a second numbering in one SELECT is", fix)
     if tree.args.get("distinct"):
         fix = "number in a sub-query, and write DISTINCT around it"
-        raise refusal(sql, first, "SELECT DISTINCT with a numbering is", fix)
-    plain = Plain(sql, tree.copy())
+        raise refusal(first, "SELECT DISTINCT with a numbering is", fix)
+    plain = Plain(tree.copy())
     sign = plain.fresh("")
     number, shown = f"{sign}number", False
     zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
@@ -164,12 +163,12 @@ def _read_windows(sql: str, tree: exp.Select, windows: list[exp.Window]) -> Numb
         inner = bare(item.this if isinstance(item, exp.Alias) else item)
         if isinstance(inner, exp.Window) and any(_windows_in(inner)):
             if shown:
-                raise refusal(sql, item, "the same numbering twice is", "name it once")
+                raise refusal(item, "the same numbering twice is", "name it once")
             number, shown = item.alias or text_of(inner), True
             kept.append(exp.alias_(zero, exp.to_identifier(number, quoted=True)))
         elif any(_windows_in(item)):
             fix = "name it, and compute with its name in the query around this one"
-            raise refusal(sql, item, "a numbering inside an expression is", fix)
+            raise refusal(item, "a numbering inside an expression is", fix)
         else:
             kept.append(item)
     qualify = plain.tree.args.get("qualify")
@@ -207,31 +206,31 @@ def _windows_in(node: exp.Expression) -> Iterator[exp.Window]:
 
 
 def _check_numbering(
-    sql: str, tree: exp.Select, window: exp.Window
+    tree: exp.Select, window: exp.Window
 ) -> tuple[Function, list[exp.Expression], list[exp.Expression]]:
     """The function of a numbering, and what it partitions and orders by."""
     call: CallNode = window.this
     function: Function = call.name.upper()  # type: ignore[assignment]
     if call.expressions or any(call.args.get(key) for key in ("distinct", "filter", "nulls")):
         message = f"{function} has no arguments; write {function}() OVER (...)."
-        raise SqlError(locate_message(message, sql, call))
+        raise place_error(SqlError(message), call)
     clauses = window
     if window.args.get("alias"):
         wanted = window.args["alias"].name.casefold()
         known = [w for w in tree.args.get("windows") or () if w.this.name.casefold() == wanted]
         if not known:
             message = f"there is no window {window.args['alias'].name!r}; write WINDOW after FROM."
-            raise SqlError(locate_message(message, sql, window))
+            raise place_error(SqlError(message), window)
         if len(known) > 1:
             message = f"WINDOW names {known[1].this.name!r} twice; rename one."
-            raise DuplicateNameError(locate_message(message, sql, known[1]))
+            raise place_error(DuplicateNameError(message), known[1])
         clauses = known[0]
     if clauses.args.get("spec"):
-        raise refusal(sql, call, f"a frame for {function} is", "take it out; it has none")
+        raise refusal(call, f"a frame for {function} is", "take it out; it has none")
     order = clauses.args.get("order")
     if order is None:
         message = f"{function} needs an order; write OVER (PARTITION BY ... ORDER BY ...)."
-        raise SqlError(locate_message(message, sql, call))
+        raise place_error(SqlError(message), call)
     return function, list(clauses.args.get("partition_by") or ()), list(order.expressions)
 
 
@@ -254,39 +253,39 @@ def _rewrite_qualify(
     return condition.transform(visit)
 
 
-def _read_limit(sql: str, tree: exp.Expression) -> NumberingQuery:
+def _read_limit(tree: exp.Expression) -> NumberingQuery:
     """ORDER BY with LIMIT, OFFSET or FETCH, around any query: the numbers of all its rows."""
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
     place = span(limit or offset)
-    skipped = 0 if offset is None else _read_count(sql, offset.expression, "OFFSET")
+    skipped = 0 if offset is None else _read_count(offset.expression, "OFFSET")
     if limit is None:
         fix = "say how many rows with LIMIT"
-        raise refusal(sql, place, "OFFSET without LIMIT is", fix)
+        raise refusal(place, "OFFSET without LIMIT is", fix)
     function: Function = "ROW_NUMBER"
     fetch = isinstance(limit, exp.Fetch)
     clause = "FETCH" if fetch else "LIMIT"
     count = limit.args.get("count") or exp.Literal.number(1) if fetch else limit.expression
-    rows = _read_count(sql, count, clause)
+    rows = _read_count(count, clause)
     if limit.expressions:
         fix = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY ...) <= n"
-        raise refusal(sql, place, "LIMIT BY is", fix)
+        raise refusal(place, "LIMIT BY is", fix)
     chosen = limit.args.get("limit_options")
     if chosen is not None and chosen.args.get("percent"):
-        raise refusal(sql, place, f"{clause} of a PERCENT is", "say how many rows")
+        raise refusal(place, f"{clause} of a PERCENT is", "say how many rows")
     if chosen is not None and chosen.args.get("with_ties"):
         function = "RANK"
         if skipped:
             fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
-            raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
+            raise refusal(place, "WITH TIES after OFFSET is", fix)
     order = tree.args.get("order")
     if function == "RANK" and order is None:
-        raise SqlError(locate_message("WITH TIES needs an ORDER BY.", sql, place))
+        raise place_error(SqlError("WITH TIES needs an ORDER BY."), place)
     copy = tree.copy()
     for key in ("limit", "offset", "order"):
         copy.set(key, None)
     if isinstance(copy, exp.Subquery) and not any(copy.args.get(key) for key in ("alias", "with_")):
         copy = copy.this
-    plain = Plain(sql, copy)
+    plain = Plain(copy)
     sign = plain.fresh("")
     column = _of_output(plain, sign)
     items = plain.order(order.expressions if order is not None else (), column)
@@ -306,11 +305,11 @@ def _read_limit(sql: str, tree: exp.Expression) -> NumberingQuery:
     )
 
 
-def _read_count(sql: str, node: exp.Expression, clause: str) -> int:
+def _read_count(node: exp.Expression, clause: str) -> int:
     number = whole_number(node)
     if number is None or number < 0:
         message = f"{clause} needs a whole number that is not negative, not {text_of(node)}."
-        raise SqlError(locate_message(message, sql, node))
+        raise place_error(SqlError(message), node)
     return number
 
 
@@ -332,7 +331,7 @@ def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:
         if isinstance(node, exp.Column):
             return str(node.name)
         fix = "order by a column of the result"
-        raise refusal(plain.sql, node, "ORDER BY an expression here is", fix)
+        raise refusal(node, "ORDER BY an expression here is", fix)
 
     return column
 
@@ -347,7 +346,7 @@ def _counted_off(plain: Plain, sign: str, node: exp.Expression, number: int) -> 
             return str(item.alias_or_name)
         if isinstance(tree, exp.Select):
             return str(item.alias) if item.alias else plain.column(item, sign)
-    raise SqlError(locate_message(f"ORDER BY {number}: name the column.", plain.sql, node))
+    raise place_error(SqlError(f"ORDER BY {number}: name the column."), node)
 
 
 def _over_source(plain: Plain, node: exp.Expression) -> exp.Expression:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal
+from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.numbering import Function, Plain
 from aggloom.codegen.sql.scope import Scope, bare, make_column, pretty, text_of
 from aggloom.codegen.sql.shape import is_clock
@@ -50,14 +50,14 @@ class OverQuery:
     distinct: exp.Expression | None
 
 
-def over_query(sql: str, tree: exp.Expression) -> OverQuery | None:
+def over_query(tree: exp.Expression) -> OverQuery | None:
     """Return the parts of a query with window functions; None if it has none, or does no more than number its rows."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(key) for key in ("limit", "offset")):
         return None
     windows = list(_windows(tree))
     if not windows or _numbers(tree, windows):
         return None
-    return _Split(sql, tree).query()
+    return _Split(tree).query()
 
 
 def _windows(tree: exp.Select) -> Iterator[exp.Window]:
@@ -96,9 +96,9 @@ def is_query(part: exp.Expression) -> bool:
 class _Split:
     """A query on its way into its parts."""
 
-    def __init__(self, sql: str, tree: exp.Select) -> None:
-        self.sql, self.tree = sql, tree
-        self.plain = Plain(sql, tree.copy())
+    def __init__(self, tree: exp.Select) -> None:
+        self.tree = tree
+        self.plain = Plain(tree.copy())
         self.sign = self.plain.fresh("")
         self.windows: dict[str, OverFunction] = {}
         group = tree.args.get("group")
@@ -107,7 +107,7 @@ class _Split:
         for each in tree.args.get("windows") or ():
             if each.name.casefold() in self.named:
                 message = f"WINDOW names {each.name!r} twice; rename one."
-                raise DuplicateNameError(locate_message(message, sql, each))
+                raise place_error(DuplicateNameError(message), each)
             self.named[each.name.casefold()] = each
 
     def query(self) -> OverQuery:
@@ -196,13 +196,13 @@ class _Split:
         call = window.this
         if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or not isinstance(call, CallNode):
             if isinstance(call, exp.Anonymous):
-                with Scope(self.sql, pa.schema([]), "spark", set()).at(call):
+                with Scope(pa.schema([]), "spark", set()).at(call):
                     check_function(call.name, "SELECT")
             what = f"{text_of(call)} as a window function is"
-            raise refusal(self.sql, window, what, "use an aggregate or a window function")
+            raise refusal(window, what, "use an aggregate or a window function")
         for inner in call.find_all(exp.Window):
             fix = "compute the inner one in a sub-query"
-            raise refusal(self.sql, inner, "a window function inside another is", fix)
+            raise refusal(inner, "a window function inside another is", fix)
         partition, order, frame = self._clauses(window, ())
         name = f"{self.sign}w{len(self.windows)}"
         copy = call.copy()
@@ -229,7 +229,7 @@ class _Split:
         items = [] if order is None else list(order.expressions)
         for each in items:
             if each.args.get("with_fill"):
-                raise refusal(self.sql, each, "WITH FILL is", "take it out")
+                raise refusal(each, "WITH FILL is", "take it out")
         frame = window.args.get("spec")
         alias = window.args.get("alias")
         if alias is None:
@@ -237,10 +237,10 @@ class _Split:
         base = self.named.get(alias.name.casefold())
         if base is None or alias.name.casefold() in seen:
             message = f"there is no window {alias.name!r}; write WINDOW after FROM."
-            raise SqlError(locate_message(message, self.sql, alias))
+            raise place_error(SqlError(message), alias)
         below = self._clauses(base, (*seen, alias.name.casefold()))
         if parts or (items and below[1]):
             clause = "PARTITION BY" if parts else "ORDER BY"
             message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."
-            raise SqlError(locate_message(message, self.sql, alias))
+            raise place_error(SqlError(message), alias)
         return below[0], items or below[1], frame or below[2]

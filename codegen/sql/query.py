@@ -20,7 +20,7 @@ from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.schemas import SchemaLike, to_schema
 from aggloom.codegen.sql.calls import lower
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal
+from aggloom.codegen.sql.errors import place_error, refusal, underline_errors
 from aggloom.codegen.sql.grouping_sets import (
     GROUP_ID,
     MAX_SETS,
@@ -43,10 +43,11 @@ def parse(
     """Return the content of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
     columns = to_schema(schema, dialect)
-    tree = parse_select(sql)
-    table = tree.args["from_"].this
-    names = {name for name in (table.name, table.alias) if name}
-    return SelectBlock(sql, tree, columns, dialect, names).content(input_changes)
+    with underline_errors(sql):
+        tree = parse_select(sql)
+        table = tree.args["from_"].this
+        names = {name for name in (table.name, table.alias) if name}
+        return SelectBlock(tree, columns, dialect, names).content(input_changes)
 
 
 class SelectBlock(Scope):
@@ -55,10 +56,8 @@ class SelectBlock(Scope):
     sets: the names of the keys of each grouping set; with them the schema must have the column GROUP_ID.
     """
 
-    def __init__(
-        self, sql: str, tree: exp.Select, schema: pa.Schema, dialect: str, tables: set[str]
-    ) -> None:
-        super().__init__(sql, schema, dialect, tables)
+    def __init__(self, tree: exp.Select, schema: pa.Schema, dialect: str, tables: set[str]) -> None:
+        super().__init__(schema, dialect, tables)
         self.tree = tree
         self.keys: dict[str, str] = {}
         self.key_kinds: set[type[exp.Expression]] = {exp.Column}
@@ -112,7 +111,7 @@ class SelectBlock(Scope):
             if isinstance(node, exp.Star) or (
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
-                raise refusal(self.sql, node, "SELECT * is", "name the keys and the aggregates")
+                raise refusal(node, "SELECT * is", "name the keys and the aggregates")
             found, name = self.item(node, alias, left)
             items.append((found, alias, name))
         return items
@@ -123,19 +122,17 @@ class SelectBlock(Scope):
         nodes: list[exp.Expression] = []
         if distinct is not None:
             if group is not None or any(node.find(CallNode) for node, _, _ in projections):
-                raise refusal(self.sql, None, "DISTINCT beside aggregates is", "drop DISTINCT")
+                raise refusal(None, "DISTINCT beside aggregates is", "drop DISTINCT")
             if distinct.args.get("on"):
-                raise refusal(self.sql, distinct, "DISTINCT ON is", "use plain DISTINCT")
+                raise refusal(distinct, "DISTINCT ON is", "use plain DISTINCT")
             nodes = [node for node, _, _ in projections]
         elif group is not None and group.args.get("all") and not group.expressions:
             if sets:
-                raise refusal(
-                    self.sql, group, "GROUP BY ALL beside ROLLUP or CUBE is", "name the keys"
-                )
+                raise refusal(group, "GROUP BY ALL beside ROLLUP or CUBE is", "name the keys")
             nodes = [node for node, _, _ in projections if not node.find(CallNode)]
         elif group is not None:
             if group.args.get("totals"):
-                raise refusal(self.sql, group, "WITH TOTALS is", "write WITH ROLLUP")
+                raise refusal(group, "WITH TOTALS is", "write WITH ROLLUP")
             chosen = [plain_keys(group)]
             if sets:
                 self._check_sets(group)
@@ -167,16 +164,16 @@ class SelectBlock(Scope):
         for node in listed_keys(group):
             if node.find(exp.GroupingSets, exp.Cube, exp.Rollup):
                 what = "ROLLUP, CUBE or GROUPING SETS before GROUPING SETS without a comma is"
-                raise refusal(self.sql, group, what, "put a comma between them")
+                raise refusal(group, what, "put a comma between them")
         kind = next((word for word in ("rollup", "cube") if group.args.get(word)), None)
         if kind is not None and any(map(is_grouping, group.expressions)):
             what = f"ROLLUP, CUBE or GROUPING SETS beside WITH {kind.upper()} is"
-            raise refusal(self.sql, group, what, f"write {kind.upper()}(..) and a comma")
+            raise refusal(group, what, f"write {kind.upper()}(..) and a comma")
         sets = count_sets(group)
         if sets > MAX_SETS:
             what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"
             fix = "name those that are needed in GROUPING SETS"
-            raise refusal(self.sql, group, what, fix)
+            raise refusal(group, what, fix)
 
     def _key(
         self, node: exp.Expression, projections: list[tuple[exp.Expression, str | None, str]]
@@ -185,7 +182,7 @@ class SelectBlock(Scope):
         if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
             if not 1 <= int(node.this) <= len(projections):
                 message = f"GROUP BY {node.this}: SELECT has items 1 to {len(projections)}."
-                raise SqlError(locate_message(message, self.sql, node))
+                raise place_error(SqlError(message), node)
             return projections[int(node.this) - 1][0]
         if isinstance(node, exp.Column) and not node.table and self.find(node.name) is None:
             for item, alias, _ in projections:
@@ -203,7 +200,7 @@ class SelectBlock(Scope):
             name = alias or (default if call is None else call.output_name)
             if name in names:
                 message = f"two output columns are called {name!r}; give one an alias."
-                raise DuplicateNameError(locate_message(message, self.sql, node))
+                raise place_error(DuplicateNameError(message), node)
             names.add(name)
             if call is not None:
                 if name in self.keys.values():
@@ -246,7 +243,7 @@ class SelectBlock(Scope):
                 f"{where}: column {part.name!r} is neither grouped nor aggregated; "
                 f"add it to GROUP BY or wrap it, for example in MAX({part.name})."
             )
-            raise SqlError(locate_message(message, self.sql, part))
+            raise place_error(SqlError(message), part)
 
         return node.transform(visit, copy=True)
 
@@ -254,12 +251,10 @@ class SelectBlock(Scope):
         """GROUPING(k) and GROUPING_ID(k, ...) over the sets of keys."""
         if not self.sets:
             fix = "group by ROLLUP, CUBE or GROUPING SETS, or take it out"
-            raise refusal(self.sql, part, "GROUPING without grouping sets is", fix)
+            raise refusal(part, "GROUPING without grouping sets is", fix)
         for node in part.expressions:
             if text_of(bare(node)) not in self.keys:
-                raise SqlError(
-                    locate_message("GROUPING is of keys only; name one.", self.sql, part)
-                )
+                raise place_error(SqlError("GROUPING is of keys only; name one."), part)
         every = [name for name in self.keys.values() if name != GROUP_ID]
         asked = [self.keys[text_of(bare(node))] for node in part.expressions] or every
         single = isinstance(part, exp.Grouping) and self.dialect == "spark"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.errors import locate_message, span
+from aggloom.codegen.sql.errors import place_error, span
 from aggloom.codegen.sql.scope import make_column, path, unknown_column
 from aggloom.errors import AmbiguousColumnError, UnknownColumnError, UnknownTableError, nearest
 
@@ -43,7 +43,6 @@ class Relations:
     merged: what stands for a column that several of them share. outer: those of the query around this sub-query.
     """
 
-    sql: str
     tables: tuple[Relation, ...]
     merged: Mapping[str, exp.Expression] = field(default_factory=dict)
     outer: Relations | None = None
@@ -106,7 +105,7 @@ class Relations:
             if not owners:
                 names = sorted(name for each in self.tables for name in each.names)
                 message = f"there is no table {of.table!r} in FROM. {nearest(of.table, names)}"
-                raise UnknownTableError(locate_message(message, self.sql, of))
+                raise place_error(UnknownTableError(message), of)
             return [
                 (name, make_column(own)) for each in owners for name, own in each.columns.items()
             ]
@@ -126,7 +125,7 @@ class Relations:
     def unknown(self, column: exp.Column) -> UnknownColumnError:
         """The error of a column that no table has."""
         tables = {name for each in self._everywhere() for name in each.names}
-        return unknown_column(self.sql, column, sorted(self._names()), tables)
+        return unknown_column(column, sorted(self._names()), tables)
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """Return the field `t.c.f.g` or `c.f.g` of the column c, which is a ROW; None if there is no such column."""
@@ -150,7 +149,7 @@ class Relations:
         owners = list(self._owners(column))
         message = f"column {column.name!r} is in {' and '.join(owners)}; write which one"
         example = f" ({owners[0]}.{column.name})" if not column.table else ", by another alias"
-        return AmbiguousColumnError(locate_message(f"{message}{example}.", self.sql, column))
+        return place_error(AmbiguousColumnError(f"{message}{example}."), column)
 
     def _owners(self, column: exp.Column) -> Iterator[str]:
         for each in self.tables:

@@ -15,7 +15,7 @@ from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.sized_casts import with_sized_casts
 from aggloom.errors import (
     SpecError,
@@ -34,8 +34,8 @@ _TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
 class Scope:
     """The input columns of a query, what its table is called, and the computed columns found so far."""
 
-    def __init__(self, sql: str, schema: pa.Schema, dialect: str, tables: set[str]) -> None:
-        self.sql, self.schema, self.dialect = sql, schema, dialect
+    def __init__(self, schema: pa.Schema, dialect: str, tables: set[str]) -> None:
+        self.schema, self.dialect = schema, dialect
         self.tables = {name.casefold() for name in tables}
         self.computed: dict[str, Computed] = {}
         self.by_name: dict[str, Computed] = {}
@@ -173,7 +173,7 @@ class Scope:
                 column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
             return column
 
-        found = with_sized_casts(self.sql, node, self.dialect).transform(visit)
+        found = with_sized_casts(node, self.dialect).transform(visit)
         if flink:
             for part in found.find_all(exp.Bracket):
                 self._count_from_zero(part)
@@ -188,9 +188,9 @@ class Scope:
             return None
         fix = "write its expression again, or name it in a sub-query"
         if part.find_ancestor(CallNode):
-            raise refusal(self.sql, part, f"the alias {part.name!r} inside an aggregate is", fix)
+            raise refusal(part, f"the alias {part.name!r} inside an aggregate is", fix)
         if sum(1 for _ in found.walk()) > _MOST:
-            raise refusal(self.sql, part, f"the alias {part.name!r} of an item so long is", fix)
+            raise refusal(part, f"the alias {part.name!r} of an item so long is", fix)
         return exp.paren(found.copy())
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
@@ -226,12 +226,12 @@ class Scope:
 
     def unknown(self, column: exp.Column) -> UnknownColumnError:
         """The error of a column that the input does not have."""
-        return unknown_column(self.sql, column, self.schema.names, self.tables)
+        return unknown_column(column, self.schema.names, self.tables)
 
     def refuse_aggregates(self, node: exp.Expression, where: str, fix: str) -> None:
         """Raise if there is an aggregate in the expression."""
         for part in node.find_all(CallNode):
-            raise refusal(self.sql, part, f"an aggregate in {where} is", fix)
+            raise refusal(part, f"an aggregate in {where} is", fix)
 
     @contextmanager
     def at(self, node: exp.Expression) -> Iterator[None]:
@@ -239,11 +239,11 @@ class Scope:
         try:
             yield
         except SpecError as error:
-            raise type(error)(locate_message(str(error), self.sql, node)) from None
+            raise place_error(type(error)(str(error)), node) from None
 
 
 def unknown_column(
-    sql: str, column: exp.Column, names: Sequence[str], tables: Iterable[str]
+    column: exp.Column, names: Sequence[str], tables: Iterable[str]
 ) -> UnknownColumnError:
     """The error of a column that no table of FROM has; `names` are those that they have.
 
@@ -257,13 +257,13 @@ def unknown_column(
         or column.table.casefold() in known
     ):
         message = f"there is no column {written!r}. {nearest(column.name, names)}"
-        return UnknownColumnError(locate_message(message, sql, column))
+        return place_error(UnknownColumnError(message), column)
     message = (
         f"there is no column {written!r}, for {column.table!r} is no table in the FROM of this query. "
         f"{nearest(column.table, sorted(tables))} A sub-query in FROM or WITH does not see the tables around it: let "
         f"it select what is to be compared, and write the condition outside of it."
     )
-    return UnknownColumnError(locate_message(message, sql, column))
+    return place_error(UnknownColumnError(message), column)
 
 
 def path(node: exp.Expression) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 import sqlglot
@@ -14,7 +15,7 @@ from aggloom.codegen.scalar.changing import STORED, differs, is_changing
 from aggloom.codegen.scalar.function_names import check_function_names
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import locate_message, refusal, span, syntax_error
+from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_error
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.unread import check_hints, check_unread
 from aggloom.codegen.sql.window_parser import WindowCall
@@ -46,23 +47,23 @@ def parse_select(sql: str) -> exp.Select:
         raise SqlError(f"the SQL holds {len(trees)} statements; give exactly one SELECT.")
     tree = trees[0]
     if isinstance(tree, exp.SetOperation):
-        raise refusal(sql, _find_token(sql, _SETS), "UNION, EXCEPT and INTERSECT are", _PLANNED)
+        raise refusal(partial(_find_token, _SETS), "UNION, EXCEPT and INTERSECT are", _PLANNED)
     if not isinstance(tree, exp.Select):
-        raise not_select(sql, tree)
-    check_block(sql, tree)
+        raise not_select(tree)
+    check_block(tree)
     if tree.args.get("hint"):
-        raise refusal(sql, span(tree.args["hint"]), "a hint is", _PLANNED)
+        raise refusal(span(tree.args["hint"]), "a hint is", _PLANNED)
     if tree.args.get("with_"):
-        raise refusal(sql, _find_token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
+        raise refusal(partial(_find_token, (TokenType.WITH,)), "WITH is", _PLANNED)
     source = tree.args["from_"].this
     if not isinstance(source, exp.Table):
-        raise refusal(sql, source, "a subquery in FROM is", _PLANNED)
+        raise refusal(source, "a subquery in FROM is", _PLANNED)
     for call in tree.find_all(WindowCall):
-        raise refusal(sql, call, "a window is", _PLANNED)
+        raise refusal(call, "a window is", _PLANNED)
     if has_sets(tree.args.get("group")):
         group = tree.args["group"]
-        place = span(group) or _find_token(sql, (TokenType.CUBE, TokenType.ROLLUP))
-        raise refusal(sql, place, "a grouping set is", _PLANNED)
+        place = span(group) or partial(_find_token, (TokenType.CUBE, TokenType.ROLLUP))
+        raise refusal(place, "a grouping set is", _PLANNED)
     return tree
 
 
@@ -80,18 +81,18 @@ def statements(sql: str) -> list[exp.Expression]:
     if "/*+" in text:
         check_hints(sql, sqlglot.tokenize(text, dialect=AggloomSpark))
     for tree in found:
-        check_unread(sql, tree)
-        _check_functions(sql, tree)
+        check_unread(tree)
+        _check_functions(tree)
         _make_queries_of_values(tree)
         _take_limit_all_out(tree)
     return found
 
 
-def _check_functions(sql: str, tree: exp.Expression) -> None:
+def _check_functions(tree: exp.Expression) -> None:
     fault = check_function_names(tree)
     if fault is not None:
         node, error = fault
-        raise type(error)(locate_message(str(error), sql, node))
+        raise place_error(type(error)(str(error)), node)
 
 
 def _make_queries_of_values(tree: exp.Expression) -> None:
@@ -111,63 +112,65 @@ def _take_limit_all_out(tree: exp.Expression) -> None:
             node.pop()
 
 
-def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
+def not_select(tree: exp.Expression) -> UnsupportedSqlError:
     """The error of a statement that is no query."""
     start = (span(tree) or (0, 0))[0]
+    error = UnsupportedSqlError("only SELECT is translated; write SELECT ... FROM t.")
+    return place_error(error, partial(_find_first_word, start))
+
+
+def _find_first_word(start: int, sql: str) -> Span:
+    """Return the place of the first word of the statement in which a piece of text starts."""
     start = sql.rfind(";", 0, start) + 1
     start += len(sql[start:]) - len(sql[start:].lstrip())
     word = re.match(r"\w*", sql[start:])
-    place = (start, start + (word.end() if word else 1))
-    return UnsupportedSqlError(
-        locate_message("only SELECT is translated; write SELECT ... FROM t.", sql, place)
-    )
+    return start, start + (word.end() if word else 1)
 
 
-def check_block(sql: str, tree: exp.Select) -> None:
+def check_block(tree: exp.Select) -> None:
     """Refuse what no plan has a node for: in the clauses of a SELECT, in its source and its expressions."""
-    _check_clauses(sql, tree)
+    _check_clauses(tree)
     source = tree.args.get("from_")
     if source is None:
-        raise SqlError(locate_message("the query has no FROM; write SELECT ... FROM t.", sql, None))
-    check_source(sql, source.this)
+        raise place_error(SqlError("the query has no FROM; write SELECT ... FROM t."), None)
+    check_source(source.this)
     if not tree.expressions:
         place = span(tree.args["from_"])
-        raise SqlError(
-            locate_message("SELECT names nothing; write columns before FROM.", sql, place)
-        )
-    check_expression(sql, tree)
+        raise place_error(SqlError("SELECT names nothing; write columns before FROM."), place)
+    check_expression(tree)
 
 
-def _check_clauses(sql: str, tree: exp.Select) -> None:
+def _check_clauses(tree: exp.Select) -> None:
     for key, value in tree.args.items():
         if not value or key in _ALLOWED:
             continue
         name, tokens, fix = _CLAUSES.get(key, (key.strip("_").upper(), (), "take it out"))
-        raise refusal(sql, _find_token(sql, tokens) or _first_span(value), f"{name} is", fix)
+        place = partial(_find_token, tokens, otherwise=_first_span(value))
+        raise refusal(place, f"{name} is", fix)
 
 
-def check_source(sql: str, table: exp.Expression) -> None:
+def check_source(table: exp.Expression) -> None:
     """Refuse what stands in FROM and is neither a query nor a table or a window function, or has more to it."""
     if isinstance(table, exp.Subquery | exp.Values):
         for key, value in table.args.items():
             if value and key not in _DERIVED[type(table)]:
                 what = f"{key.strip('_').upper()} after a query is"
-                raise refusal(sql, _first_span(value) or table, what, "take it out")
+                raise refusal(_first_span(value) or table, what, "take it out")
         return
     alias = table.args.get("alias")
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
     named = named and (alias is None or isinstance(alias.this, exp.Identifier | None))
     if isinstance(table, exp.Unnest):
-        raise refusal(sql, table, "UNNEST is", "explode the array before the query")
+        raise refusal(table, "UNNEST is", "explode the array before the query")
     if not named:
-        raise refusal(sql, table, "this source is", "read FROM a plain table name")
+        raise refusal(table, "this source is", "read FROM a plain table name")
     for key, value in table.args.items():
         if value and key not in ("this", "alias", "db", "catalog"):
             fix = "read FROM a plain table name"
-            raise refusal(sql, _first_span(value), f"{key.upper()} after the table is", fix)
+            raise refusal(_first_span(value), f"{key.upper()} after the table is", fix)
 
 
-def check_expression(sql: str, root: exp.Expression) -> None:
+def check_expression(root: exp.Expression) -> None:
     """Refuse what no plan has a node for in an expression, or in the expressions of a SELECT."""
     source = root.args.get("from_") if isinstance(root, exp.Select) else None
     for node in root.walk(prune=lambda each: each is source or isinstance(each, exp.With)):
@@ -175,14 +178,14 @@ def check_expression(sql: str, root: exp.Expression) -> None:
             continue
         if isinstance(node, exp.Window):
             fix = "compute it in a sub-query, which al.sql and al.Harness.from_sql take"
-            raise refusal(sql, node, "OVER is", fix)
+            raise refusal(node, "OVER is", fix)
         if isinstance(node, exp.Query | exp.Exists):
-            raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
+            raise refusal(node, "a subquery is", "join or filter before the aggregation")
         if is_changing(node):
-            raise refusal(sql, node, f"{differs(node)}; it is", STORED)
+            raise refusal(node, f"{differs(node)}; it is", STORED)
         if is_clock(node) and not _is_item(node):
             fix = "select it AS a column, and name that as the time column of a window"
-            raise refusal(sql, node, "PROCTIME() inside an expression is", fix)
+            raise refusal(node, "PROCTIME() inside an expression is", fix)
 
 
 def is_clock(node: exp.Expression) -> bool:
@@ -198,11 +201,14 @@ def _is_item(node: exp.Expression) -> bool:
     return isinstance(parent, exp.Select | WindowCall)
 
 
-def _find_token(sql: str, types: tuple[TokenType, ...]) -> tuple[int, int] | None:
+def _find_token(
+    types: tuple[TokenType, ...], sql: str, otherwise: Span | None = None
+) -> Span | None:
+    """Return the place of the first token of these types, of which the syntax tree knows none."""
     for token in sqlglot.tokenize(sql, dialect="spark"):
         if token.token_type in types:
             return token.start, token.end + 1
-    return None
+    return otherwise
 
 
 def _first_span(value: object) -> tuple[int, int] | None:

@@ -21,21 +21,21 @@ _BINARIES: Final = (exp.DType.BINARY, exp.DType.VARBINARY)
 _NESTED: Final = "an element with a length or a precision inside a CAST to a nested type is"
 
 
-def with_sized_casts(sql: str, node: exp.Expression, dialect: str) -> exp.Expression:
+def with_sized_casts(node: exp.Expression, dialect: str) -> exp.Expression:
     """Return a copy of an expression in which no CAST has a type that Spark lacks.
 
     Raises UnsupportedSqlError where there is no way to write it.
     """
     root = exp.paren(node.copy(), copy=False)
     for cast in reversed(list(root.find_all(exp.Cast))):
-        _refuse_nested(sql, cast, dialect)
-        sized = _size_cast(sql, cast, dialect)
+        _refuse_nested(cast, dialect)
+        sized = _size_cast(cast, dialect)
         if sized is not cast:
             cast.replace(sized)
     return root.this.pop()
 
 
-def _size_cast(sql: str, cast: exp.Cast, dialect: str) -> exp.Expression:
+def _size_cast(cast: exp.Cast, dialect: str) -> exp.Expression:
     kind, sizes = cast.to, cast.to.expressions
     if kind.this in _TEXTS:
         return _text(cast, dialect)
@@ -44,7 +44,7 @@ def _size_cast(sql: str, cast: exp.Cast, dialect: str) -> exp.Expression:
     size = int(sizes[0].name)
     if kind.this in _BINARIES:
         shown = f"CAST AS {kind.this.value}({size}) is"
-        raise refusal(sql, cast, shown, "write SUBSTRING, or RPAD, around a CAST AS BINARY")
+        raise refusal(cast, shown, "write SUBSTRING, or RPAD, around a CAST AS BINARY")
     kind.set("expressions", None)
     return cut_time(cast, size)
 
@@ -62,13 +62,13 @@ def _text(cast: exp.Cast, dialect: str) -> exp.Expression:
     return exp.Left(this=whole, expression=size)
 
 
-def _refuse_nested(sql: str, cast: exp.Cast, dialect: str) -> None:
+def _refuse_nested(cast: exp.Cast, dialect: str) -> None:
     """Raise where what an array, a map or a row holds is to be cut off."""
     for part in cast.to.find_all(exp.DataType):
         if part is cast.to:
             continue
         text = dialect == "flink" and part.this in _TEXTS
         if text or (part.expressions and part.this in (*_BINARIES, *_TIMES)):
-            raise refusal(sql, cast, _NESTED, "take the length out, or CAST each element")
+            raise refusal(cast, _NESTED, "take the length out, or CAST each element")
         if part.this in _TEXTS:
             part.replace(exp.DataType(this=exp.DType.TEXT))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.errors import (
     AmbiguousColumnError,
     DuplicateNameError,
@@ -20,7 +20,7 @@ from aggloom.errors import (
 T = TypeVar("T")
 
 
-def left_out(sql: str, item: exp.Expression) -> dict[str, exp.Expression]:
+def left_out(item: exp.Expression) -> dict[str, exp.Expression]:
     """The names in the EXCEPT of * or t.*, without regard to case, each with its place.
 
     Raises UnsupportedSqlError, DuplicateNameError for a name that comes twice, SqlError for an EXCEPT without names.
@@ -28,42 +28,38 @@ def left_out(sql: str, item: exp.Expression) -> dict[str, exp.Expression]:
     star = item.this if isinstance(item, exp.Column) else item
     for part, value in star.args.items():
         if value is not None and part != "except_":
-            raise refusal(sql, item, f"a * with {part.upper()} is", "name the columns")
+            raise refusal(item, f"a * with {part.upper()} is", "name the columns")
     names = star.args.get("except_")
     if names == []:
-        raise SqlError(
-            locate_message("EXCEPT names no column; name one, or take it out.", sql, span(item))
-        )
+        raise place_error(SqlError("EXCEPT names no column; name one, or take it out."), span(item))
     found: dict[str, exp.Expression] = {}
     for name in names or ():
         if isinstance(name, exp.Column) and name.table:
-            raise refusal(
-                sql, name, "a table's name in EXCEPT is", "write that of the column alone"
-            )
+            raise refusal(name, "a table's name in EXCEPT is", "write that of the column alone")
         if name.name.casefold() in found:
             message = f"EXCEPT names {name.name!r} twice; leave one out."
-            raise DuplicateNameError(locate_message(message, sql, span(name)))
+            raise place_error(DuplicateNameError(message), span(name))
         found[name.name.casefold()] = name
     return found
 
 
 def select_star_columns(
-    sql: str, item: exp.Expression, columns: Sequence[tuple[str, T]]
+    item: exp.Expression, columns: Sequence[tuple[str, T]]
 ) -> list[tuple[str, T]]:
     """The columns, (name, whatever), that * or t.* shows of these.
 
     Raises UnknownColumnError, AmbiguousColumnError and SqlError for what EXCEPT cannot leave out.
     """
-    out = left_out(sql, item)
+    out = left_out(item)
     known = Counter(name.casefold() for name, _ in columns)
     for name, place in out.items():
         if not known[name]:
             message = f"there is no column {place.name!r} to leave out. {nearest(place.name, [n for n, _ in columns])}"
-            raise UnknownColumnError(locate_message(message, sql, span(place)))
+            raise place_error(UnknownColumnError(message), span(place))
         if known[name] > 1:
             message = f"column {place.name!r} is in several tables; name the columns that you want."
-            raise AmbiguousColumnError(locate_message(message, sql, span(place)))
+            raise place_error(AmbiguousColumnError(message), span(place))
     left = [(name, each) for name, each in columns if name.casefold() not in out]
     if columns and not left:
-        raise SqlError(locate_message("EXCEPT leaves no column.", sql, span(item)))
+        raise place_error(SqlError("EXCEPT leaves no column."), span(item))
     return left

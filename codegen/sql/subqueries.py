@@ -80,7 +80,7 @@ def as_membership(node: exp.Expression) -> exp.Expression:
     return exp.Not(this=whole) if isinstance(compared, exp.NEQ) and word == "ALL" else node
 
 
-def empty_value(sql: str, call: CallNode) -> exp.Expression:
+def empty_value(call: CallNode) -> exp.Expression:
     """Return the value of an aggregate call over no rows: 0 or NULL.
 
     Raises UnsupportedSqlError for a function that gives another value then.
@@ -91,7 +91,7 @@ def empty_value(sql: str, call: CallNode) -> exp.Expression:
     if entry is None or entry.append.empty is None or len(entry.empty_in) < 2:
         what = f"{call.name.upper()} in a sub-query that is correlated, or beside a value, is"
         fix = "join the grouped query with LEFT JOIN, and say with COALESCE what no rows give"
-        raise refusal(sql, call, what, fix)
+        raise refusal(call, what, fix)
     return exp.null()
 
 

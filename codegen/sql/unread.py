@@ -89,7 +89,7 @@ _FIXES: Final = {
 _COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-def check_unread(sql: str, tree: exp.Expression) -> None:
+def check_unread(tree: exp.Expression) -> None:
     """Raise UnsupportedSqlError where a query has a part that no rule reads."""
     for node in tree.walk():
         read = READ.get(type(node))
@@ -99,7 +99,7 @@ def check_unread(sql: str, tree: exp.Expression) -> None:
             if value and part not in read:
                 word = _WORDS.get(part, part.strip("_").replace("_", " ").upper())
                 fix = _FIXES.get(part, "take it out")
-                raise refusal(sql, _place(value) or span(node), f"{word} is", fix)
+                raise refusal(_place(value) or span(node), f"{word} is", fix)
 
 
 def _place(value: object) -> tuple[int, int] | None:
@@ -119,4 +119,4 @@ def check_hints(sql: str, tokens: Sequence[Token]) -> None:
         for comment in _COMMENT.finditer(sql, end, start):
             if comment[0].startswith("/*+"):
                 fix = "give options to what reads it"
-                raise refusal(sql, comment.span(), "a hint elsewhere than after SELECT is", fix)
+                raise refusal(comment.span(), "a hint elsewhere than after SELECT is", fix)

@@ -14,7 +14,7 @@ from typing import Final
 from sqlglot import exp
 
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import (
     SPARK_FUNCTIONS,
@@ -86,33 +86,33 @@ class WindowArguments:
         return Cumulate(sizes["SIZE"], sizes["STEP"], on, offset, zone)
 
 
-def table_arguments(sql: str, call: WindowCall) -> WindowArguments:
+def table_arguments(call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in FROM, checked."""
-    _check_name(sql, call, TABLE_FUNCTIONS)
-    given = _read_arguments(sql, call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
+    _check_name(call, TABLE_FUNCTIONS)
+    given = _read_arguments(call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
     table, time = given.pop("DATA"), given.pop("TIMECOL")
     if not isinstance(table, TableArgument):
-        raise _error(sql, call, "needs a table first; write TABLE and its name", table)
+        raise _error(call, "needs a table first; write TABLE and its name", table)
     if not isinstance(time, Descriptor) or len(time.expressions) != 1:
         fix = "needs its time column after the table; write DESCRIPTOR(ts)"
-        raise _error(sql, call, fix, time)
+        raise _error(call, fix, time)
     if table.args.get("partition") and call.name != "SESSION":
         keys = table.args["partition"][0]
-        raise _error(sql, call, "has no partitions; take PARTITION BY out, or GROUP BY it", keys)
-    return WindowArguments(call, time.expressions[0], _durations(sql, call, given), table)
+        raise _error(call, "has no partitions; take PARTITION BY out, or GROUP BY it", keys)
+    return WindowArguments(call, time.expressions[0], _durations(call, given), table)
 
 
-def group_arguments(sql: str, call: WindowCall) -> WindowArguments:
+def group_arguments(call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in GROUP BY, checked."""
     if call.name == "CUMULATE":
         fix = "read FROM TABLE(CUMULATE(TABLE t, ...)) and GROUP BY window_start, window_end"
-        raise refusal(sql, call, "CUMULATE in GROUP BY is", fix)
-    _check_name(sql, call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
-    given = _read_arguments(sql, call, ("TIMECOL", *_LENGTHS[call.name]))
+        raise refusal(call, "CUMULATE in GROUP BY is", fix)
+    _check_name(call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
+    given = _read_arguments(call, ("TIMECOL", *_LENGTHS[call.name]))
     time = given.pop("TIMECOL")
     if isinstance(time, Descriptor | TableArgument):
-        raise _error(sql, call, "in GROUP BY takes the time column itself; write its name", time)
-    lengths = _durations(sql, call, given)
+        raise _error(call, "in GROUP BY takes the time column itself; write its name", time)
+    lengths = _durations(call, given)
     if call.name == "WINDOW" and lengths.get("SLIDE") == lengths["SIZE"]:
         del lengths["SLIDE"]
     return WindowArguments(call, time, lengths)
@@ -179,35 +179,31 @@ def _refuse_uneven(text: str) -> None:
             raise OptionError(f"a {unit.lower()} has no fixed length; write days")
 
 
-def _check_name(sql: str, call: WindowCall, known: tuple[str, ...]) -> None:
+def _check_name(call: WindowCall, known: tuple[str, ...]) -> None:
     if call.name not in known:
         message = f"there is no window function {str(call.this)!r}. {nearest(call.name, known)}"
-        raise UnknownFunctionError(locate_message(message, sql, call))
+        raise place_error(UnknownFunctionError(message), call)
 
 
-def _read_arguments(
-    sql: str, call: WindowCall, required: tuple[str, ...]
-) -> dict[str, exp.Expression]:
+def _read_arguments(call: WindowCall, required: tuple[str, ...]) -> dict[str, exp.Expression]:
     """The arguments by their names, each once, none missing."""
     names = (*required, *_OPTIONAL.get(call.name, ()))
     given: dict[str, exp.Expression] = {}
-    for name, item in _name_items(sql, call, names):
+    for name, item in _name_items(call, names):
         if name not in names:
             hint = nearest(name, names).rstrip("?.")
-            raise _error(sql, call, f"has no argument {name!r}: {hint}", item)
+            raise _error(call, f"has no argument {name!r}: {hint}", item)
         if name in given:
-            raise _error(sql, call, f"has {name} twice; take one out", item)
+            raise _error(call, f"has {name} twice; take one out", item)
         given[name] = item
     missing = [name for name in required if name not in given]
     if missing:
         what = f"needs {', '.join(names[: len(required)])}; {missing[0]} is missing"
-        raise _error(sql, call, what, call)
+        raise _error(call, what, call)
     return given
 
 
-def _name_items(
-    sql: str, call: WindowCall, names: tuple[str, ...]
-) -> Iterator[tuple[str, exp.Expression]]:
+def _name_items(call: WindowCall, names: tuple[str, ...]) -> Iterator[tuple[str, exp.Expression]]:
     for place, item in enumerate(call.expressions):
         if isinstance(item, exp.Kwarg):
             yield str(item.this.name).upper(), item.expression
@@ -215,22 +211,22 @@ def _name_items(
             yield names[place], item
         else:
             what = f"takes at most {len(names)} arguments ({', '.join(names)}); take the rest out"
-            raise _error(sql, call, what, item)
+            raise _error(call, what, item)
 
 
-def _durations(sql: str, call: WindowCall, given: dict[str, exp.Expression]) -> dict[str, int]:
+def _durations(call: WindowCall, given: dict[str, exp.Expression]) -> dict[str, int]:
     found = {}
     for name, node in given.items():
         try:
             found[name] = duration(node)
         except OptionError as error:
             what = f"cannot read its {name}: {str(error).rstrip('.')}"
-            raise _error(sql, call, what, node) from None
+            raise _error(call, what, node) from None
         if found[name] <= 0 and name != "OFFSET":
-            raise _error(sql, call, f"needs a {name} longer than nothing; write a larger one", node)
+            raise _error(call, f"needs a {name} longer than nothing; write a larger one", node)
     return found
 
 
-def _error(sql: str, call: WindowCall, what: str, where: exp.Expression) -> SqlError:
+def _error(call: WindowCall, what: str, where: exp.Expression) -> SqlError:
     # A bare literal does not remember its place; the call does.
-    return SqlError(locate_message(f"{call.name} {what}.", sql, where if span(where) else call))
+    return place_error(SqlError(f"{call.name} {what}."), where if span(where) else call)

@@ -40,9 +40,6 @@ class Pairing(Protocol):
     conditions: list[exp.Expression]
 
     @property
-    def sql(self) -> str: ...
-
-    @property
     def kind(self) -> JoinKind: ...
 
     @property
@@ -66,10 +63,10 @@ def as_of_join(pairing: Pairing, as_of: AsOf) -> Node:
     way = way_of(as_of, pairing.sides[0])
     if way == "now":
         fix = "give the table in lookups, name a row time of the left, or join the table plainly"
-        raise refusal(pairing.sql, as_of.place, "FOR SYSTEM_TIME AS OF processing time is", fix)
+        raise refusal(as_of.place, "FOR SYSTEM_TIME AS OF processing time is", fix)
     if pairing.has_ttls:
         fix = "set table.exec.state.ttl for keys as a whole"
-        raise refusal(pairing.sql, as_of.place, "STATE_TTL by side of this join is", fix)
+        raise refusal(as_of.place, "STATE_TTL by side of this join is", fix)
     return _nearest(pairing, as_of) if way == "nearest" else _temporal(pairing, as_of)
 
 
@@ -80,11 +77,11 @@ def _nearest(pairing: Pairing, as_of: AsOf) -> Node:
     if len(nearest) != 1:
         what = "several inequalities" if nearest else "no inequality"
         fix = "write one, such as l.k = r.k AND l.t >= r.t; more conditions go to WHERE"
-        raise refusal(pairing.sql, as_of.place, f"ASOF JOIN with {what} is", fix)
+        raise refusal(as_of.place, f"ASOF JOIN with {what} is", fix)
     for each in pairing.conditions:
         if each is not nearest[0] and not pairing.pair(each):
             fix = "write it in WHERE, or in a sub-query for one side"
-            raise refusal(pairing.sql, each, "a further condition of an ASOF JOIN is", fix)
+            raise refusal(each, "a further condition of an ASOF JOIN is", fix)
     condition = bare(nearest[0])
     if not column_names(condition.expression) <= set(pairing.sides[1].schema.names):
         condition = flip_inequality(condition)
@@ -101,19 +98,19 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     if not left.appends_only:
         what = "FOR SYSTEM_TIME AS OF the time of rows that may be taken back is"
         fix = "say input_changes='append' of the left, or write ASOF JOIN, which corrects what it told"
-        raise refusal(pairing.sql, as_of.place, what, fix)
+        raise refusal(as_of.place, what, fix)
     versions = versions_of(right)
     if isinstance(versions, str):
         what = f"FOR SYSTEM_TIME AS OF for what has no versions ({versions}) is"
         fix = "join a table with a primary key, or the last rows by time of each key; or write ASOF JOIN"
-        raise refusal(pairing.sql, as_of.place, what, fix)
+        raise refusal(as_of.place, what, fix)
     time = time_of(versions)
     if not isinstance(time, str):
         what = "FOR SYSTEM_TIME AS OF for a table without a TIMESTAMP column"
         if time:
             what = f"FOR SYSTEM_TIME AS OF for a table with several TIMESTAMP columns ({', '.join(time)})"
         fix = "join a view with the one from which on a version holds"
-        raise refusal(pairing.sql, as_of.place, f"{what} is", fix)
+        raise refusal(as_of.place, f"{what} is", fix)
     pairing.sides[1] = versions.rows
     rest = [each for each in pairing.conditions if not pairing.pair(each)]
     extra = _only_key(pairing, as_of, right)
@@ -151,7 +148,7 @@ def _times(
     """The columns of both sides that are compared, in one type."""
     if not pairing.pair(exp.EQ(this=left.copy(), expression=right.copy())):
         fix = "compare a column of the left with one of the right"
-        raise refusal(pairing.sql, as_of.place, "this inequality of an ASOF JOIN is", fix)
+        raise refusal(as_of.place, "this inequality of an ASOF JOIN is", fix)
     pairing.null_safe.pop()
     return pairing.pairs.pop()
 
@@ -165,10 +162,10 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
             words = ", ".join(right.ordered_keys[0])
             fix = f"ON needs the equality of {words}, in the type that it has there"
             what = "FOR SYSTEM_TIME AS OF with a condition that lacks the right's primary key is"
-            raise refusal(pairing.sql, as_of.place, what, fix)
+            raise refusal(as_of.place, what, fix)
         fix = "declare it: keys={'r': ['id']}, or PRIMARY KEY (id) NOT ENFORCED"
         what = "FOR SYSTEM_TIME AS OF for a table without a primary key is"
-        raise refusal(pairing.sql, as_of.place, what, fix)
+        raise refusal(as_of.place, what, fix)
     key = min(found, key=len)
     own, extra = [], []
     for pair, safe in zip(pairing.pairs, pairing.null_safe, strict=True):
@@ -184,4 +181,4 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
 def _refuse_unless_time(pairing: Pairing, as_of: AsOf, field: pa.Field) -> None:
     if not pa.types.is_timestamp(field.type):
         what = f"FOR SYSTEM_TIME AS OF a {type_name(field.type)} is"
-        raise refusal(pairing.sql, as_of.place, what, "name a TIMESTAMP column of the left")
+        raise refusal(as_of.place, what, "name a TIMESTAMP column of the left")

@@ -16,7 +16,6 @@ from aggloom.codegen.sql.relations import Relations
 class ClauseBuilder(Protocol):
     """The builder of the blocks of a query."""
 
-    sql: str
     dialect: str
     notes: Notes
 
@@ -37,7 +36,6 @@ class Clause(Protocol):
     """A FROM on its way: its rows, what they are called, and the conditions that tie it to the query around it."""
 
     builder: ClauseBuilder
-    sql: str
     tree: Tree
     relations: Relations
     taken: set[str]

@@ -11,7 +11,7 @@ from aggloom.codegen.operators import Calc, Node, Union, one_row
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import locate_message, span
+from aggloom.codegen.sql.errors import place_error, span
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_expression
 from aggloom.errors import SqlError, UnsupportedExpressionError
@@ -20,7 +20,6 @@ from aggloom.errors import SqlError, UnsupportedExpressionError
 class ConstantsBuilder(Protocol):
     """The builder of the blocks of a query."""
 
-    sql: str
     dialect: str
 
 
@@ -45,12 +44,12 @@ def values(builder: ConstantsBuilder, source: exp.Values) -> Node:
     rows = [list(each.expressions) for each in source.expressions]
     if len({len(row) for row in rows}) != 1:
         message = "the rows of VALUES have different numbers of columns; give them as many each."
-        raise SqlError(locate_message(message, builder.sql, span(source)))
-    scope = Scope(builder.sql, pa.schema([]), builder.dialect, set())
+        raise place_error(SqlError(message), span(source))
+    scope = Scope(pa.schema([]), builder.dialect, set())
     fields = []
     for number, column in enumerate(zip(*rows, strict=True), 1):
         for node in column:
-            check_expression(builder.sql, node)
+            check_expression(node)
         with scope.at(source):
             dtype = common([infer(scope.resolve(node), {}) for node in column], column[0])
             if pa.types.is_null(dtype):

@@ -27,7 +27,7 @@ from aggloom.codegen.planner.builders.subqueries import is_test, join_subqueries
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
 from aggloom.codegen.sql.conditions import column_names, never_null
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.relations import Relation, Relations
 from aggloom.codegen.sql.scope import bare, pretty
 from aggloom.codegen.sql.shape import check_expression
@@ -76,12 +76,11 @@ class FromClause:
         self, builder: ClauseBuilder, tree: exp.Select, outer: Clause | None = None
     ) -> None:
         self.builder, self.select, self.outer = builder, tree, outer
-        self.sql = builder.sql
         self.taken: set[str] = set() if outer is None else outer.taken
         self.correlated: list[exp.Expression] = []
         self.known: dict[tuple[str, bool], exp.Expression] = {}
-        self._ttls = ttls_of(self.sql, tree, _names_in(tree)) if tree.args.get("hint") else {}
-        self._lookups, self._looked_up = lookup_hints(self.sql, tree), set[str]()
+        self._ttls = ttls_of(tree, _names_in(tree)) if tree.args.get("hint") else {}
+        self._lookups, self._looked_up = lookup_hints(tree), set[str]()
         self.tree: Tree
         self.relations: Relations
 
@@ -89,7 +88,7 @@ class FromClause:
         """Read FROM and its joins from the left to the right."""
         source, joins = self.select.args["from_"].this, self.select.args.get("joins") or []
         self.tree, self.relations = self._joins(source, joins)
-        refuse_unheeded(self.sql, self.select, self._looked_up)
+        refuse_unheeded(self.select, self._looked_up)
 
     def finish(self) -> tuple[exp.Select, Node]:
         """The query without its FROM, over the plan of the FROM."""
@@ -114,7 +113,7 @@ class FromClause:
         tests = [each for each in conditions if is_test(each)]
         plain = [values(self, each, True) for each in conditions if each not in tests]
         for each in plain:
-            check_expression(self.sql, each)
+            check_expression(each)
         known = set(self.tree.columns)
         own = [each for each in plain if column_names(each) <= known]
         self.correlated += [each for each in plain if not column_names(each) <= known]
@@ -178,7 +177,7 @@ class FromClause:
             inner = item.this if isinstance(item, exp.Column) else item
             if isinstance(inner, exp.Star):
                 of = item if isinstance(item, exp.Column) else None
-                shown += select_star_columns(self.sql, item, self.relations.star(of))
+                shown += select_star_columns(item, self.relations.star(of))
             elif isinstance(bare(item), exp.Dot):
                 shown.append((str(bare(item).expression.name), self.relations.resolve(item)))
             elif isinstance(bare(item), exp.Column):
@@ -232,7 +231,7 @@ class FromClause:
             return tree, relations
         if isinstance(source, exp.Lateral):
             fix = "join on the condition, or number the rows with ROW_NUMBER() OVER (...)"
-            raise refusal(self.sql, source, "this LATERAL is", fix)
+            raise refusal(source, "this LATERAL is", fix)
         node, names = self.builder.relation(source)
         if source.alias:
             names = {source.alias}
@@ -241,7 +240,7 @@ class FromClause:
 
     def _tables(self, *tables: Relation, merged: Merged | None = None) -> Relations:
         outer = None if self.outer is None else self.outer.relations
-        return Relations(self.sql, tables, merged or {}, outer)
+        return Relations(tables, merged or {}, outer)
 
     def _columns(self, relations: Relations, source: exp.Expression) -> list[tuple[str, str]]:
         """The columns of joins in parentheses that have a name, each by its own."""
@@ -249,7 +248,7 @@ class FromClause:
         for name, node in relations.star():
             if not isinstance(node, exp.Column):
                 fix = "take the name away, or write a sub-query"
-                raise refusal(self.sql, source, "a name for a FULL JOIN with USING is", fix)
+                raise refusal(source, "a name for a FULL JOIN with USING is", fix)
             found.append((name, node.name))
         return found
 
@@ -276,7 +275,7 @@ class FromClause:
     ) -> tuple[Tree, Relations]:
         kind = self._kind(join)
         source_, version = without_version(join.this)
-        found_as_of, matching = as_of(self.sql, join, version, relations)
+        found_as_of, matching = as_of(join, version, relations)
         right, others = self._part(source_)
         merged = dict(relations.merged)
         both = self._tables(*relations.tables, *others.tables, merged=merged)
@@ -285,13 +284,13 @@ class FromClause:
         if str(join.args.get("method") or "").upper() == "NATURAL":
             if len(others.tables) != 1:
                 fix = "write the condition with ON"
-                raise refusal(self.sql, join, "NATURAL before joins is", fix)
+                raise refusal(join, "NATURAL before joins is", fix)
             (other,) = others.tables
             names = relations.common(other)
         if names:
             if len(others.tables) != 1:
                 fix = "write the condition with ON"
-                raise refusal(self.sql, join, "USING of joins in parentheses is", fix)
+                raise refusal(join, "USING of joins in parentheses is", fix)
             conditions, both = self._merge_using(relations, others, names, kind, join)
         else:
             parts = [] if on is None else simplify_condition(on)
@@ -311,13 +310,13 @@ class FromClause:
         outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
         found.on = [each for each in conditions if each not in outside]
         for each in found.on:
-            check_expression(self.sql, each)
+            check_expression(each)
         if not outside:
             return sunk(left, found) if kind in ("semi", "anti") else found, visible
         if kind != "inner":
             what = f"a sub-query, or a column of the query around this one, in ON of a {kind.upper()} JOIN is"
             fix = "write the condition in WHERE, or in a sub-query in FROM for one side"
-            raise refusal(self.sql, on, what, fix)
+            raise refusal(on, what, fix)
         above = self.over(found, visible)
         above.filter(outside)
         self.correlated += above.correlated
@@ -329,7 +328,7 @@ class FromClause:
         found = _KINDS.get((side, kind))
         if found is None or method not in ("", "NATURAL", "ASOF"):
             words = " ".join(word for word in (method, side, kind, "JOIN") if word)
-            raise refusal(self.sql, join, f"{words} is", "write one of the joins of docs/joins.md")
+            raise refusal(join, f"{words} is", "write one of the joins of docs/joins.md")
         return found
 
     def _check_as_of(self, found: AsOf | None, kind: JoinKind) -> None:
@@ -337,7 +336,7 @@ class FromClause:
         if found is not None and kind not in ("inner", "left"):
             what = "ASOF" if found.time is None else "FOR SYSTEM_TIME AS OF"
             fix = "write JOIN or LEFT JOIN"
-            raise refusal(self.sql, found.place, f"{what} in a {kind.upper()} JOIN is", fix)
+            raise refusal(found.place, f"{what} in a {kind.upper()} JOIN is", fix)
 
     def _merge_using(
         self, left: Relations, right: Relations, names: list[str], kind: JoinKind, join: exp.Join
@@ -351,7 +350,7 @@ class FromClause:
             if sides[0] is None or sides[1] is None:
                 which = "left" if sides[0] is None else "right"
                 message = f"USING ({name}): the {which} side has no such column."
-                raise SqlError(locate_message(message, self.sql, span(join)))
+                raise place_error(SqlError(message), span(join))
             conditions.append(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()))
             whole = {"right": sides[1], "full": exp.func("COALESCE", *sides)}.get(kind, sides[0])
             folded = {known.casefold(): known for known in merged}

@@ -10,21 +10,21 @@ from aggloom.codegen.operators import AggregateNode, Node
 from aggloom.codegen.planner.builders.lookup_hints import LOOKUP
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.errors import OptionError, nearest
 
 _TTL = "STATE_TTL"
 
 
-def state_ttl(sql: str, tree: exp.Select, names: set[str]) -> int | None:
+def state_ttl(tree: exp.Select, names: set[str]) -> int | None:
     """The milliseconds that the hints of a block over one table say; None without any.
 
     names: under which the block reads its table.
     """
-    return next(reversed(ttls_of(sql, tree, names).values()), None)
+    return next(reversed(ttls_of(tree, names).values()), None)
 
 
-def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
+def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
     """The milliseconds that the hints of a block say, by table in the order in which they are named.
 
     names: under which the block reads its tables. As in Flink the first hint wins, and a name that the block does not
@@ -39,38 +39,38 @@ def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
             continue
         if name.upper() != _TTL:
             known = nearest(name.upper(), [_TTL, LOOKUP])
-            raise refusal(sql, place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
-        told = _pairs(sql, each, names)
+            raise refusal(place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
+        told = _pairs(each, names)
         found = found or told
     return found
 
 
-def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> dict[str, int]:
+def _pairs(hint: exp.Expression, names: set[str]) -> dict[str, int]:
     place, found = span(hint), dict[str, int]()
     pairs = hint.expressions
     for pair in pairs:
         sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
         if len(sides) != 2 or not all(each.name for each in sides):
             message = f"{_TTL} needs names and durations: {_TTL}('t' = '1 d')."
-            raise OptionError(locate_message(message, sql, place))
+            raise place_error(OptionError(message), place)
         table, duration = (each.name for each in sides)
         if table.casefold() not in {name.casefold() for name in names}:
             message = f"{_TTL} names {table!r}, which this query does not read. "
-            raise OptionError(locate_message(message + nearest(table, sorted(names)), sql, place))
+            raise place_error(OptionError(message + nearest(table, sorted(names))), place)
         try:
             ms = milliseconds(_TTL, duration)
         except OptionError as error:
-            raise OptionError(locate_message(str(error), sql, place)) from None
+            raise place_error(OptionError(str(error)), place) from None
         if ms < 0:
             message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
-            raise OptionError(locate_message(message, sql, place))
+            raise place_error(OptionError(message), place)
         if table.casefold() in found:
             message = f"{_TTL} names {table!r} twice; name each table once."
-            raise OptionError(locate_message(message, sql, place))
+            raise place_error(OptionError(message), place)
         found[table.casefold()] = ms
     if not pairs:
         message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."
-        raise OptionError(locate_message(message, sql, place))
+        raise place_error(OptionError(message), place)
     return found
 
 

@@ -10,7 +10,7 @@ from aggloom.codegen.planner.scripts.script import Script, Target
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import locate_message
+from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import (
     SqlError,
     TypeMismatchError,
@@ -27,30 +27,30 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
     if table is None:
         hint = nearest(target.name, script.created)
         message = f"INSERT INTO names table {target.name!r}, which is not created. {hint}"
-        raise UnknownTableError(locate_message(message, script.text, target.place))
+        raise place_error(UnknownTableError(message), target.place)
     if table.computed:
         name = next(iter(table.computed))
         message = f"table {table.name}: {name!r} is computed, and a table to write into has no such columns."
-        raise SqlError(locate_message(message, script.text, target.place))
+        raise place_error(SqlError(message), target.place)
     schema = to_schema(table.columns, dialect)
     names = list(target.columns) or schema.names
     for name in names:
         if name not in schema.names:
             message = f"INSERT INTO names column {name!r}. {nearest(name, schema.names)}"
-            raise UnknownColumnError(locate_message(message, script.text, target.place))
+            raise place_error(UnknownColumnError(message), target.place)
     if len(names) != len(rows.schema) or len(set(names)) < len(names):
         message = (
             f"the query has {len(rows.schema)} columns ({', '.join(rows.schema.names)}) for {len(names)} of "
             f"{table.name} ({', '.join(names)}); give as many, in their order."
         )
-        raise SqlError(locate_message(message, script.text, target.place))
+        raise place_error(SqlError(message), target.place)
     own = dict(zip(names, rows.schema, strict=True))
     lacks = [name for name in table.key if name not in own]
     if lacks:
         message = (
             f"INSERT INTO leaves out {lacks[0]!r}, which is in the PRIMARY KEY of {table.name}."
         )
-        raise SqlError(locate_message(message, script.text, target.place))
+        raise place_error(SqlError(message), target.place)
     shown = []
     for field in schema:
         given = own.get(field.name)
@@ -65,7 +65,7 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
                 f"column {field.name!r} of {table.name} is {type_name(field.type)}, and the query gives "
                 f"{type_name(given.type)}; write CAST(.. AS {type_name(field.type)})."
             )
-            raise TypeMismatchError(locate_message(message, script.text, target.place))
+            raise place_error(TypeMismatchError(message), target.place)
     if tuple(shown) == tuple((name, quote_name(name)) for name in rows.schema.names):
         return rows
     return Calc(rows, tuple(shown), schema)

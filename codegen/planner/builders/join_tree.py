@@ -38,7 +38,6 @@ _DROPS_RIGHT = ("inner", "left", "semi", "anti")
 class JoinTreeBuilder(Protocol):
     """The builder of the blocks of a query."""
 
-    sql: str
     dialect: str
     notes: Notes
 
@@ -199,7 +198,7 @@ class _Pairing:
         tree = self.tree
         if self.has_ttls:
             fix = "set table.exec.state.ttl, after which what rows got is forgotten"
-            raise refusal(self.sql, as_of.place, "STATE_TTL of a lookup join is", fix)
+            raise refusal(as_of.place, "STATE_TTL of a lookup join is", fix)
         if tree.kind == "inner":
             self.conditions, tree.where = [
                 *self.conditions,
@@ -212,7 +211,7 @@ class _Pairing:
     def _resolve_conditions(self, conditions: list[exp.Expression]) -> list[exp.Expression]:
         """Conditions on the joined rows as Spark evaluates them, whatever the dialect."""
         both = pa.schema([*self.sides[0].schema, *self.sides[1].schema])
-        scope = Scope(self.builder.sql, both, self.builder.dialect, set())
+        scope = Scope(both, self.builder.dialect, set())
         return [scope.resolve(each) for each in conditions]
 
     def _sort_conditions(self) -> None:
@@ -227,11 +226,6 @@ class _Pairing:
                 place(tree.right, each)
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
-
-    @property
-    def sql(self) -> str:
-        """The text of the query."""
-        return self.builder.sql
 
     @property
     def kind(self) -> JoinKind:
@@ -312,7 +306,7 @@ class _Pairing:
         """Return the condition that pairs of rows are tested for, as Spark evaluates it."""
         if not conditions:
             return None
-        scope = Scope(self.builder.sql, both, self.builder.dialect, set())
+        scope = Scope(both, self.builder.dialect, set())
         for each in conditions:
             with scope.at(each):
                 dtype = infer(scope.flink_divisions(each.copy(), scope.types), scope.types)
@@ -340,7 +334,7 @@ class _Pairing:
             place = next(iter(self.tree.on), None)
             what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"
             fix = "compute its parts as columns in a sub-query of each side"
-            raise refusal(self.builder.sql, place, what, fix) from None
+            raise refusal(place, what, fix) from None
 
     def _scope(self, side: Node) -> Scope:
-        return Scope(self.builder.sql, side.schema, self.builder.dialect, set())
+        return Scope(side.schema, self.builder.dialect, set())

@@ -39,7 +39,7 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
@@ -69,8 +69,8 @@ def logical_plan(
     named |= script.views
     check_qualified(script, named)
     check_columns(script)
-    root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
-    return plan_open_numberings(script.text, dialect, options, root)
+    root = _Builder(named, dialect, options, notes, frozenset()).query(script.query)
+    return plan_open_numberings(dialect, options, root)
 
 
 class _Builder:
@@ -78,14 +78,13 @@ class _Builder:
 
     def __init__(
         self,
-        sql: str,
         named: Mapping[str, Node | ViewQuery],
         dialect: str,
         options: PlanOptions,
         notes: Notes,
         open_: frozenset[str],
     ) -> None:
-        self.sql, self.named, self.dialect, self.open = sql, dict(named), dialect, open_
+        self.named, self.dialect, self.open = dict(named), dialect, open_
         self.options, self.notes = options, notes
 
     def query(self, tree: exp.Expression) -> Node:
@@ -94,10 +93,10 @@ class _Builder:
             tree = with_from(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
             tree = lateral_top(tree) or tree
-        functions = over_query(self.sql, tree)
+        functions = over_query(tree)
         if functions is not None:
             return over(inner, functions)
-        numbering = numbering_query(self.sql, tree)
+        numbering = numbering_query(tree)
         if numbering is not None:
             return plan_numbering(inner, numbering)
         if isinstance(tree, exp.Subquery):
@@ -107,7 +106,7 @@ class _Builder:
             return inner._union(tree)
         if isinstance(tree, exp.Select):
             return inner._select(tree)
-        raise refusal(self.sql, tree, "this query is", "write SELECT ... FROM ...")
+        raise refusal(tree, "this query is", "write SELECT ... FROM ...")
 
     def within(self, tree: exp.Expression) -> _Builder:
         """A builder that sees the WITH queries of a query too."""
@@ -116,14 +115,14 @@ class _Builder:
             return self
         if clause.args.get("recursive"):
             fix = "no plan ends for it; write the steps out"
-            raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
-        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, self.open)
+            raise refusal(clause, "WITH RECURSIVE is", fix)
+        builder = _Builder(self.named, self.dialect, self.options, self.notes, self.open)
         own: set[str] = set()
         for item in clause.expressions:
             name = item.alias.casefold()
             if name in own:
                 message = f"WITH names {item.alias!r} twice; rename one."
-                raise DuplicateNameError(locate_message(message, self.sql, item))
+                raise place_error(DuplicateNameError(message), item)
             own.add(name)
             columns = tuple(column.name for column in item.args["alias"].columns)
             builder.named[name] = builder._rename_columns(builder.query(item.this), columns, item)
@@ -132,21 +131,21 @@ class _Builder:
     def with_tables(self, rows: Mapping[str, Node]) -> _Builder:
         """A builder that sees these rows too, as tables of these names."""
         named = {**self.named, **rows}
-        return _Builder(self.sql, named, self.dialect, self.options, self.notes, self.open)
+        return _Builder(named, self.dialect, self.options, self.notes, self.open)
 
     def _refuse_around(self, tree: exp.Subquery) -> None:
         for key, value in tree.args.items():
             if value and key not in ("this", "alias", "with_"):
                 fix = "take it out; a changelog has no order and no limit"
-                raise refusal(self.sql, tree, f"{key.strip('_').upper()} around a query is", fix)
+                raise refusal(tree, f"{key.strip('_').upper()} around a query is", fix)
 
     def _union(self, tree: exp.SetOperation) -> Node:
         kind = type(tree).__name__.upper()
         for key, value in tree.args.items():
             if value and key not in ("this", "expression", "distinct", "with_"):
                 what = f"{key.strip('_').upper()} after {kind} is"
-                raise refusal(self.sql, tree, what, "take it out")
-        prober = _Builder(self.sql, self.named, self.dialect, self.options, Notes(), self.open)
+                raise refusal(tree, what, "take it out")
+        prober = _Builder(self.named, self.dialect, self.options, Notes(), self.open)
         tree = type_nulls(prober, tree)
         distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(nameless(tree.expression))]
@@ -173,7 +172,7 @@ class _Builder:
         if len(set(widths)) > 1:
             counts = " and ".join(map(str, widths))
             message = f"the sides of UNION have {counts} columns; give them as many each."
-            raise SqlError(locate_message(message, self.sql, span(tree)))
+            raise place_error(SqlError(message), span(tree))
         fields = []
         for first, second in zip(parts[0].schema, parts[1].schema, strict=True):
             dtype = first.type
@@ -191,14 +190,14 @@ class _Builder:
     def _select(self, tree: exp.Select) -> Node:
         if tree.args.get("from_") and has_joins(tree):
             tree, rows = plan_from_clause(self, tree)
-            check_block(self.sql, tree)
+            check_block(tree)
             return self.block(tree, rows, set())
-        check_block(self.sql, tree)
+        check_block(tree)
         tree, source, names = self._push_number_bounds(
             tree, *self.relation(tree.args["from_"].this)
         )
         alias = tree.args["from_"].this.alias
-        ttl = state_ttl(self.sql, tree, {alias} if alias else names)
+        ttl = state_ttl(tree, {alias} if alias else names)
         if ttl is None:
             return self.block(tree, source, names)
         node = set_state_ttl(self.block(tree, source, names), source, ttl)
@@ -212,7 +211,7 @@ class _Builder:
         # What the source has is another block's: it may have the same hint.
         if count_heeding(node) == count_heeding(source):
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
-            raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
+            raise refusal(span(tree.args["hint"]), what, "take it out")
         return node
 
     def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
@@ -222,9 +221,7 @@ class _Builder:
     def _push_number_bounds(
         self, tree: exp.Select, source: Node, names: set[str]
     ) -> tuple[exp.Select, Node, set[str]]:
-        left, rows = push_number_bounds(
-            Scope(self.sql, source.schema, self.dialect, names), tree, source
-        )
+        left, rows = push_number_bounds(Scope(source.schema, self.dialect, names), tree, source)
         return left, rows, names
 
     def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
@@ -242,7 +239,7 @@ class _Builder:
 
     def relation(self, source: exp.Expression) -> tuple[Node, set[str]]:
         """The plan of a table in FROM, and the names under which its columns may be qualified."""
-        check_source(self.sql, source)
+        check_source(source)
         alias = source.args.get("alias")
         columns = tuple(column.name for column in alias.columns) if alias is not None else ()
         if isinstance(source, exp.Subquery):
@@ -258,12 +255,12 @@ class _Builder:
 
     def _windows(self, call: WindowCall) -> Node:
         """The plan of a window function in FROM."""
-        arguments = table_arguments(self.sql, call)
+        arguments = table_arguments(call)
         assert arguments.table is not None
         table = arguments.table.this
         rows, _ = self.relation(table)
         names = {table.alias_or_name}
-        scope = Scope(self.sql, rows.schema, self.dialect, names)
+        scope = Scope(rows.schema, self.dialect, names)
         return table_window(scope, rows, arguments, self.options)
 
     def _table(self, source: exp.Table) -> Node:
@@ -274,10 +271,10 @@ class _Builder:
         if found is None or name in self.open:
             what = f"there is no table {source.name!r}" if found is None else "a view reads itself"
             message = f"{what}. {nearest(source.name, sorted(self.named))}"
-            raise UnknownTableError(locate_message(message, self.sql, source))
+            raise place_error(UnknownTableError(message), source)
         if isinstance(found, ViewQuery):
             seen = self.open | {name}
-            builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, seen)
+            builder = _Builder(self.named, self.dialect, self.options, self.notes, seen)
             found = builder._rename_columns(builder.query(found.query), found.columns, source)
             self.named[name] = found
         return found
@@ -287,8 +284,8 @@ class _Builder:
             return node
         if len(names) != len(node.schema):
             message = f"{len(names)} names for {len(node.schema)} columns; name each of them."
-            raise SqlError(locate_message(message, self.sql, span(place)))
-        _refuse_twice(names, self.sql, place)
+            raise place_error(SqlError(message), span(place))
+        _refuse_twice(names, place)
         fields = [pa.field(n, f.type) for n, f in zip(names, node.schema, strict=True)]
         select = [(n, quote_name(f.name)) for n, f in zip(names, node.schema, strict=True)]
         return Calc(node, tuple(select), pa.schema(fields))
@@ -297,7 +294,7 @@ class _Builder:
         """The block with * written out, as DISTINCT reads it; other aggregates refuse it themselves."""
         if not tree.args.get("distinct"):
             return tree
-        scope = Scope(self.sql, source.schema, self.dialect, names)
+        scope = Scope(source.schema, self.dialect, names)
         items = [node for item in tree.expressions for node in self._items(item, scope)]
         copy = tree.copy()
         copy.set("expressions", items)
@@ -310,15 +307,15 @@ class _Builder:
         if not isinstance(star, exp.Star):
             return [item]
         if inner is not item:
-            raise refusal(self.sql, item, "a name for * is", "take it out, or name the columns")
+            raise refusal(item, "a name for * is", "take it out, or name the columns")
         if item is not star and item.table.casefold() not in scope.tables:
             raise scope.unknown(item)
         columns = [(n, exp.to_identifier(n, quoted=True)) for n in scope.schema.names]
-        return [exp.column(name) for _, name in select_star_columns(self.sql, item, columns)]
+        return [exp.column(name) for _, name in select_star_columns(item, columns)]
 
     def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """A block without aggregates."""
-        scope = Scope(self.sql, source.schema, self.dialect, names)
+        scope = Scope(source.schema, self.dialect, names)
         refuse_windows(scope, tree)
         where = scope.where_of(tree)
         select, fields = [], []
@@ -334,7 +331,7 @@ class _Builder:
                     raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
             select.append((name, scope.input_sql(node)))
             fields.append(pa.field(name, dtype))
-        _refuse_twice([name for name, _ in select], self.sql, tree.expressions[0])
+        _refuse_twice([name for name, _ in select], tree.expressions[0])
         calc = Calc(source, tuple(select), pa.schema(fields), where)
         changes_nothing = (
             calc.picked_columns == tuple(calc.schema.names) and calc.schema == source.schema
@@ -342,15 +339,15 @@ class _Builder:
         return source if changes_nothing else calc
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
-        scope = Scope(self.sql, source.schema, self.dialect, names)
+        scope = Scope(source.schema, self.dialect, names)
         tree, source = grouped_by_window(scope, tree, source, self.options)
         schema = source.schema
         if has_sets(tree.args.get("group")):
             if GROUP_ID in schema.names:
                 fix = "it is the name of the set of keys; rename the column in a subquery"
-                raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
+                raise refusal(tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
-        block = SelectBlock(self.sql, tree, schema, self.dialect, names)
+        block = SelectBlock(tree, schema, self.dialect, names)
         return plan_of_spec(AggSpec.of(block.content(self.changes(source))), source, block.sets)
 
     def changes(self, node: Node) -> str:
@@ -359,7 +356,7 @@ class _Builder:
         return "append" if settled.appends_only else "retract"
 
     def _at(self, node: exp.Expression) -> Any:
-        return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)
+        return Scope(pa.schema([]), self.dialect, set()).at(node)
 
 
 def _common(first: pa.Field, second: pa.Field) -> pa.DataType:
@@ -385,10 +382,10 @@ def _cast(node: Node, schema: pa.Schema) -> Node:
     return Calc(node, tuple(select), schema)
 
 
-def _refuse_twice(names: list[str] | tuple[str, ...], sql: str, place: exp.Expression) -> None:
+def _refuse_twice(names: list[str] | tuple[str, ...], place: exp.Expression) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
             message = f"two columns are called {name!r}; give one an alias."
-            raise DuplicateNameError(locate_message(message, sql, span(place)))
+            raise place_error(DuplicateNameError(message), span(place))
         seen.add(name)

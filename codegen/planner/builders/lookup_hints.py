@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.errors import OptionError, nearest
 
 LOOKUP = "LOOKUP"
@@ -18,31 +18,31 @@ _KNOWN = (
 _RETRY = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
 
 
-def lookup_hints(sql: str, tree: exp.Select) -> dict[str, dict[str, Any]]:
+def lookup_hints(tree: exp.Select) -> dict[str, dict[str, Any]]:
     """The settings of asking that the LOOKUP hints of a block say, by table (folded); raises OptionError."""
     hint = tree.args.get("hint")
     found: dict[str, dict[str, Any]] = {}
     for each in hint.expressions if hint is not None else ():
         if isinstance(each, exp.Anonymous) and each.name.upper() == LOOKUP:
-            table, settings = _read_hint(sql, each)
+            table, settings = _read_hint(each)
             found.setdefault(table.casefold(), settings)
     return found
 
 
-def refuse_unheeded(sql: str, tree: exp.Select, names: set[str]) -> None:
+def refuse_unheeded(tree: exp.Select, names: set[str]) -> None:
     """Raise for a LOOKUP hint of a table that no lookup join of the block asks. names: of those that are asked."""
-    for table in lookup_hints(sql, tree):
+    for table in lookup_hints(tree):
         if table not in {name.casefold() for name in names}:
             what = f"LOOKUP of {table!r}, which no lookup join of this query asks, is"
             fix = f"take it out. {nearest(table, sorted(names))}".rstrip(".")
-            raise refusal(sql, span(tree.args["hint"]), what, fix)
+            raise refusal(span(tree.args["hint"]), what, fix)
 
 
-def _read_hint(sql: str, hint: exp.Expression) -> tuple[str, dict[str, Any]]:
+def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
     place = span(hint)
 
     def wrong(message: str) -> OptionError:
-        return OptionError(locate_message(f"{LOOKUP}: {message}", sql, place))
+        return place_error(OptionError(f"{LOOKUP}: {message}"), place)
 
     said: dict[str, str] = {}
     for pair in hint.expressions:

@@ -38,7 +38,6 @@ _OPERATIONS: dict[type[exp.Expression], tuple[str, str]] = {
 class LookupJoinBuilder(Protocol):
     """The builder that knows the text of the query."""
 
-    sql: str
     dialect: str
 
 
@@ -67,15 +66,13 @@ class LookupClause:
         if way_of(self.as_of, self.left) != "now":
             fix = "name PROCTIME(), or a column that is PROCTIME()"
             what = f"a lookup table, {self.dimension.name}, in ASOF JOIN or AS OF a row time is"
-            raise refusal(self.builder.sql, self.as_of.place, what, fix)
+            raise refusal(self.as_of.place, what, fix)
         tables = dict(zip(self.right.names, self.dimension.schema.names, strict=True))
         left = set(self.own)
         rest = [each for each in conditions if not self._pair(each, tables)]
         if not self.pairs:
             fix = f"compare a column of {self.dimension.name} with =, as in ON s.id = {self.dimension.name}.id"
-            raise refusal(
-                self.builder.sql, self.as_of.place, "a lookup join without an equality is", fix
-            )
+            raise refusal(self.as_of.place, "a lookup join without an equality is", fix)
         self._check_function()
         before = [each for each in rest if column_names(each) <= left]
         tested = [each for each in rest if each not in before]
@@ -120,14 +117,12 @@ class LookupClause:
             return False
         if found.null_safe:
             fix = "write =; a row whose key is NULL finds nothing"
-            raise refusal(
-                self.builder.sql, condition, "IS NOT DISTINCT FROM in a lookup join is", fix
-            )
+            raise refusal(condition, "IS NOT DISTINCT FROM in a lookup join is", fix)
         name = tables[other.name]
         if any(name == known for _, known in self.pairs):
             return False
         wanted = self.dimension.schema.field(name).type
-        scope = Scope(self.builder.sql, self.left.schema, self.builder.dialect, set())
+        scope = Scope(self.left.schema, self.builder.dialect, set())
         with scope.at(condition):
             require_supported(name, self.dimension.schema, "a lookup")
             own = infer(scope.flink_divisions(one.copy(), scope.types), scope.types)
@@ -161,14 +156,14 @@ class LookupClause:
         if isinstance(table.source, Function) and missing:
             what = f"a lookup of {self.dimension.name} without {' and '.join(missing)} is"
             fix = "its function is called with the values of its key; compare each of its columns with ="
-            raise refusal(self.builder.sql, self.as_of.place, what, fix)
+            raise refusal(self.as_of.place, what, fix)
 
     def _sql(self, conditions: list[exp.Expression], columns: pa.Schema) -> str | None:
         """Conditions as Spark evaluates them."""
         conditions = [e for e in conditions if not (isinstance(e, exp.Boolean) and e.this)]
         if not conditions:
             return None
-        scope = Scope(self.builder.sql, columns, self.builder.dialect, set())
+        scope = Scope(columns, self.builder.dialect, set())
         for each in conditions:
             with scope.at(each):
                 dtype = infer(scope.flink_divisions(each.copy(), scope.types), scope.types)
@@ -194,9 +189,7 @@ class LookupClause:
         if self.kind == "inner":
             return False
         what = f"a condition of a LEFT lookup join that {why} is"
-        raise refusal(
-            self.builder.sql, parts[0], what, "compute its parts as columns before the join"
-        )
+        raise refusal(parts[0], what, "compute its parts as columns before the join")
 
 
 def _push_condition(

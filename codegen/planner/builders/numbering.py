@@ -9,7 +9,7 @@ from sqlglot import exp
 from aggloom.codegen.operators import CHOICES, Calc, Node, Numbered, pick, walk
 from aggloom.codegen.scalar.expressions import column_name
 from aggloom.codegen.spec.dtypes import has_order, type_name
-from aggloom.codegen.sql.errors import locate_message, refusal
+from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.numbering import NumberingQuery, SortItem
 from aggloom.codegen.sql.numbering_range import Range, conjuncts, range_of
 from aggloom.codegen.sql.scope import Scope, bare, make_column
@@ -19,7 +19,6 @@ from aggloom.errors import TypeMismatchError
 class NumberingBuilder(Protocol):
     """The builder of the blocks of a query."""
 
-    sql: str
     dialect: str
 
     def query(self, tree: exp.Expression) -> Node: ...
@@ -32,7 +31,7 @@ class NumberingBuilder(Protocol):
 def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
     """The plan of a query that numbers rows: open, unless it says itself which numbers it asks for."""
     rows = builder.query(query.plain)
-    scope = Scope(builder.sql, rows.schema, builder.dialect, set())
+    scope = Scope(rows.schema, builder.dialect, set())
     every = list(rows.schema.names)
     shown = [name for name in every if name not in query.hidden]
     kept = [name for name in every if name != query.number or not query.shown]
@@ -46,7 +45,7 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
             message = (
                 f"ORDER BY {each.column}: {type_name(kind)} has no order; order by a part of it."
             )
-            raise TypeMismatchError(locate_message(message, builder.sql, query.place))
+            raise place_error(TypeMismatchError(message), query.place)
     partition = tuple(dict.fromkeys(_column(scope, name) for name in query.partition))
     source = pick(rows, kept)
     adds_only = builder.changes(source) == "append"
@@ -106,7 +105,7 @@ def _choose_node(scope: Scope, node: Numbered, asked: Range) -> Node:
         if found is not None:
             return found
     what = f"{node.function} by PROCTIME() DESC, but for number 1 of rows that are only added, is"
-    raise refusal(scope.sql, node.place, what, "order by a column that says when the row came")
+    raise refusal(node.place, what, "order by a column that says when the row came")
 
 
 def _column(scope: Scope, name: str) -> str:

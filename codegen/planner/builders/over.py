@@ -15,7 +15,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import has_order, type_name
-from aggloom.codegen.sql.errors import locate_message, span
+from aggloom.codegen.sql.errors import place_error, span
 from aggloom.codegen.sql.frames import FrameClause, frame_of
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.over import OverFunction, OverQuery
@@ -26,7 +26,6 @@ from aggloom.errors import TypeMismatchError
 class OverBuilder(Protocol):
     """The builder of the blocks of a query."""
 
-    sql: str
     dialect: str
     options: PlanOptions
 
@@ -43,7 +42,7 @@ Window = tuple[tuple[str, ...], tuple[SortItem, ...]]
 def over(builder: OverBuilder, query: OverQuery) -> Node:
     """The plan of a query with window functions."""
     rows = builder.query(query.plain)
-    scope = Scope(builder.sql, rows.schema, builder.dialect, set())
+    scope = Scope(rows.schema, builder.dialect, set())
     found: dict[Window, list[OverCall]] = {}
     for each in query.windows:
         window, call = _lower_function(scope, each)
@@ -52,7 +51,7 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
     for (partition, order), calls in found.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
         said = span(place)
-        over_ = OverWindow(builder.sql, builder.dialect, builder.options, partition, order, said)
+        over_ = OverWindow(builder.dialect, builder.options, partition, order, said)
         node = over_.stack_calls(node, calls, builder.changes(node) == "append")
     stars = iter([builder.query(star).schema.names for star in query.stars])
     items = [
@@ -69,14 +68,14 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
     return builder.block(block, node, set())
 
 
-def plan_open_numberings(sql: str, dialect: str, options: PlanOptions, root: Node) -> Node:
+def plan_open_numberings(dialect: str, options: PlanOptions, root: Node) -> Node:
     """The plan with an Over for each numbering of which all numbers are asked for."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, Numbered):
             return node
         call = OverCall(node.number, node.function, FrameClause(end=0))
-        window = OverWindow(sql, dialect, options, node.partition, node.order, node.place)
+        window = OverWindow(dialect, options, node.partition, node.order, node.place)
         found = window.stack_calls(node.input, [call], node.adds_only)
         return pick(found, list(node.schema.names))
 
@@ -95,14 +94,14 @@ def _lower_function(scope: Scope, function: OverFunction) -> tuple[Window, OverC
     for field in kinds:
         if not has_order(field.type):
             message = f"ORDER BY {field.name}: {type_name(field.type)} has no order; order by a part of it."
-            raise TypeMismatchError(locate_message(message, scope.sql, function.place))
+            raise place_error(TypeMismatchError(message), function.place)
     for name in partition:
         kind = scope.columns_of([name]).field(0).type
         if pa.types.is_map(kind):
             message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key."
-            raise TypeMismatchError(locate_message(message, scope.sql, function.place))
+            raise place_error(TypeMismatchError(message), function.place)
     order = tuple(items.values())
-    frame = frame_of(scope.sql, function.frame, kinds, function.place)
+    frame = frame_of(function.frame, kinds, function.place)
     if find(function.call.name) is None and function.call.name.upper() not in NAMES:
         with scope.at(function.call):
             check_function(function.call.name, "SELECT")

@@ -15,7 +15,7 @@ from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.calls import constant, lower
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message
+from aggloom.codegen.sql.errors import place_error
 from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering_range import MOST_ROWS
 from aggloom.codegen.sql.over import OverFunction
@@ -127,4 +127,4 @@ def _whole(scope: Scope, call: CallNode, node: exp.Expression, least: int) -> in
 
 
 def _error(scope: Scope, call: CallNode, what: str) -> SqlError:
-    return SqlError(locate_message(f"{call.name.upper()} {what}.", scope.sql, call))
+    return place_error(SqlError(f"{call.name.upper()} {what}."), call)

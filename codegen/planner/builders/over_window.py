@@ -24,7 +24,6 @@ _SHARES = ("PERCENT_RANK", "CUME_DIST")
 class OverWindow:
     """PARTITION BY and ORDER BY of window functions. place: where the query says so."""
 
-    sql: str
     dialect: str
     options: PlanOptions
     partition: tuple[str, ...]
@@ -42,7 +41,7 @@ class OverWindow:
         if clock is not None:
             if clock.descending:
                 fix = "order by a column that says when the row came"
-                raise refusal(self.sql, self.place, "OVER by PROCTIME() DESC is", fix)
+                raise refusal(self.place, "OVER by PROCTIME() DESC is", fix)
             # Rows of one time come in one order: what follows the clock decides nothing, and nothing ties.
             order = order[: order.index(clock)]
             calls = [self._by_arrival(each, by) for each in calls]
@@ -76,14 +75,14 @@ class OverWindow:
         """A call in order of arrival, where no two rows tie."""
         if call.function in _SHARES:
             fix = "order by a column that says when the row came"
-            raise refusal(self.sql, self.place, f"{call.function} by PROCTIME() is", fix)
+            raise refusal(self.place, f"{call.function} by PROCTIME() is", fix)
         if call.function in _BY_TIME[:3]:
             return replace(call, function="ROW_NUMBER")
         if call.frame.rows or not call.frame.by_value:
             return replace(call, frame=FrameClause(True, call.frame.start, call.frame.end))
         if not by:
             what = "RANGE with a distance by PROCTIME(), but over insertions and back in time, is"
-            raise refusal(self.sql, self.place, what, "write ROWS, or order by a column")
+            raise refusal(self.place, what, "write ROWS, or order by a column")
         return call
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from sqlglot import exp
 
 from aggloom.codegen.planner.scripts.script import Script
-from aggloom.codegen.sql.errors import locate_message
+from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import UnknownTableError
 
 
@@ -29,11 +29,11 @@ def check_qualified(script: Script, known: Container[str]) -> None:
         fix = f"give it under its whole name, as in tables={{{whole!r}: ..}}."
         if name.casefold() in _queries_of_with(table):
             message = f"{whole} would be the query {name!r} of WITH; rename that, or {fix}"
-            raise UnknownTableError(locate_message(message, script.text, table))
+            raise place_error(UnknownTableError(message), table)
         first = seen.setdefault(name.casefold(), whole)
         if first != whole:
             message = f"{first} and {whole} would both be the table {name!r}; {fix}"
-            raise UnknownTableError(locate_message(message, script.text, table))
+            raise place_error(UnknownTableError(message), table)
 
 
 def check_columns(script: Script) -> None:
@@ -51,7 +51,7 @@ def check_columns(script: Script) -> None:
             if strange and owner.casefold() in owners:
                 whole = ".".join([*outer, owner])
                 message = f"there is no table {whole} in FROM; write {owner}.{column.name}."
-                raise UnknownTableError(locate_message(message, script.text, column))
+                raise place_error(UnknownTableError(message), column)
 
 
 def _queries_of_with(node: exp.Expression) -> Iterator[str]:

@@ -23,8 +23,6 @@ _MOST = 1_000_000_000
 class SetOperationBuilder(Protocol):
     """The builder of the blocks of a query."""
 
-    sql: str
-
     def plan_union(self, parts: list[Node], tree: exp.SetOperation) -> Node: ...
 
     def aggregate_rows(
@@ -103,7 +101,7 @@ def _repeat_rows(
     if order is None:
         kind = type(tree).__name__.upper()
         fix = "select a column that has an order too"
-        raise refusal(builder.sql, tree, f"{kind} ALL of columns without an order is", fix)
+        raise refusal(tree, f"{kind} ALL of columns without an order is", fix)
     own = builder.plan_union([pick(side, side.schema.names[:-1]), pick(few, names)], tree)
     rows = own.inputs[0]
     seen = builder.with_tables({"$rows": rows, "$few": few})

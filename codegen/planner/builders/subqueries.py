@@ -19,7 +19,7 @@ from aggloom.codegen.planner.builders.subquery_rows import (
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal, span
+from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare, make_column, pretty, text_of
 from aggloom.codegen.sql.subqueries import (
     as_membership,
@@ -87,13 +87,11 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
-            raise refusal(clause.sql, query, f"{word} of a sub-query beside OR or NOT is", FIX)
+            raise refusal(query, f"{word} of a sub-query beside OR or NOT is", FIX)
         left, right = values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     if isinstance(node, exp.Query):
-        raise refusal(
-            clause.sql, node, "a sub-query here is", "compare it with a value, IN or EXISTS"
-        )
+        raise refusal(node, "a sub-query here is", "compare it with a value, IN or EXISTS")
     whole = node.copy()
     for key, part in list(whole.args.items()):
         if isinstance(part, exp.Expression):
@@ -119,7 +117,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
         if any(queries(_find_key_item(clause, select, key))):
             fix = "compute it in a sub-query in FROM, and group by its column"
             place = key if span(key) else next(queries(_find_key_item(clause, select, key)))
-            raise refusal(clause.sql, place, "a sub-query in GROUP BY is", fix)
+            raise refusal(place, "a sub-query in GROUP BY is", fix)
 
     def below(part: exp.Expression) -> exp.Expression:
         if isinstance(part, exp.Query):
@@ -187,7 +185,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     if is_single(query):
         if len(sought) > 1 or (query.args.get("having") and not loose):
             what = "IN over an aggregate without GROUP BY, with several columns or with HAVING, is"
-            raise refusal(clause.sql, node, what, "compare each value with = and a sub-query")
+            raise refusal(node, what, "compare each value with = and a sub-query")
         return exp.paren(exp.EQ(this=sought[0], expression=_scalar(clause, query)))
     body = plan_subquery(clause, query)
     items = _items(clause, body, len(sought), query)
@@ -195,7 +193,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
     if empty and not loose and len(sought) > 1:
         what = "IN with several columns, as a value or below NOT, is"
-        raise refusal(clause.sql, node, what, FIX)
+        raise refusal(node, what, FIX)
     rows, names, mark, on = different(clause, body, items, node)
     equal = [
         exp.EQ(this=own.copy(), expression=make_column(name))
@@ -230,7 +228,7 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
         if not any(set(key) <= equated for key in node.unique_keys):
             what = "a sub-query that may have several rows, as a value, is"
             fix = "aggregate it (MAX, ANY_VALUE), set its primary key equal to a value, or add LIMIT 1"
-            raise refusal(clause.sql, query, what, fix)
+            raise refusal(query, what, fix)
     outside = not column_names(item) <= inner
     read_ = {name for each in body.on for name in column_names(each)} & inner
     read_ |= column_names(item) & inner if outside else set()
@@ -304,7 +302,7 @@ def _join(
     if not names <= {*clause.tree.columns, *rows.columns}:
         what = "a sub-query that reads a column of a query two levels out is"
         fix = "let the query between select that column from a join"
-        raise refusal(clause.sql, place, what, fix)
+        raise refusal(place, what, fix)
     if kind == "left":
         clause.tree = JoinedParts(kind, clause.tree, rows, on)
     else:
@@ -323,9 +321,7 @@ def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> lis
     if len(body.items) != count:
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
         message = f"this sub-query selects {has}, and {needs} is needed; name as many."
-        raise SqlError(
-            locate_message(message, clause.sql, span(place) or span(next(queries(place), place)))
-        )
+        raise place_error(SqlError(message), span(place) or span(next(queries(place), place)))
     items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
     return [bare(values(body.clause, item)) for item in items]
 

@@ -39,7 +39,7 @@ def different(
             continue
         if tie is None:
             what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
-            raise refusal(clause.sql, place, what, FIX)
+            raise refusal(place, what, FIX)
         own, other, safe = tie
         name = clause.fresh("key")
         keys.append(as_column(own, name))
@@ -47,7 +47,7 @@ def different(
         on.append(kind(this=make_column(name), expression=other.copy()))
     if any(not column_names(item) <= inner for item in items):
         what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
-        raise refusal(clause.sql, place, what, FIX)
+        raise refusal(place, what, FIX)
     if not isinstance(body.tree, Leaf) or body.tree.where:
         body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
     assert isinstance(body.tree, Leaf)

@@ -13,7 +13,7 @@ from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import locate_message, refusal
+from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.grouping_sets import has_sets, plain_keys
 from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
 from aggloom.codegen.sql.relations import Relation
@@ -96,14 +96,13 @@ def _evaluate_over_no_rows(rows: GroupByRows, item: exp.Expression) -> exp.Expre
 
     Each aggregate becomes 0 or NULL of its own type: of an untyped NULL nobody knows the type of `NULL - 1`.
     """
-    sql = rows.clause.sql
     if isinstance(item, exp.Column) and item.name in rows.calls:
-        return empty_value(sql, rows.calls[item.name])
+        return empty_value(rows.calls[item.name])
 
     def visit(part: exp.Expression) -> exp.Expression:
         if not isinstance(part, exp.Column) or part.name not in rows.calls:
             return part
-        value = empty_value(sql, rows.calls[part.name])
+        value = empty_value(rows.calls[part.name])
         return exp.cast(value, type_name(rows.types[part.name]), dialect="spark")
 
     return item.transform(visit, copy=True)
@@ -131,10 +130,10 @@ class GroupByRows(NamedTuple):
 
 def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
     """Plan the GROUP BY of a SELECT."""
-    sql, group = clause.sql, select.args.get("group")
+    group = select.args.get("group")
     if has_sets(group) or (group is not None and group.args.get("all")):
         fix = "group in a sub-query in FROM"
-        raise refusal(sql, group, "a sub-query beside grouping sets is", fix)
+        raise refusal(group, "a sub-query beside grouping sets is", fix)
     shown = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
     items = [_strip_alias(item) for item in select.expressions]
     written = plain_keys(group) if group is not None else ()
@@ -148,7 +147,7 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
             on.append(each)
         elif tie is None:
             what = "below an aggregate a condition over columns of the query around it is"
-            raise refusal(sql, each, what, _BELOW)
+            raise refusal(each, what, _BELOW)
         else:
             ties.append(tie)
             nodes.append(tie[0])
@@ -209,7 +208,7 @@ class _Groups:
             message = (
                 f"column {name!r} is neither grouped nor aggregated; add it to GROUP BY or wrap it."
             )
-            raise SqlError(locate_message(message, clause.sql, self.place.get(name)))
+            raise place_error(SqlError(message), self.place.get(name))
         pairs = [(n, clause.values(e)) for n, e in (*self.keys.values(), *self.calls.values())]
         node = plan_of_tree(clause.builder, clause.tree)
         if not pairs:
@@ -227,7 +226,7 @@ class _Groups:
             for t in clause.relations.tables
         )
         merged = {n: e for n, e in clause.relations.merged.items() if column_names(e) <= there}
-        known = type(clause.relations)(clause.sql, tables, merged, clause.relations.outer)
+        known = type(clause.relations)(tables, merged, clause.relations.outer)
         return clause.over(Leaf(rows), known)
 
 
@@ -286,7 +285,7 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
             continue
         if tie is None:
             what = "below LIMIT a condition over columns of the query around it is"
-            raise refusal(clause.sql, each, what, _BELOW)
+            raise refusal(each, what, _BELOW)
         own, other, safe = tie
         keys.append((clause.fresh("key"), own))
         kind = exp.NullSafeEQ if safe else exp.EQ
@@ -323,7 +322,7 @@ def _plan_closed_query(outer: Clause, query: exp.Expression) -> Body:
             if column.table and tables.find(column) is not None:
                 what = "a column of the query around it in a sub-query with UNION, LIMIT or OVER is"
                 fix = "join the tables, or compare with a column of the sub-query"
-                raise refusal(outer.sql, column, what, fix) from None
+                raise refusal(column, what, fix) from None
         raise
     node, columns = outer.apart(node, set())
     clause = outer.sub(outer.builder, exp.select())

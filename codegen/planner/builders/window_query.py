@@ -111,7 +111,7 @@ def refuse_windows(scope: Scope, tree: exp.Select, *, grouped: bool = False) -> 
     for part in parts:
         for call in () if part is None else part.find_all(WindowCall):
             fix = "read FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)), or write it in GROUP BY"
-            raise refusal(scope.sql, call, f"{call.name} outside GROUP BY is", fix)
+            raise refusal(call, f"{call.name} outside GROUP BY is", fix)
 
 
 class _GroupWindow:
@@ -126,7 +126,7 @@ class _GroupWindow:
         options: PlanOptions,
     ) -> None:
         self.scope, self.tree, self.options = scope, tree.copy(), options
-        self.arguments = group_arguments(scope.sql, calls[0])
+        self.arguments = group_arguments(calls[0])
         self.identity = self._identity(calls[0])
         for call in calls[1:]:
             self._require_same(call)
@@ -171,14 +171,13 @@ class _GroupWindow:
 
     def _identity(self, call: WindowCall) -> tuple[object, ...]:
         """Return the key that two window calls share if they mean the same windows."""
-        arguments = group_arguments(self.scope.sql, call)
+        arguments = group_arguments(call)
         time = text_of(bare(self.scope.resolve(arguments.time)))
         return arguments.kind, time, tuple(sorted(arguments.lengths.items()))
 
     def _require_same(self, call: WindowCall, written: WindowCall | None = None) -> None:
         if self._identity(call) != self.identity:
             raise refusal(
-                self.scope.sql,
                 written or call,
                 "a window other than that of GROUP BY is",
                 "write the same times in both, or group by the second window in a query of its own",
@@ -214,7 +213,7 @@ class _GroupWindow:
             return 2
         if part not in _PARTS or node.name in SPARK_FUNCTIONS:
             fix = "take its start and end: TUMBLE_START(...), or window.start in Spark's form"
-            raise refusal(self.scope.sql, node, "a window as a value is", fix)
+            raise refusal(node, "a window as a value is", fix)
         call = WindowCall(this=base, expressions=[each.copy() for each in node.expressions])
         self._require_same(call, node)
         return _PARTS[part]
@@ -229,7 +228,7 @@ class _GroupWindow:
         if not node.table and node.name.upper() == own and self.scope.find(node.name) is None:
             word = own.lower()
             fix = f"select {word}.start and {word}.end"
-            raise refusal(self.scope.sql, node, "a window as a value is", fix)
+            raise refusal(node, "a window as a value is", fix)
         return None
 
     def _group(self, group: exp.Group) -> None:
@@ -242,7 +241,7 @@ class _GroupWindow:
                 call.parent.set("expressions", list(_splice_columns(call, columns)))
             else:
                 fix = "write it beside the other keys, GROUP BY TUMBLE(...), ROLLUP (a, b)"
-                raise refusal(self.scope.sql, call, "a window inside an expression is", fix)
+                raise refusal(call, "a window inside an expression is", fix)
 
     def _keys(self) -> Iterator[exp.Column]:
         for place in range(2 + self.reads_time):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from aggloom.codegen.operators import Node, WindowTable, walk
 from aggloom.codegen.planner.clock import clock_value
 from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.sql.errors import refusal
+from aggloom.codegen.sql.errors import Span, refusal
 from aggloom.codegen.windows import Assigner, Session
 
 
-def check_windows(root: Node, notes: Notes, sql: str) -> None:
+def check_windows(root: Node, notes: Notes) -> None:
     """Refuse sessions and windows by the clock that are not grouped by, and PROCTIME() as a value."""
     for node in walk(root):
         if isinstance(node, WindowTable) and not _is_stateless(node.assigner):
-            place = _place(sql, _word(node.assigner))
-            raise refusal(sql, place, _what(node, notes), _fix(node))
+            raise refusal(partial(_find_call, _word(node.assigner)), _what(node, notes), _fix(node))
     column = clock_value(root)
     if column is not None:
         fix = f"take {column!r} out, or use it as the time column of a window only"
-        raise refusal(sql, _place(sql, "PROCTIME"), "PROCTIME() as a value is", fix)
+        raise refusal(partial(_find_call, "PROCTIME"), "PROCTIME() as a value is", fix)
 
 
 def _is_stateless(assigner: Assigner) -> bool:
@@ -50,7 +50,7 @@ def _word(assigner: Assigner) -> str:
     return type(assigner).__name__.upper()
 
 
-def _place(sql: str, word: str) -> tuple[int, int] | None:
+def _find_call(word: str, sql: str) -> Span | None:
     """Return the place of the only call of a function; None if there are several."""
     found = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
     return found[0].span() if len(found) == 1 else None

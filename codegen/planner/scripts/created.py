@@ -14,7 +14,7 @@ from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.codegen.sql.errors import locate_message, refusal
+from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.errors import DuplicateNameError, OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.masking import mask_repr
 
@@ -154,7 +154,7 @@ def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
     opens = at + 1
     if opens >= len(pieces) or pieces.tokens[opens].token_type != TokenType.L_PAREN:
         fix = "write CREATE TABLE t (id INT, ..) WITH ('connector' = 'kafka', ..)"
-        raise refusal(sql, place, "CREATE TABLE without columns, or AS a query, is", fix)
+        raise refusal(place, "CREATE TABLE without columns, or AS a query, is", fix)
     name = pieces.tokens[at].text
     try:
         closes = pieces.find_closing(opens)
@@ -162,9 +162,9 @@ def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
         parts = pieces.parts(opens + 1, closes)
         return _table(pieces, name, place, parts, partitions, options)
     except SpecError as error:
-        if "\nAt " in str(error):
+        if error.place is not None or "\nAt " in str(error):
             raise
-        raise type(error)(locate_message(f"CREATE TABLE {name}: {error}", sql, place)) from None
+        raise place_error(type(error)(f"CREATE TABLE {name}: {error}"), place) from None
 
 
 def _options(pieces: StatementTokens, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -187,7 +187,7 @@ def _options(pieces: StatementTokens, at: int) -> tuple[dict[str, str], tuple[st
             at = end + 1
         else:
             what = f"{pieces.text(at, at + 1)} after the columns of CREATE TABLE is"
-            raise refusal(pieces.sql, pieces.span(at, at + 1), what, "take it out")
+            raise refusal(pieces.span(at, at + 1), what, "take it out")
     connector = found.get("connector")
     if connector not in CONNECTORS:
         raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
@@ -200,7 +200,7 @@ def _partitions(pieces: StatementTokens, first: int, end: int) -> tuple[str, ...
         name = pieces.tokens[start].text
         if stop - start != 1:
             what = f"{pieces.text(start, stop)} in PARTITIONED BY is"
-            raise refusal(pieces.sql, pieces.span(start, stop), what, "write columns")
+            raise refusal(pieces.span(start, stop), what, "write columns")
         if name in found:
             raise DuplicateNameError(f"PARTITIONED BY names column {name!r} twice; leave one out.")
         found.append(name)
@@ -214,7 +214,7 @@ def _option(pieces: StatementTokens, first: int, stop: int, found: dict[str, str
     if kinds != [TokenType.STRING, TokenType.EQ, TokenType.STRING]:
         what = f"{pieces.text(first, stop)} of CREATE TABLE is"
         fix = "write WITH ('connector' = 'jdbc', ..)"
-        raise refusal(pieces.sql, pieces.span(first, stop), what, fix)
+        raise refusal(pieces.span(first, stop), what, fix)
     key, value = pieces.tokens[first].text, pieces.tokens[stop - 1].text
     if key in found:
         raise OptionError(f"option {key!r} is given twice; leave one out.")
@@ -285,7 +285,7 @@ def _column(pieces: StatementTokens, first: int, end: int) -> str:
     if "METADATA" in words[2:]:
         at = first + words.index("METADATA", 2)
         fix = "leave the column out; al.read_messages of a DataFrame of Spark's connector has them"
-        raise refusal(pieces.sql, pieces.span(at, end), "a METADATA column is", fix)
+        raise refusal(pieces.span(at, end), "a METADATA column is", fix)
     if "COMMENT" in words[2:]:
         at = first + words.index("COMMENT", 2)
         return f"{pieces.text(first, at)} {pieces.text(at + 2, end)}".strip()
@@ -302,7 +302,7 @@ def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]
     if not column or column != same or pieces.words(first + 3) != ["AS"] or found is None:
         what = f"{pieces.text(first, end)} is"
         fix = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
-        raise refusal(pieces.sql, pieces.span(first, end), what, fix)
+        raise refusal(pieces.span(first, end), what, fix)
     delay = f"{found[1]} {found[2].lower()}" if found[1] else "0 seconds"
     milliseconds("WATERMARK", delay)
     return column, delay

@@ -9,7 +9,7 @@ from aggloom.codegen.planner.scripts.created import CreatedTable
 from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
-from aggloom.codegen.sql.errors import locate_message
+from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import OptionError, SpecError, nearest
 
 _CACHING = {
@@ -39,13 +39,13 @@ def is_only_asked(table: CreatedTable) -> bool:
     )
 
 
-def lookup_of(sql: str, table: CreatedTable) -> LookupTable:
+def lookup_of(table: CreatedTable) -> LookupTable:
     """The lookup table of a created one; raises SpecError with its place."""
     try:
         return _table(table, {k: v for k, v in table.options.items() if k != "connector"})
     except SpecError as error:
         message = f"CREATE TABLE {table.name}: {error}"
-        raise type(error)(locate_message(message, sql, table.place)) from None
+        raise place_error(type(error)(message), table.place) from None
 
 
 def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:

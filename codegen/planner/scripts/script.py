@@ -14,7 +14,7 @@ from aggloom.codegen.planner.scripts.created import CreatedTable, Span, created_
 from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import locate_message, refusal, span, syntax_error
+from aggloom.codegen.sql.errors import place_error, refusal, span, syntax_error, underline_errors
 from aggloom.codegen.sql.shape import not_select, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
@@ -80,6 +80,11 @@ def read_script(sql: str) -> Script:
     """The parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`."""
     if not isinstance(sql, str):
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
+    with underline_errors(sql):
+        return _read_script(sql)
+
+
+def _read_script(sql: str) -> Script:
     query: exp.Query | None = None
     target: Target | None = None
     views: dict[str, ViewQuery] = {}
@@ -88,23 +93,23 @@ def read_script(sql: str) -> Script:
     text, created = _without_tables(text)
     for tree in statements(text):
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
-            name, view = _view(sql, tree)
+            name, view = _view(tree)
             if name not in views or tree.args.get("replace"):
                 views[name] = view
             elif not tree.args.get("exists"):
                 message = (
                     f"view {name!r} is created twice; rename one, or write CREATE OR REPLACE VIEW."
                 )
-                raise DuplicateNameError(locate_message(message, sql, span(tree.this)))
+                raise place_error(DuplicateNameError(message), span(tree.this))
             continue
         into = tree if isinstance(tree, exp.Insert) else None
         asked = tree if into is None else into.expression
         if not isinstance(asked, exp.Query):
-            raise not_select(sql, tree)
+            raise not_select(tree)
         if query is not None:
-            raise SqlError(locate_message("there are two queries; give one.", sql, span(tree)))
+            raise place_error(SqlError("there are two queries; give one."), span(tree))
         if into is not None:
-            target, asked = _target(sql, into), _with_queries(sql, into, asked)
+            target, asked = _target(into), _with_queries(into, asked)
         query = asked
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
@@ -115,14 +120,15 @@ def read_script(sql: str) -> Script:
 
 def shown_query(sql: str) -> str:
     """A script without its settings and tables, which may hold what not everybody is to read."""
-    text, _ = _without_settings(sql)
-    text, _ = _without_explain(text)
-    text, _ = _without_tables(text)
+    with underline_errors(sql):
+        text, _ = _without_settings(sql)
+        text, _ = _without_explain(text)
+        text, _ = _without_tables(text)
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip(" ;"))
 
 
-def _target(sql: str, tree: exp.Insert) -> Target:
+def _target(tree: exp.Insert) -> Target:
     """Return the target into which INSERT INTO puts a result."""
     table, columns = tree.this, tuple[str, ...]()
     if isinstance(table, exp.Schema):
@@ -130,17 +136,17 @@ def _target(sql: str, tree: exp.Insert) -> Target:
         table = table.this
     said = {part for node in (tree, table) for part, value in node.args.items() if value}
     if said - {"this", "expression", "with_", "db", "catalog"}:
-        raise refusal(sql, span(table), "this form of INSERT is", "write INSERT INTO t SELECT ..")
+        raise refusal(span(table), "this form of INSERT is", "write INSERT INTO t SELECT ..")
     return Target(table.name, columns, span(table))
 
 
-def _with_queries(sql: str, tree: exp.Insert, query: exp.Query) -> exp.Query:
+def _with_queries(tree: exp.Insert, query: exp.Query) -> exp.Query:
     """The query of an INSERT, with what stands in a WITH before INSERT."""
     before = tree.args.get("with_")
     if before is None:
         return query
     if query.args.get("with_"):
-        raise refusal(sql, span(tree.this), "WITH before and in an INSERT is", "write one")
+        raise refusal(span(tree.this), "WITH before and in an INSERT is", "write one")
     query = query.copy()
     query.set("with_", before)
     return query
@@ -157,7 +163,7 @@ def _find_uses(script: Script) -> None:
         if versions is None:
             continue
         if is_only_asked(table) or (may_be_asked(table) and all(versions)):
-            script.lookups[name] = lookup_of(script.text, table)
+            script.lookups[name] = lookup_of(table)
             continue
         script.streams[name] = table
         if table.computed:
@@ -197,7 +203,7 @@ def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
         unknown = next((word for word in words if word not in _DETAILS), None)
         if unknown is not None:
             message = f"EXPLAIN has no {unknown}. {nearest(unknown, _DETAILS)}"
-            raise SqlError(locate_message(message, sql, (start, match.end())))
+            raise place_error(SqlError(message), (start, match.end()))
         found = (start, start + len("EXPLAIN"))
         sql = sql[:start] + re.sub(r"\S", " ", match[0]) + sql[match.end() :]
     return sql, found
@@ -213,7 +219,7 @@ def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
         if pair is None:
             form = "SET 'table.exec.mini-batch.enabled' = 'true'"
             message = f"SET needs a name and a value: {form}."
-            raise OptionError(locate_message(message, sql, (start, end)))
+            raise place_error(OptionError(message), (start, end))
         settings[pair[2]] = pair[3].strip("'\"")
         sql = sql[:start] + re.sub(r"\S", " ", sql[start:end]) + sql[end:]
     return sql, settings
@@ -230,7 +236,7 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable]]:
         table = created_table(sql, tokens)
         if table.name.casefold() in {each.casefold() for each in created}:
             message = f"table {table.name!r} is created twice; rename one."
-            raise DuplicateNameError(locate_message(message, sql, table.place))
+            raise place_error(DuplicateNameError(message), table.place)
         created[table.name] = table
         start, end = tokens[0].start, tokens[-1].end + 1
         text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
@@ -257,22 +263,22 @@ def token_pieces(sql: str) -> list[list[Token]]:
     return [tokens for tokens in pieces if tokens]
 
 
-def _view(sql: str, tree: exp.Create) -> tuple[str, ViewQuery]:
+def _view(tree: exp.Create) -> tuple[str, ViewQuery]:
     target, query = tree.this, tree.expression
     columns: tuple[str, ...] = ()
     if tree.args.get("with_"):
-        raise refusal(sql, span(target), "WITH before CREATE VIEW is", "write it after AS")
+        raise refusal(span(target), "WITH before CREATE VIEW is", "write it after AS")
     if tree.args.get("replace") and tree.args.get("exists"):
-        raise refusal(sql, span(target), "OR REPLACE with IF NOT EXISTS is", "take one of them out")
+        raise refusal(span(target), "OR REPLACE with IF NOT EXISTS is", "take one of them out")
     properties = tree.args.get("properties")
     for each in properties.expressions if properties else ():
         if not isinstance(each, _VIEW_PROPERTIES):
             words = each.sql(dialect=AggloomSpark)
             fix = "a view has no connector; take it out, or write CREATE TABLE .. WITH (..)"
-            raise refusal(sql, span(target), f"{words} in CREATE VIEW is", fix)
+            raise refusal(span(target), f"{words} in CREATE VIEW is", fix)
     if isinstance(target, exp.Schema):
         columns = tuple(column.name for column in target.expressions)
         target = target.this
     if not isinstance(query, exp.Query):
-        raise refusal(sql, span(tree), "a view without a query is", "write AS SELECT ...")
+        raise refusal(span(tree), "a view without a query is", "write AS SELECT ...")
     return target.name.casefold(), ViewQuery(query, columns)
