@@ -63,6 +63,22 @@ LONG_CALLS = {
     "runtime/spark": 6,
 }
 """Calls by room that are yet to be shortened, most of them of compiled kernels: the numbers may only fall."""
+KNOW_THE_TEXT = {
+    "codegen/planner/builders/window_spec.py": "the text of an expression",
+    "codegen/planner/explain.py": "gives it to plan_query",
+    "codegen/planner/plan.py": "plan_query underlines errors in it",
+    "codegen/planner/rules/window_checks.py": "a search for the place of a call, run where the error is underlined",
+    "codegen/planner/scripts/created.py": "reads it, token by token",
+    "codegen/planner/scripts/insertions.py": "cuts it",
+    "codegen/planner/scripts/script.py": "reads it",
+    "codegen/sql/depth.py": "reads it, token by token",
+    "codegen/sql/errors.py": "underlines errors in it",
+    "codegen/sql/query.py": "reads it",
+    "codegen/sql/shape.py": "reads it",
+    "codegen/sql/unread.py": "looks for comments in it",
+    "codegen/sql/window_parser.py": "sqlglot's own protocol",
+}
+"""Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
 INDIRECT = re.compile(r"(What|Whether|How|Of|By|Where)\b")
 """Words with which a docstring says something about its subject before it has named it."""
 
@@ -157,6 +173,27 @@ def test_a_long_call_is_found() -> None:
     assert find_long_calls(
         "f(1, 2, 3, 4, 5, 6)\nf(1, 2, 3, 4, 5, 6, 7)\nf(1, 2, 3, 4, 5, 6, a=7)"
     ) == [2]
+
+
+def test_the_text_of_a_query_does_not_travel() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for room in ("codegen/sql", "codegen/planner")
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        if "sql" in (_parameters(node) if isinstance(node, ast.FunctionDef) else _fields(node))
+    }
+    assert found == {*KNOW_THE_TEXT}
+
+
+def _parameters(node: ast.FunctionDef) -> set[str]:
+    return {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+
+
+def _fields(node: ast.ClassDef) -> set[str]:
+    targets = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
+    return {each.id for each in targets if isinstance(each, ast.Name)}
 
 
 def test_only_the_contract_remembers_a_failed_bundle() -> None:
