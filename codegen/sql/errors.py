@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
@@ -18,7 +18,7 @@ from aggloom.masking import mask_secrets
 
 _Error = TypeVar("_Error", bound=AggloomError)
 Span = tuple[int, int]
-Place = exp.Expression | Span | Callable[[str], Span | None] | None
+Place: TypeAlias = exp.Expression | Span | Callable[[str], Span | None] | None
 """A piece of the query: a node of its syntax tree, where its text starts and ends (exclusive), or a search for that."""
 
 _AROUND = 100
