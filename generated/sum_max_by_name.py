@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "d412400d60ac4d78"
-DIGEST = "2b8d878347956dd0"
+SUPPORT = "b69569641eb0bf93"
+DIGEST = "aa0f33b56586aa89"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "51ab366ceb72e67b"
-DIGEST = "e93d71df7f40b925"
+SUPPORT = "95e07f9c1d7b2800"
+DIGEST = "f18578540dfe5431"
 
 
 class Inputs(NamedTuple):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.codegen import ABSENT
 from aggloom.errors import DataError
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.storage.jit import kernel
 
 
@@ -32,7 +32,7 @@ class AbsentColumns(NamedTuple):
         return found
 
     def complete_rows(
-        self, batch: pa.RecordBatch, stored: pa.RecordBatch, before: Array, adds: Array
+        self, batch: pa.RecordBatch, stored: pa.RecordBatch, before: NumberArray, adds: FlagArray
     ) -> pa.RecordBatch:
         """The rows of a bundle with what those before them had; before: by row one of the bundle, or n + a stored one.
 

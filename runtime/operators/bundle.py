@@ -103,7 +103,9 @@ class Slots(Protocol):
 
     def reset(self, slots: SlotArray) -> None: ...
 
-    def merge(self, slots: SlotArray, other: SlotState, others: Array | None = None) -> None: ...
+    def merge(
+        self, slots: SlotArray, other: SlotState, others: SlotArray | None = None
+    ) -> None: ...
 
     def place(self, slot: int) -> str: ...
 
@@ -132,7 +134,7 @@ class Applier:
             _in_order(self._rows, touched)
         return touched
 
-    def forget_counts(self, touched: Array) -> None:
+    def forget_counts(self, touched: SlotArray) -> None:
         """Forget the counts of the slots that `distinct` has found."""
         self._rows[touched] = 0
         self._counted = False
@@ -140,9 +142,9 @@ class Applier:
     def apply(
         self,
         state: Slots,
-        touched: Array,
-        rows: tuple[pa.RecordBatch, Array, Array],
-        merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
+        touched: SlotArray,
+        rows: tuple[pa.RecordBatch, SlotArray, FlagArray],
+        merged: Sequence[tuple[SlotArray, KeyedState, SlotArray | None]] = (),
         *,
         keep: bool,
         owing: bool = False,
@@ -177,9 +179,9 @@ class Applier:
     def fold(
         self,
         state: Slots,
-        touched: Array,
-        rows: tuple[pa.RecordBatch, Array, Array],
-        merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
+        touched: SlotArray,
+        rows: tuple[pa.RecordBatch, SlotArray, FlagArray],
+        merged: Sequence[tuple[SlotArray, KeyedState, SlotArray | None]] = (),
         *,
         keep: bool,
         owing: bool = False,

@@ -32,7 +32,7 @@ from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.values import columns
-from aggloom.runtime.values.changelog import is_retraction, transitions
+from aggloom.runtime.values.changelog import Kinds, is_retraction, transitions
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
@@ -78,7 +78,7 @@ class GroupAggOperator(OneInput):
     def process(
         self,
         batch: pa.RecordBatch,
-        kinds: Array,
+        kinds: Kinds,
         clock: Clock = NO_TIME,
         partials: Partials = (),
     ) -> tuple[pa.RecordBatch, Array]:

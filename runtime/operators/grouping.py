@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
 # Numbers are counted if there may be no more than so many for each one that is there; else they are sorted.
@@ -44,7 +44,7 @@ def _count_sort(numbers: Array, ends: Array, order: Array) -> None:
         ends[numbers[k]] += 1
 
 
-def in_order(numbers: Array, limit: int) -> Array:
+def in_order(numbers: NumberArray, limit: int) -> Array:
     """Return the order that sorts numbers from 0 to below a limit, equal ones as they stand."""
     if limit > _DENSE * len(numbers):
         return np.argsort(numbers, kind="stable")
@@ -63,7 +63,7 @@ def group_rows(slots: SlotArray, capacity: int) -> RowGroups:
     return RowGroups(sorted_slots[at], rows[at], rows, np.cumsum(opens) - 1)
 
 
-def order_by_arrival(places: Array, firsts: Array, rows: int) -> Array | slice:
+def order_by_arrival(places: NumberArray, firsts: NumberArray, rows: int) -> Array | slice:
     """The order in which messages leave that are known slot by slot: as the keys came. Those of many keys stay.
 
     places: by message the number of its slot. firsts: by slot its first row, of so many.

@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, NumberArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
@@ -75,7 +75,7 @@ class KeyedState(SlotState):
         return int(self.table.find(key)[0])
 
     def lookup_keys_of(
-        self, other: KeyedState, others: Array | None = None, windows: Array | None = None
+        self, other: KeyedState, others: SlotArray | None = None, windows: NumberArray | None = None
     ) -> Array:
         """The slot here of another state's keys at slots `others` (all, in order); `windows`: their last column."""
         slots = other.index.used_slots() if others is None else others
@@ -84,7 +84,7 @@ class KeyedState(SlotState):
             words[:, -1] = windows
         return self._slots(words, nulls)
 
-    def find_keys_of(self, other: KeyedState, others: Array, windows: Array) -> Array:
+    def find_keys_of(self, other: KeyedState, others: SlotArray, windows: NumberArray) -> Array:
         """As lookup_keys_of, but a key that is not here is -1."""
         words, nulls = other.table.words_for(self.pool, others)
         words[:, -1] = windows

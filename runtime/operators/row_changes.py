@@ -12,7 +12,7 @@ from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray
 
 
 class HasSortedRows(Protocol):
@@ -31,7 +31,7 @@ class SlotChanges(NamedTuple):
     retracts: Array  # bool[changes]
     numbers: Array  # int64[changes]
 
-    def some(self, which: Array) -> SlotChanges:
+    def some(self, which: NumberArray) -> SlotChanges:
         """Those with these places."""
         batch = self.batch.take(pa.array(which))
         return SlotChanges(batch, self.slots[which], self.retracts[which], self.numbers[which])

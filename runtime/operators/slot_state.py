@@ -47,7 +47,7 @@ class SlotState:
         """Number of columns of a slot's key that are texts."""
         return 0
 
-    def merge(self, slots: SlotArray, other: SlotState, others: Array | None = None) -> None:
+    def merge(self, slots: SlotArray, other: SlotState, others: SlotArray | None = None) -> None:
         """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
         self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import NumberArray, SlotArray
 
 
-def in_waves(slots: SlotArray, bundle: Callable[[Array], tuple[Rows, Array]]) -> Rows:
+def in_waves(slots: SlotArray, bundle: Callable[[NumberArray], tuple[Rows, NumberArray]]) -> Rows:
     """The changes of each row by itself, in the order of the rows.
 
     slots: of the rows. bundle: takes rows of different slots, by number; their changes, and by change its row.

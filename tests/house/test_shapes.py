@@ -98,23 +98,12 @@ def test_fields_say_their_shape(room: str) -> None:
     assert found == []
 
 
-PARAMETERS_LATER = {
-    *("runtime/operators", "runtime/operators/as_of", "runtime/operators/deduplicate"),
-    *("runtime/operators/join", "runtime/operators/lookup", "runtime/operators/multi_join"),
-    *("runtime/operators/over", "runtime/operators/rank", "runtime/operators/windows"),
-}
-"""Rooms whose parameters are yet to say their shapes."""
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_parameters_say_their_shape(room: str) -> None:
     found = [
         each for path in sorted((ROOT / room).glob("*.py")) for each in shapeless_parameters(path)
     ]
-    if room in PARAMETERS_LATER:
-        assert found, "all parameters say their shape; take the room out of PARAMETERS_LATER"
-    else:
-        assert found == []
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -43,7 +43,7 @@ class InputChanges(NamedTuple):
     rows: pa.RecordBatch
     kinds: Kinds
 
-    def some(self, which: Array) -> InputChanges:
+    def some(self, which: SelectionArray) -> InputChanges:
         """Those with these numbers, or that are marked."""
         which = np.flatnonzero(which) if which.dtype == np.bool_ else which
         return InputChanges(self.slots[which], self.rows.take(pa.array(which)), self.kinds[which])
@@ -101,7 +101,7 @@ class NearestOperator(AsOfOperator):
             return no_rows(self.schema)
         none = taken.some(_NONE)
 
-        def bundle(rows: Array) -> tuple[Rows, Array]:
+        def bundle(rows: NumberArray) -> tuple[Rows, Array]:
             some = taken.some(rows)
             told, kinds = self._bundle(*((some, none) if which == 0 else (none, some)))
             by_slot = np.zeros(self.state.table.capacity, np.int64)

@@ -85,7 +85,7 @@ class AsOfState(RowState):
         self.table.forget(slots)
         self._fit()
 
-    def leave(self, touched: Array) -> None:
+    def leave(self, touched: SlotArray) -> None:
         """Forget the keys among these that have nothing left."""
         empty = touched
         for side in self.sides:

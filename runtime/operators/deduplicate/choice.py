@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from aggloom.codegen.windows import to_instants
 from aggloom.errors import DataError
 from aggloom.runtime.operators.windows.assign import event_times
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
 Keep = Literal["first", "last"]
@@ -63,7 +63,12 @@ def _choose(
 
 
 def choose(
-    touched: Array, groups: Array, times: Array | None, keep: Keep, row: Array, time: Array | None
+    touched: SlotArray,
+    groups: NumberArray,
+    times: NumberArray | None,
+    keep: Keep,
+    row: NumberArray,
+    time: NumberArray | None,
 ) -> Choice:
     """Which rows of a bundle replace which; row, time: what each slot has (see DeduplicateState)."""
     n = len(groups)

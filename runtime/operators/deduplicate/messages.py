@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.state.row_store import Encoded, RowStore, same_row
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, RowIdArray
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
@@ -49,7 +49,9 @@ def _messages(
     return n
 
 
-def unlike(store: RowStore, rows: Encoded, acting: Array, before: Array, old: Array) -> Array:
+def unlike(
+    store: RowStore, rows: Encoded, acting: NumberArray, before: NumberArray, old: RowIdArray
+) -> Array:
     """Which of the acting rows differ from their predecessors; `old`: the ids of those that are stored.
 
     before: by row a row of the bundle, n + the place of a stored one, or -1.
@@ -65,9 +67,9 @@ def unlike(store: RowStore, rows: Encoded, acting: Array, before: Array, old: Ar
 def messages(
     batch: pa.RecordBatch,
     stored: pa.RecordBatch,
-    acting: Array,
-    before: Array,
-    adds: Array,
+    acting: NumberArray,
+    before: NumberArray,
+    adds: FlagArray,
     *,
     update_before: bool,
     insert: int = INSERT,

@@ -19,7 +19,7 @@ from aggloom.runtime.operators.join.match_kernels import (
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import BundleItems, Items
 from aggloom.runtime.operators.join.state import JoinState
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray
 
 _CHUNK = 1 << 17
 _NONE = np.zeros(0, np.int64)
@@ -37,11 +37,11 @@ class Weighted(NamedTuple):
         """The stored rows of each input."""
         return self.left, self.right
 
-    def some(self, which: Array) -> Weighted:
+    def some(self, which: SelectionArray) -> Weighted:
         """Those that are marked, or have these numbers."""
         return Weighted(*(each[which] for each in self))
 
-    def with_weight(self, weight: Array) -> Weighted:
+    def with_weight(self, weight: NumberArray) -> Weighted:
         """The same rows, so many of each."""
         return self._replace(weight=weight)
 

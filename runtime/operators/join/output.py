@@ -16,7 +16,7 @@ from aggloom.runtime.operators.join.output_kernels import (
 )
 from aggloom.runtime.operators.join.stored import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray
 from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
@@ -34,10 +34,10 @@ class JoinedRows(Protocol):
     @property
     def weight(self) -> Array: ...
 
-    def some(self, which: Array) -> Self:
+    def some(self, which: SelectionArray) -> Self:
         """Those that are marked, or have these numbers."""
 
-    def with_weight(self, weight: Array) -> Self:
+    def with_weight(self, weight: NumberArray) -> Self:
         """The same rows, so many of each."""
 
 

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.join.side import Items, JoinSide
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
 
 _PADDING, _JOINED, _PADDED = range(3)
@@ -27,7 +27,7 @@ class EncodedChanges(NamedTuple):
     rows: Encoded
     kinds: Kinds
 
-    def some(self, which: Array) -> EncodedChanges:
+    def some(self, which: SelectionArray) -> EncodedChanges:
         """Those with these numbers."""
         words, flags = self.rows.words[which], self.rows.flags[which]
         return EncodedChanges(self.slots[which], Encoded(words, flags), self.kinds[which])
@@ -62,7 +62,7 @@ class _Matches(NamedTuple):
     times: Array  # int64[matches]
     known: Array  # bool[matches]
 
-    def some(self, which: Array) -> _Matches:
+    def some(self, which: SelectionArray) -> _Matches:
         """Those that are marked."""
         return _Matches(*(each[which] for each in self))
 
@@ -271,7 +271,7 @@ class OneByOne:
             self._told.append(_Messages(changes, phases, left, right, kinds, times))
 
 
-def ranks(slots: SlotArray, first: Array) -> Array:
+def ranks(slots: SlotArray, first: SelectionArray) -> Array:
     """Return for each change how many before it have its slot; 0 for those that are marked."""
     order = np.argsort(slots, kind="stable")
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])

@@ -72,7 +72,7 @@ class JoinState(RowState):
         self._mark[out[:found]] = 0
         return out[:found]
 
-    def leave(self, touched: Array) -> None:
+    def leave(self, touched: SlotArray) -> None:
         """Forget the keys among these that have nothing left, and give memory back."""
         empty = touched
         for bag in self._bags():

@@ -18,7 +18,7 @@ from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.join.timed_settings import TimedSettings
 from aggloom.runtime.operators.steps import Rows, concat_changes
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, Array, ByteArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import BEFORE_ALL, Clock
@@ -32,7 +32,7 @@ class TimedState(JoinState):
         """The watermark."""
         return self.arena.array("clock", 0, "i8")
 
-    def check_restored(self, audit: Audit, used: Array) -> None:
+    def check_restored(self, audit: Audit, used: ByteArray) -> None:
         super().check_restored(audit, used)
         audit.require_length(1, "clock", self.clock)
 

@@ -10,7 +10,14 @@ import pyarrow as pa
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
-from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import (
+    Arena,
+    Array,
+    FlagArray,
+    NumberArray,
+    RowIdArray,
+    SlotArray,
+)
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
@@ -56,7 +63,7 @@ class LookupState(RowState):
         return self.depth[slots]
 
     def arrive(
-        self, slots: SlotArray, per_arrival: Array, rows: pa.RecordBatch, nothing: Array
+        self, slots: SlotArray, per_arrival: NumberArray, rows: pa.RecordBatch, nothing: FlagArray
     ) -> None:
         """Store joined rows. per_arrival: which of them arrived together, as rising numbers."""
         first = int(self._next[0])
@@ -67,7 +74,7 @@ class LookupState(RowState):
         batch = pa.RecordBatch.from_arrays(columns, schema=self._stored)
         self.bag.insert(slots, batch)
 
-    def latest(self, slots: SlotArray, arrivals: Array) -> tuple[Array, Array]:
+    def latest(self, slots: SlotArray, arrivals: NumberArray) -> tuple[Array, Array]:
         """The rows of the latest so many arrivals of slots: (place in `slots`, id)."""
         none = np.zeros(0, np.int64)
         found = list(self.bag.walk(slots))

@@ -17,7 +17,7 @@ from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
 from aggloom.runtime.lookup.tables import Answer, opened
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.storage.arena import Array, FlagArray
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values.changelog import is_retraction
 
 _PASSES = pa.schema([("passes", pa.bool_())])
@@ -123,8 +123,8 @@ def match_answers(
     asked: LookupQuestion,
     batch: pa.RecordBatch,
     comes: FlagArray,
-    numbers: Array,
-    which: Array,
+    numbers: NumberArray,
+    which: NumberArray,
     answers: FoundAnswers,
 ) -> AnswerPairs:
     """Pairs of rows with those of the answers that pass the condition, rows without any padded if they are to be.

@@ -19,7 +19,7 @@ from aggloom.runtime.operators.multi_join.delta_kernels import (
     meet_rows,
 )
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray, SlotArray
 
 _CHUNK = 1 << 17
 _NO_MARKS, _NO_LINKS, _NO_ROWS = np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, np.int64)
@@ -35,23 +35,23 @@ class Combined(NamedTuple):
     weight: Array  # int64[rows]
     places: Array  # int64[rows]
 
-    def some(self, which: Array) -> Combined:
+    def some(self, which: SelectionArray) -> Combined:
         """Those that are marked, or have these numbers."""
         ids = tuple(each[which] for each in self.ids)
         return Combined(ids, self.weight[which], self.places[which])
 
-    def with_weight(self, weight: Array) -> Combined:
+    def with_weight(self, weight: NumberArray) -> Combined:
         """The same rows, so many of each."""
         return self._replace(weight=weight)
 
-    def extend(self, at: Array, ids: Array, counts: Array) -> Combined:
-        """With a row of the next input beside those with the numbers `at`."""
+    def extend(self, at: NumberArray, ids: Array, counts: NumberArray) -> Combined:
+        """Put a row of the next input (ids: int32[n] or int64[n]) beside each of those with the numbers `at`."""
         rows = self
         if len(at) != len(self.weight) or not np.array_equal(at, np.arange(len(at))):
             rows = self.some(at)
         return Combined((*rows.ids, ids.astype(np.int32)), rows.weight * counts, rows.places)
 
-    def pad(self, which: Array, signs: Array | int = 1) -> Combined:
+    def pad(self, which: NumberArray, signs: NumberArray | int = 1) -> Combined:
         """Those with these numbers, without a row of the next input."""
         none = np.full(len(which), -1, np.int32)
         return self.extend(which, none, np.broadcast_to(np.asarray(signs), len(which)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.codegen import Bound, FrameClause
 from aggloom.runtime.operators.over.distances import key_at
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -127,7 +127,7 @@ def _stop(standing: Standing, rows: bool, bound: Bound) -> Array:
     return standing.behind if not isinstance(bound, str) else standing.at(bound, equals=True)
 
 
-def touched_lines(standing: Standing, frame: FrameClause, came: Array) -> Lines:
+def touched_lines(standing: Standing, frame: FrameClause, came: FlagArray) -> Lines:
     """The rows whose frames have changed where these came, or went; positions are those of now."""
     first, last = frame.start, frame.end
     if frame.rows:

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.sliding import slide
 from aggloom.runtime.operators.over.standing_values import standing_values
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array, RowIdArray
+from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray
 
 
 class Computing:
@@ -30,7 +30,7 @@ class Computing:
         self,
         rows: SortedRows,
         standing: Standing,
-        stretch: Array,
+        stretch: NumberArray,
         place: Callable[[int], str],
         asked: list[bool],
     ) -> list[Any]:
@@ -51,7 +51,11 @@ class Computing:
         return columns
 
     def values(
-        self, rows: SortedRows, standing: Standing, stretch: Array, place: Callable[[int], str]
+        self,
+        rows: SortedRows,
+        standing: Standing,
+        stretch: NumberArray,
+        place: Callable[[int], str],
     ) -> pa.RecordBatch:
         """The values of rows. stretch: by row the number of the stretch of neighbours that it is in, rising.
 

@@ -9,7 +9,7 @@ import numpy as np
 from aggloom.runtime.operators.grouping import order_by_arrival
 from aggloom.runtime.operators.rank.difference import row_partners
 from aggloom.runtime.state.row_store import RowStore
-from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 _SHIFT = 32
@@ -22,7 +22,7 @@ class ValuedRows(NamedTuple):
     ids: Array  # int64[rows]
     value_numbers: Array  # int64[rows]
 
-    def take(self, which: Array) -> ValuedRows:
+    def take(self, which: SelectionArray) -> ValuedRows:
         """Some of them."""
         return ValuedRows(self.places[which], self.ids[which], self.value_numbers[which])
 
@@ -40,9 +40,9 @@ def messages(
     gone: ValuedRows,
     before: ValuedRows,
     after: ValuedRows,
-    came: Array,
-    positions: tuple[Array, Array],
-    firsts: Array,
+    came: Kinds,
+    positions: tuple[NumberArray, NumberArray],
+    firsts: NumberArray,
     rows: int,
     *,
     update_before: bool,
@@ -70,7 +70,7 @@ def messages(
 
 
 def pair_rows(
-    store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: SlotArray, identity: Array
+    store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: SlotArray, identity: NumberArray
 ) -> tuple[Array, Array]:
     """Rows that went and rows that came that are the same ones by identity: numbers in `gone` and in `fresh`.
 
@@ -87,6 +87,6 @@ def pair_rows(
     return found, partner[found] - len(gone.ids)
 
 
-def inserts(places: Array, ids: RowIdArray, value_numbers: Array) -> ValuedChanges:
+def inserts(places: NumberArray, ids: RowIdArray, value_numbers: NumberArray) -> ValuedChanges:
     """Rows as insertions."""
     return ValuedChanges(places, ids, value_numbers, np.full(len(ids), INSERT, np.int8))

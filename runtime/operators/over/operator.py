@@ -33,7 +33,7 @@ from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_store import Encoded, same_rows
-from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -52,7 +52,7 @@ class _Keys(NamedTuple):
         """Which of them have as many as they had."""
         return Balance(*(had == has for had, has in zip(self.before, self.after, strict=True)))
 
-    def sizes_of(self, places: Array) -> tuple[Array, Array]:
+    def sizes_of(self, places: NumberArray) -> tuple[Array, Array]:
         """Return the sizes that some of them have after it."""
         return self.after[0][places], self.after[1][places]
 
@@ -100,7 +100,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         slots = self.state.lookup(batch)
         if self.spec.per_record:
 
-            def bundle(rows: Array) -> tuple[Rows, Array]:
+            def bundle(rows: NumberArray) -> tuple[Rows, Array]:
                 some = batch.take(pa.array(rows))
                 changes, places = self._bundle(some, slots[rows], kinds[rows], clock.processing)
                 return changes, rows[places]

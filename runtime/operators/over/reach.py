@@ -9,7 +9,7 @@ import numpy as np
 from aggloom.codegen import FrameClause
 from aggloom.runtime.operators.over.bounds import Lines, Standing, touched_lines
 from aggloom.runtime.operators.over.settings import ColumnCall
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 
 _SHIFT = 32
 _COUNTING = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE")
@@ -32,7 +32,11 @@ class Balance(NamedTuple):
 
 
 def reach(
-    calls: tuple[ColumnCall, ...], standing: Standing, places: Array, came: Array, balance: Balance
+    calls: tuple[ColumnCall, ...],
+    standing: Standing,
+    places: NumberArray,
+    came: FlagArray,
+    balance: Balance,
 ) -> Stretches:
     """The rows that changes touch; places: of the slots of the changed rows. came: which of these are there."""
     position, sizes = standing.position, standing.sizes[0]

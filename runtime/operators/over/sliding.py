@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
 
@@ -67,7 +67,7 @@ def _steps(
     return n, item + 1
 
 
-def steps_of(stretch: Array, starts: Array, stops: Array) -> tuple[Steps, Array]:
+def steps_of(stretch: NumberArray, starts: NumberArray, stops: NumberArray) -> tuple[Steps, Array]:
     """The steps of frames, which never go back within a stretch, and by row the item that has its values, or -1."""
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     count, _ = _steps(stretch, starts, stops, none, flags, none, none, none, False)
@@ -81,7 +81,7 @@ def slide(
     handler: Any,
     batch: pa.RecordBatch,
     stretches: int,
-    lines: tuple[Array, Array, Array],
+    lines: tuple[NumberArray, NumberArray, NumberArray],
     fields: list[pa.Field],
     place: Callable[[int], str],
 ) -> list[pa.Array]:

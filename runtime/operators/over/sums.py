@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.sliding import results_after
 from aggloom.runtime.operators.slot_state import SlotState
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import NumberArray, SlotArray
 
 
 class Sums:
@@ -26,7 +26,7 @@ class Sums:
             self.state.resize(slots)
 
     def add_rows(
-        self, rows: pa.RecordBatch, slots: SlotArray, peers: Array, spec: OverSettings
+        self, rows: pa.RecordBatch, slots: SlotArray, peers: NumberArray, spec: OverSettings
     ) -> list[Any]:
         """The values of each row's frame, by call; rows come slot by slot, and are added up.
 

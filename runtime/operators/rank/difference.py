@@ -14,7 +14,14 @@ from aggloom.runtime.operators.rank.kernels import (
 )
 from aggloom.runtime.operators.rank.seen import VisibleRows
 from aggloom.runtime.state.row_store import RowStore, same_rows
-from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import (
+    Array,
+    FlagArray,
+    NumberArray,
+    RowIdArray,
+    SelectionArray,
+    SlotArray,
+)
 from aggloom.runtime.storage.key_index import cells_for
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
@@ -30,7 +37,7 @@ class NumberedChanges(NamedTuple):
     numbers: Array  # int64[changes]
     kinds: Kinds
 
-    def some(self, which: Array | slice) -> NumberedChanges:
+    def some(self, which: SelectionArray | slice) -> NumberedChanges:
         """Those with these places, in this order."""
         return NumberedChanges(
             self.places[which], self.ids[which], self.numbers[which], self.kinds[which]
@@ -54,7 +61,7 @@ class Difference:
         before: VisibleRows,
         after: VisibleRows,
         slots: SlotArray,
-        replaced: Array | None,
+        replaced: RowIdArray | None,
     ) -> NumberedChanges:
         """The messages that lead from `before` to `after`, key by key.
 
@@ -158,11 +165,11 @@ class Difference:
 
 def row_partners(
     store: RowStore,
-    places: Array,
+    places: NumberArray,
     ids: RowIdArray,
     comes: FlagArray,
     slots: SlotArray,
-    identity: Array,
+    identity: NumberArray,
 ) -> Array:
     """Return for each row the one with its identity at its place that comes where it goes, or goes where it comes,
     or -1.

@@ -23,7 +23,7 @@ from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
-from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
@@ -146,7 +146,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
     ) -> Rows:
         """Each row by itself; rows of different keys, which do not see each other, at once."""
 
-        def bundle(rows: Array) -> tuple[Rows, Array]:
+        def bundle(rows: NumberArray) -> tuple[Rows, Array]:
             some = batch.take(pa.array(rows))
             return self._bundle(some, slots[rows], retracts[rows], rows, now)
 

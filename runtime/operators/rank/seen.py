@@ -8,7 +8,7 @@ import numpy as np
 
 from aggloom.runtime.operators.rank.kernels import DENSE_RANK, RANK, ROW_NUMBER
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 
 FUNCTIONS = {"ROW_NUMBER": ROW_NUMBER, "RANK": RANK, "DENSE_RANK": DENSE_RANK}
 
@@ -21,7 +21,7 @@ class VisibleRows(NamedTuple):
     numbers: Array  # int64[rows]
 
 
-def ends_of(rows: SortedRows, function: int, slots: SlotArray, ends: Array) -> Array:
+def ends_of(rows: SortedRows, function: int, slots: SlotArray, ends: NumberArray) -> Array:
     """The position behind the last row of each slot with a number up to its end."""
     sizes, keys = rows.sizes(slots)
     if function == ROW_NUMBER:
@@ -33,7 +33,7 @@ def ends_of(rows: SortedRows, function: int, slots: SlotArray, ends: Array) -> A
 
 
 def find_visible(
-    rows: SortedRows, function: int, slots: SlotArray, start: int, ends: Array
+    rows: SortedRows, function: int, slots: SlotArray, start: int, ends: NumberArray
 ) -> VisibleRows:
     """The rows of slots that are numbered from `start` to the end of each."""
     # Positions behind the last row are none.

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from aggloom.codegen.planner import Bounds, WindowAssign, WindowTable
 from aggloom.codegen.windows import FOREVER, Aligned, to_instants, to_local
 from aggloom.errors import DataError
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.values.changelog import Kinds
 
 _INSTANT = pa.timestamp("us", "UTC")
@@ -51,7 +51,9 @@ def event_times(batch: pa.RecordBatch, name: str) -> Array:
     return np.asarray(micros.to_numpy(zero_copy_only=False)) // 1000
 
 
-def bound_columns(bounds: Bounds, starts: Array, ends: Array, zone: str) -> list[pa.Array]:
+def bound_columns(
+    bounds: Bounds, starts: NumberArray, ends: NumberArray, zone: str
+) -> list[pa.Array]:
     """The columns of windows whose starts and ends are milliseconds of the wall clock; forever is NULL."""
     missing = np.abs(ends) >= FOREVER
     local = (starts, ends, ends - 1)

@@ -15,7 +15,7 @@ from aggloom.runtime.operators.base import OneInput, Partials
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, FlagArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock, instant
@@ -132,7 +132,7 @@ class WindowOperator(OneInput):
                 f"{names} has no merge, which {what} need; give its class `def merge(state, other)`"
             )
 
-    def drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: Array) -> None:
+    def drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: FlagArray) -> None:
         """Count the rows that came too late, and keep them if they are asked for."""
         found = int(late.sum())
         self.counters["late_dropped"] += found

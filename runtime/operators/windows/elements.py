@@ -19,7 +19,7 @@ from aggloom.codegen.windows import (
 )
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.operators.windows.general_book import Pane
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import NumberArray
 from aggloom.runtime.values import rows
 
 _TIME = pa.field("", pa.int64())
@@ -37,14 +37,14 @@ class ElementStore:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, batch: pa.RecordBatch, times: Array) -> int:
+    def add(self, batch: pa.RecordBatch, times: NumberArray) -> int:
         """Keep rows and their times; the number of the first."""
         first = self._count
         columns = [batch.column(f.name).cast(f.type) for f in list(self._schema)[:-1]]
         self._append(pa.RecordBatch.from_arrays([*columns, pa.array(times)], schema=self._schema))
         return first
 
-    def take(self, numbers: Array) -> pa.RecordBatch:
+    def take(self, numbers: NumberArray) -> pa.RecordBatch:
         """The rows of these numbers with their times as the last column."""
         taken = pa.Table.from_batches(self._chunks, self._schema).take(pa.array(numbers))
         batches = taken.combine_chunks().to_batches()

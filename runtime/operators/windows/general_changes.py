@@ -13,7 +13,7 @@ from aggloom.runtime.operators.windows.elements import empty, from_bytes, to_byt
 from aggloom.runtime.operators.windows.general_book import Live
 from aggloom.runtime.operators.windows.general_ledger import WindowState
 from aggloom.runtime.operators.windows.output import WindowOutput
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.values import scalars
 from aggloom.runtime.values.changelog import (
     DELETE,
@@ -71,7 +71,7 @@ class FiringChanges:
         live.given = ()
 
     def take(
-        self, held: Array, results: list[pa.Array], windows: Iterable[Live]
+        self, held: NumberArray, results: list[pa.Array], windows: Iterable[Live]
     ) -> tuple[pa.RecordBatch, Kinds]:
         """The messages of all firings, by the rows that their windows held and their results."""
         base = self._rows.num_rows

@@ -47,7 +47,7 @@ class WindowState(KeyedState):
         for pane, slot in zip(new, self._slots(words, nulls).tolist(), strict=True):
             pane.slot = slot
 
-    def merge_within(self, into: Array, others: Array) -> None:
+    def merge_within(self, into: SlotArray, others: SlotArray) -> None:
         """Add accumulators of this state to others of it, each to one."""
         # By way of a copy: no function is written to read the views that it changes.
         copies = self.handler.create(len(others))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen.windows import Aligned, Assigner, Window, to_instants, to_local
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.values.clock import Clock
 
 Assigned = tuple[Array, Array, Array]
@@ -32,7 +32,7 @@ class Placer:
             raise DataError(f"row {row} has no event time; filter such rows before the window")
         return np.asarray(times.cast(pa.int64()).to_numpy())
 
-    def windows(self, batch: pa.RecordBatch, times: Array, stagger: int) -> Placed:
+    def windows(self, batch: pa.RecordBatch, times: NumberArray, stagger: int) -> Placed:
         """(row, window on the wall clock, window in instants) for every window of every row; stagger: an offset."""
         assigner = self._assigner
         if stagger and isinstance(assigner, Aligned):

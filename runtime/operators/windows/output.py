@@ -11,7 +11,7 @@ from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Bounds
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import FlagArray, NumberArray
 from aggloom.runtime.values.changelog import transitions
 
 
@@ -53,7 +53,7 @@ class WindowOutput:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def batch(
-        self, keys: list[pa.Array], starts: Array, ends: Array, values: list[pa.Array]
+        self, keys: list[pa.Array], starts: NumberArray, ends: NumberArray, values: list[pa.Array]
     ) -> pa.RecordBatch:
         """Rows of windows; starts and ends in milliseconds of the wall clock, forever is NULL."""
         bounds = bound_columns(self.bounds, starts, ends, self.zone)
@@ -63,9 +63,9 @@ class WindowOutput:
         self,
         handler: Any,
         keys: Any,
-        windows: tuple[Array, Array],
+        windows: tuple[NumberArray, NumberArray],
         results: tuple[Any, Any],
-        live: tuple[Array, Array],
+        live: tuple[FlagArray, FlagArray],
         update_before: bool,
     ) -> Rows:
         """The changes of windows (starts, ends) from results before to results after; live: which were and are there.

@@ -12,7 +12,7 @@ from aggloom.physical import is_pooled
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.windows.session_table import SessionTable
 from aggloom.runtime.state.key_table import key_columns, key_words, place_of
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, NumberArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
@@ -35,7 +35,7 @@ class SessionState(SlotState):
         return self.sessions.capacity
 
     def enter(
-        self, batch: pa.RecordBatch, starts: Array, ends: Array, closed: int
+        self, batch: pa.RecordBatch, starts: NumberArray, ends: NumberArray, closed: int
     ) -> tuple[Array, Array]:
         """(the session of each row or -1 if it is late, sessions merged away); see SessionTable.place."""
         keys = self.index.lookup(*key_words(batch, self.key_fields, self.index))
@@ -45,7 +45,7 @@ class SessionState(SlotState):
         self._drop_keys(keys[slots < 0])
         return slots, merged
 
-    def gather(self, merged: Array) -> None:
+    def gather(self, merged: SlotArray) -> None:
         """Move what merged sessions held to those that they are part of now."""
         if not len(merged):
             return

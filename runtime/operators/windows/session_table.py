@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, NumberArray, SlotArray
 from aggloom.runtime.storage.audit import Audit, check_stack
 from aggloom.runtime.storage.jit import kernel
 
@@ -189,7 +189,7 @@ class SessionTable:
         return len(self.arrays.used)
 
     def place(
-        self, keys: Array, key_slots: int, starts: Array, ends: Array, closed: int
+        self, keys: SlotArray, key_slots: int, starts: NumberArray, ends: NumberArray, closed: int
     ) -> tuple[Array, Array]:
         """(the session of each row or -1, sessions merged away); windows [start, end) of rows whose keys have slots.
 
