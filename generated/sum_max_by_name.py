@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "b69569641eb0bf93"
-DIGEST = "aa0f33b56586aa89"
+SUPPORT = "4ef687f86abaf0da"
+DIGEST = "ab851eae7dafd2e5"
 
 
 class Inputs(NamedTuple):

@@ -7,6 +7,8 @@ settles the last bit (30 ns a value), else in whole numbers (150 ns for sums tha
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from aggloom.runtime.arithmetic.errorfree import (
@@ -42,6 +44,24 @@ _N, _S1, _S2, _S3, _S4, _M2, _C3, _T, _U, _V, _W = np.arange(11)
 _ONE, _TWO, _THREE, _FOUR = np.arange(1, 5)
 
 
+class ExactSum(NamedTuple):
+    """A float sum: its number among the fields, by which the spill has its rest, and its cascade."""
+
+    field: int
+    cascade: FloatSum
+
+
+@kernel
+def _gather_sum(spill: Spill, s: int, total: ExactSum, row: int) -> None:
+    gather(spill, s, total.field, total.cascade, row)
+
+
+@kernel
+def _is_beyond(spill: Spill, s: int, total: ExactSum) -> bool:
+    """Tell whether the sum is more than its cascade."""
+    return is_spilled(spill, s, total.field, total.cascade)
+
+
 @kernel
 def _quick_deviation(sx: FloatSum, sy: FloatSum, sxy: FloatSum, n: int) -> tuple[float, bool]:
     """(the deviation, whether that is certainly the nearest double)."""
@@ -62,48 +82,28 @@ def _quick_deviation(sx: FloatSum, sy: FloatSum, sxy: FloatSum, n: int) -> tuple
 
 
 @cold_kernel
-def _exact_deviation(
-    spill: Spill,
-    s: int,
-    fx: int,
-    sx: FloatSum,
-    fy: int,
-    sy: FloatSum,
-    fxy: int,
-    sxy: FloatSum,
-    n: int,
-) -> float:
+def _exact_deviation(spill: Spill, s: int, x: ExactSum, y: ExactSum, xy: ExactSum, n: int) -> float:
     rows = spill.scratch
     set_integer(rows, _N, n)
-    gather(spill, s, fx, sx, _S1)
-    gather(spill, s, fy, sy, _S2)
-    gather(spill, s, fxy, sxy, _S3)
+    _gather_sum(spill, s, x, _S1)
+    _gather_sum(spill, s, y, _S2)
+    _gather_sum(spill, s, xy, _S3)
     set_difference(rows, _T, _N, _S3, _S1, _S2, factor=_ONE)
     divide(rows, _U, _T, n)
     return to_float(rows, _U, _TWO)
 
 
 @kernel
-def _deviation(
-    spill: Spill,
-    s: int,
-    fx: int,
-    sx: FloatSum,
-    fy: int,
-    sy: FloatSum,
-    fxy: int,
-    sxy: FloatSum,
-    n: int,
-) -> float:
-    if n == 0 or is_special(sx) or is_special(sy) or is_special(sxy):
+def _deviation(spill: Spill, s: int, x: ExactSum, y: ExactSum, xy: ExactSum, n: int) -> float:
+    if n == 0 or is_special(x.cascade) or is_special(y.cascade) or is_special(xy.cascade):
         return np.nan
-    spilled = is_spilled(spill, s, fx, sx) or is_spilled(spill, s, fy, sy)
+    spilled = _is_beyond(spill, s, x) or _is_beyond(spill, s, y)
     value, certain = 0.0, False
-    if not spilled and not is_spilled(spill, s, fxy, sxy) and abs(n) < _WHOLE:
-        value, certain = _quick_deviation(sx, sy, sxy, n)
+    if not spilled and not _is_beyond(spill, s, xy) and abs(n) < _WHOLE:
+        value, certain = _quick_deviation(x.cascade, y.cascade, xy.cascade, n)
     if not certain:
-        value = _exact_deviation(spill, s, fx, sx, fy, sy, fxy=fxy, sxy=sxy, n=n)
-    return 0.0 if fx == fy and value < 0.0 else value
+        value = _exact_deviation(spill, s, x, y, xy, n)
+    return 0.0 if x.field == y.field and value < 0.0 else value
 
 
 @cold_kernel
@@ -122,28 +122,24 @@ def deviation(
 
     NaN if a special value is among the rows, or n is 0.
     """
-    x, y, xy = np.int64(fx), np.int64(fy), np.int64(fxy)
-    return _deviation(spill, s, x, sx, y, sy, fxy=xy, sxy=sxy, n=np.int64(n))
+    x, y, xy = (
+        ExactSum(np.int64(fx), sx),
+        ExactSum(np.int64(fy), sy),
+        ExactSum(np.int64(fxy), sxy),
+    )
+    return _deviation(spill, s, x, y, xy, np.int64(n))
 
 
 @kernel
 def _central_moments(
-    spill: Spill,
-    s: int,
-    f1: int,
-    s1: FloatSum,
-    f2: int,
-    s2: FloatSum,
-    f3: int,
-    s3: FloatSum,
-    n: int,
+    spill: Spill, s: int, first: ExactSum, second: ExactSum, third: ExactSum, n: int
 ) -> None:
     """M2 = n**2 times the variance, and C3 = n * S3 - S1 * S2."""
     rows = spill.scratch
     set_integer(rows, _N, n)
-    gather(spill, s, f1, s1, _S1)
-    gather(spill, s, f2, s2, _S2)
-    gather(spill, s, f3, s3, _S3)
+    _gather_sum(spill, s, first, _S1)
+    _gather_sum(spill, s, second, _S2)
+    _gather_sum(spill, s, third, _S3)
     set_difference(rows, _M2, _N, _S2, _S1, _S1, factor=_ONE)
     set_difference(rows, _C3, _N, _S3, _S1, _S2, factor=_ONE)
 
@@ -158,29 +154,21 @@ def _scale(x: float, exponent: int) -> float:
 
 @cold_kernel
 def _skewness(
-    spill: Spill,
-    s: int,
-    f1: int,
-    s1: FloatSum,
-    f2: int,
-    s2: FloatSum,
-    f3: int,
-    s3: FloatSum,
-    n: int,
+    spill: Spill, s: int, first: ExactSum, second: ExactSum, third: ExactSum, n: int
 ) -> float:
-    if is_special(s1) or is_special(s2) or is_special(s3):
+    if is_special(first.cascade) or is_special(second.cascade) or is_special(third.cascade):
         return np.nan
     rows = spill.scratch
-    _central_moments(spill, s, f1, s1, f2, s2, f3=f3, s3=s3, n=n)
+    _central_moments(spill, s, first, second, third, n)
     # n**3 times the third central moment.
     set_difference(rows, _T, _N, _C3, _S1, _M2, factor=_TWO)
-    third, e3 = to_scaled_float(rows, _T, _THREE)
-    second, e2 = to_scaled_float(rows, _M2, _TWO)
-    if second <= 0.0:
+    m3, e3 = to_scaled_float(rows, _T, _THREE)
+    m2, e2 = to_scaled_float(rows, _M2, _TWO)
+    if m2 <= 0.0:
         return np.nan
     if e2 & 1:
-        second, e2 = second * 2.0, e2 - 1
-    return _scale(third / (second * np.sqrt(second)), e3 - 3 * (e2 >> 1)) + 0.0
+        m2, e2 = m2 * 2.0, e2 - 1
+    return _scale(m3 / (m2 * np.sqrt(m2)), e3 - 3 * (e2 >> 1)) + 0.0
 
 
 @cold_kernel
@@ -196,29 +184,27 @@ def skewness(
     n: int,
 ) -> float:
     """sqrt(n) * m3 / m2**1.5 of the population, to a few ulp; NaN for equal values or a special one."""
-    g1, g2, g3 = np.int64(f1), np.int64(f2), np.int64(f3)
-    return _skewness(spill, s, g1, s1, g2, s2, f3=g3, s3=s3, n=np.int64(n))
+    first, second = ExactSum(np.int64(f1), s1), ExactSum(np.int64(f2), s2)
+    return _skewness(spill, s, first, second, ExactSum(np.int64(f3), s3), np.int64(n))
 
 
 @cold_kernel
 def _kurtosis(
     spill: Spill,
     s: int,
-    f1: int,
-    s1: FloatSum,
-    f2: int,
-    s2: FloatSum,
-    f3: int,
-    s3: FloatSum,
-    f4: int,
-    s4: FloatSum,
+    first: ExactSum,
+    second: ExactSum,
+    third: ExactSum,
+    fourth: ExactSum,
     n: int,
 ) -> float:
-    if is_special(s1) or is_special(s2) or is_special(s3) or is_special(s4):
+    if is_special(first.cascade) or is_special(second.cascade):
+        return np.nan
+    if is_special(third.cascade) or is_special(fourth.cascade):
         return np.nan
     rows = spill.scratch
-    _central_moments(spill, s, f1, s1, f2, s2, f3=f3, s3=s3, n=n)
-    gather(spill, s, f4, s4, _S4)
+    _central_moments(spill, s, first, second, third, n)
+    _gather_sum(spill, s, fourth, _S4)
     # n**4 times the fourth central moment is n**2 C4 - 3 S1 (n C3 - S1 M2), with C4 = n S4 - S1 S3.
     set_difference(rows, _T, _N, _S4, _S1, _S3, factor=_ONE)
     set_difference(rows, _U, _N, _C3, _S1, _M2, factor=_ONE)
@@ -251,8 +237,9 @@ def kurtosis(
     n: int,
 ) -> float:
     """n * m4 / m2**2 - 3 of the population, to a few ulp; NaN for equal values or a special one."""
-    g1, g2, g3, g4 = np.int64(f1), np.int64(f2), np.int64(f3), np.int64(f4)
-    return _kurtosis(spill, s, g1, s1, g2, s2, f3=g3, s3=s3, f4=g4, s4=s4, n=np.int64(n))
+    first, second = ExactSum(np.int64(f1), s1), ExactSum(np.int64(f2), s2)
+    third, fourth = ExactSum(np.int64(f3), s3), ExactSum(np.int64(f4), s4)
+    return _kurtosis(spill, s, first, second, third, fourth, n=np.int64(n))
 
 
 @kernel
