@@ -83,16 +83,16 @@ def report(
     if keys and no_state:
         raise click.UsageError("--key needs the state: leave out --no-state")
     key = read_key(keys) if keys else None
-    from aggloom.runtime.page import Reading, write_report
+    from aggloom.runtime.page import BackgroundReads, write_report
 
     known = _find_checkpoints(checkpoints, trust)
-    write_report(known, output, key=key, reading=None if no_state else Reading())
+    write_report(known, output, key=key, reading=None if no_state else BackgroundReads())
     click.echo(str(output))
 
 
 def _find_checkpoints(checkpoints: tuple[str, ...], trust: bool) -> Checkpoints:
     """The checkpoints of a command line; raises CheckpointError where a path is not there."""
     from aggloom.runtime.page import Checkpoints
-    from aggloom.runtime.page.checkpoints import named
+    from aggloom.runtime.page.checkpoints import split_checkpoints
 
-    return Checkpoints([named(path) for path in checkpoints or (".",)], trust)
+    return Checkpoints([split_checkpoints(path) for path in checkpoints or (".",)], trust)

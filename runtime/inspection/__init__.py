@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from aggloom.runtime.inspection.description import FragmentDescription
-from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, Part
+from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, StatePart
 from aggloom.runtime.inspection.heaviest import Heaviest, HeldWindow, KeyWeight, weigh
 from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
-from aggloom.runtime.inspection.parts import described, keys_of, parts_of
-from aggloom.runtime.inspection.replay import Entry, replay, times
-from aggloom.runtime.inspection.report import State, Why
+from aggloom.runtime.inspection.parts import describe_parts, keys_of, parts_of
+from aggloom.runtime.inspection.replay import ReplayedEntry, replay, times
+from aggloom.runtime.inspection.report import StateReport, Why
 
 __all__ = [
     "BucketSize",
-    "Entry",
     "FragmentDescription",
     "Heaviest",
     "HeldWindow",
     "KeyState",
     "KeyWeight",
     "OperatorState",
-    "Part",
-    "State",
+    "ReplayedEntry",
+    "StatePart",
+    "StateReport",
     "Why",
     "WindowFilter",
     "bucket_of",
-    "described",
+    "describe_parts",
     "keys_of",
     "nearest_keys",
     "parts_of",

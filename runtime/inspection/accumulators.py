@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggloom.codegen import VIEW_KINDS, AggSpec, describe_call, plan_of
 from aggloom.runtime.arithmetic.floats import float_total, load_float
-from aggloom.runtime.inspection.facts import Accumulator, View
+from aggloom.runtime.inspection.facts import Accumulator, ViewSize
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.values import columns, rows, scalars
@@ -50,7 +50,7 @@ class Layout:
             calls = tuple(self._calls.get(field.attr, ()))
             yield Accumulator(field.attr, field.kind, calls, value)
 
-    def views(self, kept: Any, slot: int, limit: int | None = None) -> Iterator[View]:
+    def views(self, kept: Any, slot: int, limit: int | None = None) -> Iterator[ViewSize]:
         """The views at a slot, with their first `limit` values."""
         for view in self._plan.views:
             if view.kind is VIEW_KINDS["spill"]:
@@ -59,11 +59,11 @@ class Layout:
             words, counts = self._entries(kept, view, slot)
             size = len(counts)
             if view.kind.sketch:
-                yield View(view.attr, view.kind.name, calls, size)
+                yield ViewSize(view.attr, view.kind.name, calls, size)
                 continue
             values = self._values(kept, view, words[:limit])
             entries = tuple(zip(values, counts[:limit], strict=True))
-            yield View(view.attr, view.kind.name, calls, size, entries)
+            yield ViewSize(view.attr, view.kind.name, calls, size, entries)
 
     def _name_calls(self, spec: AggSpec) -> None:
         plan = self._plan
@@ -78,13 +78,13 @@ class Layout:
             value = kept.fields[field.attr][slot]
             if field.kind == "float":
                 return float(value[0]) if isinstance(value[0], Fraction) else value
-            return self._scaled(field.attr, value)
+            return self._to_scale(field.attr, value)
         array = kept.arena.array(f"acc.{field.attr}", 0, "i8")
         if field.kind == "wide":
             *lower, highest = (int(each) for each in array[slot])
             whole = sum(limb % 2**64 << 64 * place for place, limb in enumerate(lower))
             whole += highest << 64 * len(lower)
-            return self._scaled(field.attr, whole)
+            return self._to_scale(field.attr, whole)
         if field.kind == "float":
             spill = kept.views["spill"].arrays
             number: Any = np.int64(slot)
@@ -93,9 +93,9 @@ class Layout:
         if field.kind == "word":
             return self._values(kept, field, [int(array[slot])])[0]
         value = array[slot].item()
-        return self._scaled(field.attr, value)
+        return self._to_scale(field.attr, value)
 
-    def _scaled(self, attr: str, value: Any) -> Any:
+    def _to_scale(self, attr: str, value: Any) -> Any:
         if attr in self._decimals and isinstance(value, int):
             return Decimal(value).scaleb(-self._decimals[attr])
         return value
@@ -135,7 +135,7 @@ class Layout:
                 array, valid, operand.types[0], kept.pool
             ).to_pylist()
             return decoded
-        encoded = self._encoded(kept, words)
+        encoded = self._encode_rows(kept, words)
         listed = [rows.ColumnOrder(*each) for each in operand.parts]
         shown = [
             rows.decode(encoded, operand.types, listed, place).to_pylist()
@@ -147,7 +147,7 @@ class Layout:
         there = [word not in (0, None) for word in words]
         return [next(whole) if is_there else None for is_there in there]
 
-    def _encoded(self, kept: Any, words: list[Any]) -> pa.BinaryArray:
+    def _encode_rows(self, kept: Any, words: list[Any]) -> pa.BinaryArray:
         """The bytes of rows, without those that are not there."""
         if not self._compiled:
             return pa.array([word for word in words if word not in (0, None)], pa.binary())

@@ -31,7 +31,7 @@ class Accumulator(Report):
 
 
 @dataclass(frozen=True)
-class View(Report):
+class ViewSize(Report):
     """A view: what it holds, in order. entries: (value, counts), the first of `size`; none of a sketch."""
 
     name: str
@@ -42,7 +42,7 @@ class View(Report):
 
 
 @dataclass(frozen=True)
-class Part(Report):
+class StatePart(Report):
     """Part of an operator's state for a key: all of it, or one window.
 
     records: rows in it, None where nothing counts them. results: by column, None where there is no row, or where rows
@@ -56,7 +56,7 @@ class Part(Report):
     given: Row | None = None
     written: dt.datetime | None = None
     accumulators: tuple[Accumulator, ...] = ()
-    views: tuple[View, ...] = ()
+    views: tuple[ViewSize, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class KeyState(Report):
 
     key: Row
     bucket: int
-    parts: tuple[Part, ...]
+    parts: tuple[StatePart, ...]
     nearest: tuple[str, ...] = ()
 
 
@@ -129,7 +129,7 @@ class Effect(Report):
 
 
 @dataclass(frozen=True)
-class Change(Report):
+class KeyChange(Report):
     """A change: a row of a kind, accumulators that were `merged`, or the `clock`: windows end, keys expire."""
 
     kind: str
@@ -139,7 +139,7 @@ class Change(Report):
 
 
 @dataclass(frozen=True)
-class Bundle(Report):
+class KeyBundle(Report):
     """Effect of one bundle on a key. rows: of all keys in it. emitted: (kind, row) that left for the key.
 
     agrees: whether the key's own changes, one by one, come to what the whole bundle came to.
@@ -149,7 +149,7 @@ class Bundle(Report):
     rows: int
     processing: dt.datetime | None
     watermark: dt.datetime | None
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
     emitted: tuple[tuple[str, Row], ...]
     agrees: bool = True
     note: str = ""

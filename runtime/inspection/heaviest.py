@@ -80,14 +80,14 @@ def weigh(
         if not operator.keys:
             return 0, []
         total = None if rows is None else int(np.sum(rows))
-        return 1, [_named(operator, bucket, names, [], (operator.keys, total))]
+        return 1, [_make_weight(operator, bucket, names, [], (operator.keys, total))]
     count = len(columns[0])
     each = np.ones(count, np.int64) if rows is None else np.asarray(rows, np.int64)
-    firsts, held, weights = _summed(columns, each)
+    firsts, held, weights = _sum_by_key(columns, each)
     order = _largest(weights, held, limit)
     chosen = [column.take(pa.array(firsts[order])) for column in columns]
     found = [
-        _named(
+        _make_weight(
             *(operator, bucket, names, [column.slice(place, 1) for column in chosen]),
             (int(held[at]), None if rows is None else int(weights[at])),
         )
@@ -96,7 +96,7 @@ def weigh(
     return len(firsts), found
 
 
-def _summed(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
+def _sum_by_key(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
     """Return for each key a place at which it stands, how often it does, and the sum of its rows."""
     marks = pa.table([_groupable(each) for each in columns], names=_numbers(len(columns)))
     marks = marks.append_column("place", pa.array(np.arange(len(rows))))
@@ -125,7 +125,7 @@ def _largest(weights: Array, held: Array, limit: int) -> Array:
     return np.asarray(np.lexsort((-held, -weights))[:limit])
 
 
-def _named(
+def _make_weight(
     operator: Operator,
     bucket: int,
     names: list[str],

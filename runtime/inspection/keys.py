@@ -16,7 +16,7 @@ from aggloom.codegen import type_name
 from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
 from aggloom.physical import is_nested
-from aggloom.runtime.inspection.facts import Bundle, Part
+from aggloom.runtime.inspection.facts import KeyBundle, StatePart
 from aggloom.runtime.operators.steps import split
 
 _CANDIDATES = 20_000
@@ -38,7 +38,7 @@ def key_batch(key: Mapping[str, Any], fields: Sequence[pa.Field], where: str) ->
         )
     if not fields:
         return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
-    columns = [_typed(key[field.name], field, where) for field in fields]
+    columns = [_parse_value(key[field.name], field, where) for field in fields]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(list(fields)))
 
 
@@ -50,17 +50,17 @@ class WindowFilter:
     start: Any = None
     end: Any = None
 
-    def parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
+    def parts(self, parts: Iterable[StatePart]) -> tuple[StatePart, ...]:
         """Those of the windows."""
         return tuple(part for part in parts if self._takes(part.window))
 
-    def bundles(self, bundles: Iterable[Bundle]) -> tuple[Bundle, ...]:
+    def bundles(self, bundles: Iterable[KeyBundle]) -> tuple[KeyBundle, ...]:
         """Bundles with what they did to the windows; all, where none is asked for."""
         if self.start is None and self.end is None:
             return tuple(bundles)
         return tuple(each for bundle in bundles for each in self._bundle(bundle))
 
-    def _bundle(self, bundle: Bundle) -> Iterator[Bundle]:
+    def _bundle(self, bundle: KeyBundle) -> Iterator[KeyBundle]:
         changes = []
         for change in bundle.changes:
             effects = tuple(e for e in change.effects if self._takes(e.window))
@@ -90,7 +90,8 @@ def split_key(
     taken = {field.name for field in fields}
     named = [name for name in bounds.names[:2] if name in key and name not in taken]
     asked = {
-        name: _typed(key[name], pa.field(name, bounds.type), where)[0].as_py() for name in named
+        name: _parse_value(key[name], pa.field(name, bounds.type), where)[0].as_py()
+        for name in named
     }
     rest = {name: value for name, value in key.items() if name not in asked}
     start, end = bounds.names[:2]
@@ -123,7 +124,7 @@ def nearest_keys(key: pa.RecordBatch, columns: Sequence[pa.Array]) -> tuple[str,
     return tuple(folded[name] for name in found)
 
 
-def _typed(value: Any, field: pa.Field, where: str) -> pa.Array:
+def _parse_value(value: Any, field: pa.Field, where: str) -> pa.Array:
     """One value as a column of a field's type."""
     dtype = field.type
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.inspection.facts import Bundle, Change, Effect, Part, Row
+from aggloom.runtime.inspection.facts import Effect, KeyBundle, KeyChange, Row, StatePart
 from aggloom.runtime.inspection.parts import counts_rows, parts_of
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.steps import no_rows
@@ -29,7 +29,7 @@ _DROPPED = {
 }
 
 
-class Entry(NamedTuple):
+class ReplayedEntry(NamedTuple):
     """A bundle of the log."""
 
     batch: pa.RecordBatch
@@ -41,14 +41,14 @@ class Entry(NamedTuple):
 class Replay(NamedTuple):
     """The state of a key at first, the effect of each bundle, and the state at last."""
 
-    first: list[Part]
-    bundles: list[Bundle]
-    last: list[Part]
+    first: list[StatePart]
+    bundles: list[KeyBundle]
+    last: list[StatePart]
 
 
 def replay(
     make: Callable[[], Any],
-    entries: Iterable[Entry],
+    entries: Iterable[ReplayedEntry],
     key: pa.RecordBatch,
     *,
     snapshot: bytes = b"",
@@ -62,7 +62,7 @@ def replay(
     first, bundles = parts_of(whole, key), []
     alone.parts = first
     for number, entry in enumerate(entries):
-        emitted = _emitted(whole, entry, key)
+        emitted = _find_emitted(whole, entry, key)
         now = parts_of(whole, key)
         try:
             changes = list(alone.apply(entry, whole))
@@ -72,13 +72,15 @@ def replay(
             note = f"its changes cannot be applied one by one: {error}"
         if note or not agrees:
             before, alone.parts = alone.parts, now
-            changes = changes or [Change("bundle", {}, tuple(_effects(before, now)))]
+            changes = changes or [KeyChange("bundle", {}, tuple(_effects(before, now)))]
             alone.operator.restore(whole.snapshot())
         if changes or emitted:
             processing, watermark = times(entry.clock)
             rows = entry.batch.num_rows
             bundles.append(
-                Bundle(number, rows, processing, watermark, tuple(changes), emitted, agrees, note)
+                KeyBundle(
+                    number, rows, processing, watermark, tuple(changes), emitted, agrees, note
+                )
             )
     return Replay(first, bundles, parts_of(whole, key))
 
@@ -94,9 +96,9 @@ class _Alone:
 
     def __init__(self, operator: Any, key: pa.RecordBatch, moves_last: bool) -> None:
         self.operator, self.key, self.moves_last = operator, key, moves_last
-        self.parts: list[Part] = []
+        self.parts: list[StatePart] = []
 
-    def apply(self, entry: Entry, whole: Any) -> Iterator[Change]:
+    def apply(self, entry: ReplayedEntry, whole: Any) -> Iterator[KeyChange]:
         """The key's changes in a bundle; whole: the operator that has applied all of it."""
         batch, kinds = entry.batch, entry.kinds
         nothing = no_rows(batch.schema)
@@ -116,7 +118,7 @@ class _Alone:
         if self.moves_last:
             yield from self._clock(nothing, entry.clock)
 
-    def _clock(self, nothing: Any, clock: Clock) -> Iterator[Change]:
+    def _clock(self, nothing: Any, clock: Clock) -> Iterator[KeyChange]:
         """Yield the change that the passing of time makes: windows end, keys expire."""
         change = self._change("clock", {}, nothing, clock)
         if change.effects:
@@ -124,7 +126,7 @@ class _Alone:
 
     def _change(
         self, kind: str, row: Row, rows: Any, clock: Clock, partials: Sequence[bytes] = ()
-    ) -> Change:
+    ) -> KeyChange:
         operator, before = self.operator, self.parts
         counted = {name: operator.counters.get(name, 0) for name in _DROPPED}
         operator.process(*rows, clock, partials)
@@ -135,7 +137,7 @@ class _Alone:
             for name, text in _DROPPED.items()
             if operator.counters.get(name, 0) > counted[name]
         ]
-        return Change(kind, row, tuple(_effects(before, self.parts)), "; ".join(notes))
+        return KeyChange(kind, row, tuple(_effects(before, self.parts)), "; ".join(notes))
 
     def _own_part(self, data: bytes | memoryview) -> tuple[bytes, Row] | None:
         """Return the key's own among accumulators that were merged, and what they come to."""
@@ -158,7 +160,9 @@ class _Alone:
         return own.snapshot(), counts
 
 
-def _emitted(operator: Any, entry: Entry, key: pa.RecordBatch) -> tuple[tuple[str, Row], ...]:
+def _find_emitted(
+    operator: Any, entry: ReplayedEntry, key: pa.RecordBatch
+) -> tuple[tuple[str, Row], ...]:
     """Return the rows that a bundle makes leave for the key."""
     changes, kinds = operator.process(entry.batch, entry.kinds, entry.clock, entry.partials)
     operator.take_late()
@@ -173,7 +177,7 @@ def _row(batch: pa.RecordBatch, row: int, skip: int) -> Row:
     return {name: batch.column(skip + place)[row].as_py() for place, name in enumerate(names)}
 
 
-def _effects(before: list[Part], after: list[Part]) -> Iterator[Effect]:
+def _effects(before: list[StatePart], after: list[StatePart]) -> Iterator[Effect]:
     old, new = ({part.window: part for part in parts} for parts in (before, after))
     for window in sorted({*old, *new}, key=repr):
         was, now = old.get(window), new.get(window)
@@ -186,11 +190,11 @@ def _effects(before: list[Part], after: list[Part]) -> Iterator[Effect]:
             )
 
 
-def _same(some: list[Part], others: list[Part]) -> bool:
+def _same(some: list[StatePart], others: list[StatePart]) -> bool:
     return _comparable(some) == _comparable(others)
 
 
-def _comparable(parts: list[Part]) -> list[Any]:
+def _comparable(parts: list[StatePart]) -> list[Any]:
     return [
         (part.window, part.records, same_value(list((part.results or {}).values())))
         for part in parts

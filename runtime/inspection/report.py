@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aggloom.runtime.inspection.facts import Bundle, OperatorState, Part, Report, Row
+from aggloom.runtime.inspection.facts import KeyBundle, OperatorState, Report, Row, StatePart
 from aggloom.runtime.inspection.html import HtmlPage
 from aggloom.runtime.inspection.text import (
     NOT_THERE,
@@ -20,7 +20,7 @@ from aggloom.runtime.inspection.text import (
 
 
 @dataclass(frozen=True)
-class State(Report):
+class StateReport(Report):
     """The state of a checkpoint's operators at a batch."""
 
     checkpoint: str
@@ -60,10 +60,10 @@ class Why(Report):
     key: Row
     bucket: int
     has_snapshot: bool
-    snapshot: tuple[Part, ...]
+    snapshot: tuple[StatePart, ...]
     entries: int
-    bundles: tuple[Bundle, ...]
-    now: tuple[Part, ...]
+    bundles: tuple[KeyBundle, ...]
+    now: tuple[StatePart, ...]
     nearest: tuple[str, ...] = ()
 
     @property

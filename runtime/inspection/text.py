@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from aggloom.runtime.inspection.facts import (
-    Bundle,
-    Change,
+    KeyBundle,
+    KeyChange,
     KeyState,
     OperatorState,
-    Part,
     Row,
-    View,
+    StatePart,
+    ViewSize,
 )
 from aggloom.shown import fields_of, text_of
 
@@ -61,11 +61,11 @@ class TextPage:
         for place, name in enumerate(names):
             numbers = all(isinstance(row[place], int | float | None) for row in listed)
             table.add_column(
-                _escaped(name), justify="right" if numbers else "left", overflow="fold"
+                _escape_text(name), justify="right" if numbers else "left", overflow="fold"
             )
         for row in listed:
             table.add_row(
-                *(_escaped(cell if isinstance(cell, str) else text_of(cell)) for cell in row)
+                *(_escape_text(cell if isinstance(cell, str) else text_of(cell)) for cell in row)
             )
         self._console.print(table)
 
@@ -78,9 +78,13 @@ def write_operator(page: Page, state: OperatorState) -> None:
     clock = [f"watermark {text_of(state.watermark)}"] if state.watermark else []
     clock += [f"clock {text_of(state.processing)}"] if state.processing else []
     facts = [
-        ("keys", f"{', '.join(state.key_columns) or '()'}: {_counted(state.keys)}"),
+        ("keys", f"{', '.join(state.key_columns) or '()'}: {_format_count(state.keys)}"),
         *([("calls", ", ".join(state.calls))] if state.calls else []),
-        *([("windows", f"{state.windows}: {_counted(state.held)} held")] if state.windows else []),
+        *(
+            [("windows", f"{state.windows}: {_format_count(state.held)} held")]
+            if state.windows
+            else []
+        ),
         ("batch", f"{state.batch} (of {state.first_batch} to {state.last_batch})"),
         ("state", f"spec {state.digest}, layout {state.layout}, {state.buckets} buckets"),
         ("bytes", _bytes_text(state)),
@@ -127,7 +131,7 @@ def write_key(page: Page, key: KeyState, limit: int) -> None:
             page.table(("accumulator", "kind", "value", "of"), held)
 
 
-def write_bundle(page: Page, bundle: Bundle, changes: Iterable[Change]) -> None:
+def write_bundle(page: Page, bundle: KeyBundle, changes: Iterable[KeyChange]) -> None:
     """Write the effect of a bundle on a key, with some of its changes."""
     time = bundle.watermark or bundle.processing
     word = "watermark" if bundle.watermark else "clock"
@@ -148,7 +152,7 @@ def write_bundle(page: Page, bundle: Bundle, changes: Iterable[Change]) -> None:
         page.line("  the key's changes one by one come to something else than this bundle")
 
 
-def _lines(change: Change) -> Iterator[tuple[str, ...]]:
+def _lines(change: KeyChange) -> Iterator[tuple[str, ...]]:
     """A change's lines of the table: one for each window that it did something to."""
     row_text = fields_of(change.row)
     if not change.effects:
@@ -173,7 +177,7 @@ def _bytes_text(state: OperatorState) -> str:
     return f"snapshots {state.snapshot_bytes:,}, log {state.log_bytes:,} ({entries}){live}"
 
 
-def _counted(number: int | None) -> str:
+def _format_count(number: int | None) -> str:
     return "not counted" if number is None else f"{number:,}"
 
 
@@ -190,7 +194,7 @@ def key_text(key: Row) -> str:
     )
 
 
-def part_text(part: Part) -> str:
+def part_text(part: StatePart) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
     held = "no result" if part.results is None else fields_of(part.results)
@@ -201,7 +205,7 @@ def _window_text(window: tuple[Any, Any]) -> str:
     return f"[{text_of(window[0])}, {text_of(window[1])})"
 
 
-def view_text(view: View, limit: int, shown_as: Callable[[Any], str] = text_of) -> str:
+def view_text(view: ViewSize, limit: int, shown_as: Callable[[Any], str] = text_of) -> str:
     """The entries of a view, the first `limit` of them, each as often as it is there."""
     if not view.entries:
         return f"{view.size:,} entries" if view.size else "empty"
@@ -213,5 +217,5 @@ def view_text(view: View, limit: int, shown_as: Callable[[Any], str] = text_of) 
     return "; ".join(shown) + (f"; {more:,} more" if more else "")
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return text.replace("[", "\\[")

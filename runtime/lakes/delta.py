@@ -51,7 +51,7 @@ class DeltaPlace:
     def table(self, version: int | None = None) -> Any:
         """The table as it was at a version, or as it is."""
         library = delta_library("source delta")
-        with self.told(version):
+        with self.translate_errors(version):
             try:
                 return library.DeltaTable(
                     self.path, version=version, storage_options=dict(self.storage) or None
@@ -60,7 +60,7 @@ class DeltaPlace:
                 raise SpecError(f"{self.where}: there is no Delta table") from None
 
     @contextmanager
-    def told(self, version: int | None = None) -> Iterator[None]:
+    def translate_errors(self, version: int | None = None) -> Iterator[None]:
         """Says in words what the library says of a version."""
         try:
             yield
@@ -68,12 +68,12 @@ class DeltaPlace:
             raise
         except Exception as error:
             at = "" if version is None else f"version {version} "
-            text = f"{self.where}: {at}cannot be read: {said(error)}"
+            text = f"{self.where}: {at}cannot be read: {take_first_line(error)}"
             if not _GONE.search(str(error)):
                 raise InputFormatError(text) from error
             raise MissingFileError(f"{text}. {BEGIN_ANEW}") from error
 
-    def opened(self, path: str) -> pa.NativeFile:
+    def open_file(self, path: str) -> pa.NativeFile:
         """A file of the table, by its path in it; raises FileNotFoundError."""
         if not _REMOTE.match(self.path) and not self.storage:
             return pa.memory_map(str(Path(self.path) / path))
@@ -106,7 +106,7 @@ def is_plain(table: Any) -> bool:
     return not mapped and {*(protocol.reader_features or ())} <= _PLAIN
 
 
-def said(error: BaseException) -> str:
+def take_first_line(error: BaseException) -> str:
     """The first line of what went wrong: behind it the library's stack may be."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -26,14 +26,14 @@ def file_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
     word = "delete" if piece.retracts else "insert"
     for file in piece.files:
         try:
-            with place.opened(file.path) as source:
+            with place.open_file(file.path) as source:
                 # No threads of Arrow's: they would outlive the interpreter where a store is read through Python.
                 parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
                 there = parquet.schema_arrow.names
                 names = [n for n in wanted.names if n in there and n not in file.values]
                 names += [CHANGE] * noted
                 for batch in parquet.iter_batches(_BATCH, columns=names, use_threads=False):
-                    rows = _completed(place, batch, wanted, file)
+                    rows = _add_partition_values(place, batch, wanted, file)
                     if not noted:
                         yield rows, _words(word, batch.num_rows)
                         continue
@@ -55,7 +55,7 @@ def feed_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
     """Return the rows that a version took back, or those that it put, by its change data feed."""
     version = piece.version
     table = place.table(version)
-    with place.told(version):
+    with place.translate_errors(version):
         reader = table.load_cdf(
             starting_version=version,
             ending_version=version,
@@ -69,13 +69,13 @@ def feed_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
 def scanned_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
     """The rows of a version of a table whose files are not its rows."""
     table = place.table(piece.version)
-    with place.told(piece.version):
+    with place.translate_errors(piece.version):
         for batch in pa.RecordBatchReader.from_stream(table.scan()):
             if batch.num_rows:
                 yield _cast(place, batch, wanted), _words("insert", batch.num_rows)
 
 
-def _completed(
+def _add_partition_values(
     place: DeltaPlace, batch: pa.RecordBatch, wanted: pa.Schema, file: File
 ) -> pa.RecordBatch:
     """A file's rows with the values of its partition."""

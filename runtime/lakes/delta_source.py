@@ -30,7 +30,7 @@ from aggloom.runtime.lakes.delta import (
 )
 from aggloom.runtime.lakes.delta_rows import feed_rows, file_rows, scanned_rows
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
-from aggloom.runtime.lakes.types import chosen, stored_schema
+from aggloom.runtime.lakes.types import choose_columns, stored_schema
 from aggloom.runtime.values.markers import check_markers
 
 _METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
@@ -85,7 +85,7 @@ class DeltaSource:
         if schema is None:
             return cls(place, known if metadata else columns, start, changelog)
         wanted = [*schema, *(f for f in _METADATA if metadata and f.name not in schema.names)]
-        return cls(place, chosen(known, pa.schema(wanted), place.where), start, changelog)
+        return cls(place, choose_columns(known, pa.schema(wanted), place.where), start, changelog)
 
     @property
     def columns(self) -> pa.Schema:
@@ -226,7 +226,7 @@ class DeltaSource:
         """The actions of a commit."""
         name = f"_delta_log/{version:020d}.json"
         try:
-            with self.place.opened(name) as file:
+            with self.place.open_file(name) as file:
                 text = file.read().decode()
         except (FileNotFoundError, OSError) as error:
             raise MissingFileError(
@@ -258,7 +258,7 @@ class DeltaSource:
         """The first version that was committed at a time or after it."""
         wanted = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
         millis = int(wanted.timestamp() * 1000)
-        with self.place.told():
+        with self.place.translate_errors():
             later = [
                 int(each["version"]) for each in table.history() if int(each["timestamp"]) >= millis
             ]
@@ -286,14 +286,14 @@ def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Pi
         return [replace(feed, retracts=True), feed]
     if told["cdc"]:
         noted = Piece("changes", version, time)
-        sized = _sized(told["cdc"])
+        sized = _list_sizes(told["cdc"])
         return [*by_size(replace(noted, retracts=True), sized), *by_size(noted, sized)]
     files = Piece("files", version, time)
-    gone = by_size(replace(files, retracts=True), _sized(told["remove"]))
-    return [*gone, *by_size(files, _sized(told["add"]))]
+    gone = by_size(replace(files, retracts=True), _list_sizes(told["remove"]))
+    return [*gone, *by_size(files, _list_sizes(told["add"]))]
 
 
-def _sized(actions: list[dict[str, Any]]) -> list[tuple[File, int]]:
+def _list_sizes(actions: list[dict[str, Any]]) -> list[tuple[File, int]]:
     """The files of some actions, and their sizes."""
     return [
         (File(unquote(each["path"]), each.get("partitionValues") or {}), int(each.get("size") or 0))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.delta import said
+from aggloom.runtime.lakes.delta import take_first_line
 from aggloom.runtime.lakes.types import stored_schema
 
 _TRIES = "commit.retry.num-retries"
@@ -41,10 +41,11 @@ class IcebergPlace:
             return library.load_catalog(self.catalog, **self.options)
         except Exception as error:
             raise SpecError(
-                f"{self.where}: catalog {self.catalog!r} cannot be opened: {said(error)}. Say its type and uri"
+                f"{self.where}: catalog {self.catalog!r} cannot be opened: {take_first_line(error)}. "
+                "Say its type and uri"
             ) from error
 
-    def opened(self) -> Any:
+    def open_table(self) -> Any:
         """The table as it is; raises SpecError if there is none."""
         catalog = self.opened_catalog()
         try:
@@ -52,10 +53,12 @@ class IcebergPlace:
         except Exception as error:
             if type(error).__name__ in ("NoSuchTableError", "NoSuchNamespaceError"):
                 raise SpecError(f"{self.where}: there is no such table") from None
-            raise InputFormatError(f"{self.where}: it cannot be opened: {said(error)}") from error
+            raise InputFormatError(
+                f"{self.where}: it cannot be opened: {take_first_line(error)}"
+            ) from error
 
     @contextmanager
-    def told(self, snapshot: int) -> Iterator[None]:
+    def translate_errors(self, snapshot: int) -> Iterator[None]:
         """Says in words what the library says of a snapshot."""
         try:
             with warnings.catch_warnings():
@@ -65,12 +68,13 @@ class IcebergPlace:
             raise
         except FileNotFoundError as error:
             raise MissingFileError(
-                f"{self.where}: files of snapshot {snapshot} are gone ({said(error)}). They were expired: start with "
-                "an empty checkpoint, which begins with the table as it is, and keep snapshots for longer"
+                f"{self.where}: files of snapshot {snapshot} are gone ({take_first_line(error)}). "
+                "They were expired: start with an empty checkpoint, which begins with the table as it is, and keep "
+                "snapshots for longer"
             ) from error
         except Exception as error:
             raise InputFormatError(
-                f"{self.where}: snapshot {snapshot} cannot be read: {said(error)}"
+                f"{self.where}: snapshot {snapshot} cannot be read: {take_first_line(error)}"
             ) from error
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
 from aggloom.runtime.lakes.iceberg import IcebergPlace, iceberg_columns
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
-from aggloom.runtime.lakes.types import chosen
+from aggloom.runtime.lakes.types import choose_columns
 from aggloom.runtime.values.markers import check_markers
 
 CHANGE = "_change_type"
@@ -46,7 +46,7 @@ class IcebergSource:
                     f"{place.where}: start is {start!r}; it must be snapshot, latest, or the id of a snapshot"
                 )
             start = int(start)
-        table = place.opened()
+        table = place.open_table()
         if table.format_version < 2:
             raise SpecError(
                 f"{place.where}: it is of format version 1, whose snapshots have no numbers; make it one of version 2"
@@ -56,12 +56,12 @@ class IcebergSource:
         changelog = CHANGE in columns.names
         if changelog:
             columns = columns.remove(columns.get_field_index(CHANGE))
-        wanted = columns if schema is None else chosen(columns, schema, place.where)
+        wanted = columns if schema is None else choose_columns(columns, schema, place.where)
         return cls(place, wanted, start, changelog)
 
     def first(self) -> Offset:
         """Return the offset at which reading begins."""
-        table = self.place.opened()
+        table = self.place.open_table()
         about = {"table": str(table.metadata.table_uuid)}
         if self.start == "snapshot":
             whole = not self.changelog or not _goes_back(table)
@@ -78,7 +78,7 @@ class IcebergSource:
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         """Return the offset up to which it can be read: to the last snapshot, or by so many of them at most."""
-        table = self.place.opened()
+        table = self.place.open_table()
         lineage = _lineage(table)
         known = start["version"] < 0 or any(
             _place(each).items() <= start.items() for each in lineage
@@ -99,12 +99,12 @@ class IcebergSource:
         """Return the pieces between two offsets, in the order in which they are to be applied."""
         if start == end:
             return ()
-        table = self.place.opened()
+        table = self.place.open_table()
         lineage = _lineage(table)
         if start.get("snapshot"):
             last = [each for each in lineage if each.snapshot_id == end["id"]]
             if not last:
-                raise self._gone(end["version"])
+                raise self._missing_error(end["version"])
             return self._whole(table, last[0])
         first = start["version"] + 1
         wanted = [each for each in lineage if first <= each.sequence_number <= end["version"]]
@@ -115,7 +115,7 @@ class IcebergSource:
             or wanted[-1].snapshot_id != end["id"]
             or (first == 0 and not _is_first(wanted[0]))
         ):
-            raise self._gone(first)
+            raise self._missing_error(first)
         self._check_schema(table)
         return [piece for each in wanted for piece in self._pieces(table, each)]
 
@@ -125,23 +125,23 @@ class IcebergSource:
         from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table import FileScanTask
 
-        table = self.place.opened()
+        table = self.place.open_table()
         names = [*self.schema.names, *([CHANGE] if self.changelog else [])]
         wanted = table.schema().select(*names)
         scan = ArrowScan(table.metadata, table.io, wanted, AlwaysTrue())
         paths = {file.path for file in piece.files}
-        with self.place.told(piece.version):
+        with self.place.translate_errors(piece.version):
             snapshot = table.snapshot_by_id(piece.version)
             if snapshot is None:
-                raise self._gone(piece.version)
+                raise self._missing_error(piece.version)
             found = {
                 f.file_path: f for _, f in self._files(table, snapshot) if f.file_path in paths
             }
             for file in piece.files:
                 for batch in scan.to_record_batches([FileScanTask(found[file.path])]):
-                    yield self._told(batch, piece)
+                    yield self._to_changes(batch, piece)
 
-    def _told(self, batch: pa.RecordBatch, piece: Piece) -> tuple[pa.RecordBatch, pa.Array]:
+    def _to_changes(self, batch: pa.RecordBatch, piece: Piece) -> tuple[pa.RecordBatch, pa.Array]:
         columns = [batch.column(f.name).cast(f.type) for f in self.schema]
         if self.changelog:
             words = batch.column(CHANGE).cast(pa.string())
@@ -179,7 +179,7 @@ class IcebergSource:
         """The data files of a snapshot, and whether each is there; own: those that it added or took out itself."""
         from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 
-        with self.place.told(snapshot.snapshot_id):
+        with self.place.translate_errors(snapshot.snapshot_id):
             for manifest in snapshot.manifests(table.io):
                 for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                     mine = entry.snapshot_id == snapshot.snapshot_id
@@ -209,7 +209,7 @@ class IcebergSource:
                     "and an empty checkpoint"
                 )
 
-    def _gone(self, version: int) -> MissingFileError:
+    def _missing_error(self, version: int) -> MissingFileError:
         return MissingFileError(
             f"{self.place.where}: what follows version {version} was expired before it was read. Start with an empty "
             "checkpoint, which begins with the table as it is, and keep snapshots for longer than a query may rest"

@@ -38,7 +38,7 @@ def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
     )
 
 
-def chosen(there: pa.Schema, wanted: pa.Schema, where: str) -> pa.Schema:
+def choose_columns(there: pa.Schema, wanted: pa.Schema, where: str) -> pa.Schema:
     """The wanted columns as they are stored; raises SpecError where a table does not have them so."""
     for field in stored_schema(wanted, where):
         if field.name not in there.names:

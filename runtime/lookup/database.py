@@ -64,10 +64,10 @@ class DatabaseSource:
         values: list[Any] = []
         if len(asked) == 1:
             marks = ", ".join("?" for _ in keys)
-            where = f"{self._quoted(asked[0])} IN ({marks})"
+            where = f"{self._quote_name(asked[0])} IN ({marks})"
             values += [key[0] for key in keys]
         else:
-            one = " AND ".join(f"{self._quoted(name)} = ?" for name in asked)
+            one = " AND ".join(f"{self._quote_name(name)} = ?" for name in asked)
             where = " OR ".join(f"({one})" for _ in keys)
             values += [value for key in keys for value in key]
         found: dict[Key, list[Any]] = {key: [] for key in keys}
@@ -92,13 +92,13 @@ class DatabaseSource:
     def _rows(self, where: str, values: list[Any]) -> Iterator[dict[str, Any]]:
         """The rows of a statement, as values by name."""
         connection = self._open()
-        tests, more = self._pushed()
+        tests, more = self._pushed_conditions()
         clauses = " AND ".join([*([where] if where else []), *tests])
         names = self._request.read.names
-        table = ".".join(self._quoted(part) for part in self._database.table)
-        text = f"SELECT {', '.join(map(self._quoted, names))} FROM {table}"
+        table = ".".join(self._quote_name(part) for part in self._database.table)
+        text = f"SELECT {', '.join(map(self._quote_name, names))} FROM {table}"
         text += f" WHERE {clauses}" if clauses else ""
-        statement, parameters = self._bound(text, [*values, *more])
+        statement, parameters = self._bind_values(text, [*values, *more])
         cursor = connection.cursor()
         try:
             cursor.execute(statement, parameters)
@@ -111,17 +111,17 @@ class DatabaseSource:
             with suppress(Exception):
                 connection.rollback()
 
-    def _pushed(self) -> tuple[list[str], list[Any]]:
+    def _pushed_conditions(self) -> tuple[list[str], list[Any]]:
         """The conditions of the table's own columns, and their values."""
         tests, values = [], list[Any]()
         for name, operation, constants in self._request.pushed:
             marks = ", ".join("?" for _ in constants)
             test = f"({marks})" if operation == "IN" else marks
-            tests.append(f"{self._quoted(name)} {operation} {test}".rstrip())
+            tests.append(f"{self._quote_name(name)} {operation} {test}".rstrip())
             values += constants
         return tests, values
 
-    def _bound(self, text: str, values: list[Any]) -> tuple[str, Any]:
+    def _bind_values(self, text: str, values: list[Any]) -> tuple[str, Any]:
         """The statement in the module's style of parameters. Names are quoted, so that a mark in one is passed over."""
         quote, mark = self._database.quote, _MARKS[self._style]
         percent = self._style in ("format", "pyformat")
@@ -140,7 +140,7 @@ class DatabaseSource:
             return quote.join(parts), {f"p{n + 1}": value for n, value in enumerate(values)}
         return quote.join(parts), values
 
-    def _quoted(self, name: str) -> str:
+    def _quote_name(self, name: str) -> str:
         quote = self._database.quote
         return quote + name.replace(quote, quote * 2) + quote
 

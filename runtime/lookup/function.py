@@ -36,7 +36,7 @@ class FunctionSource:
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
         arguments = [tuple(key[place] for place in self._places) for key in keys]
         if self._is_async:
-            return self._awaited(arguments)
+            return self._await_all(arguments)
         if self._threads is None:
             self._threads = Threads(self._asking.capacity)
         outcomes = self._threads.run(self._call, arguments, self._seconds, self._too_late)
@@ -58,7 +58,7 @@ class FunctionSource:
             f"no answer within {self._asking.timeout} ms; raise timeout, or answer sooner"
         )
 
-    def _awaited(self, arguments: Sequence[Key]) -> list[Outcome]:
+    def _await_all(self, arguments: Sequence[Key]) -> list[Outcome]:
         """The outcomes of coroutines, so many at once."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()

@@ -29,7 +29,7 @@ class Request:
     read: pa.Schema
     pushed: Pushed = ()
 
-    def shown(self, key: Key) -> str:
+    def format_key(self, key: Key) -> str:
         """A key in words, cut where it is long."""
         pairs = zip(self.asked, key, strict=True)
         return ", ".join(f"{name}={_short(value)}" for name, value in pairs)
@@ -46,7 +46,7 @@ Outcome = Sequence[Any] | Exception
 """The answer of a source to a key: rows as it has them, or the error that came instead."""
 
 
-class Source(Protocol):
+class LookupSource(Protocol):
     """The origin of rows: tuples of the columns that are read, in their order, or mappings by name."""
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class Asked(Source, Protocol):
+class Asked(LookupSource, Protocol):
     """A source that is asked key by key."""
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
@@ -62,7 +62,7 @@ class Asked(Source, Protocol):
 
 
 @runtime_checkable
-class ReadWhole(Source, Protocol):
+class ReadWhole(LookupSource, Protocol):
     """A source that is read whole."""
 
     def read(self) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.request import Key, Request, Row
 
 
-def fitted(request: Request, rows: Sequence[Sequence[Any]], key: Key | None) -> list[Row]:
+def fit_rows(request: Request, rows: Sequence[Sequence[Any]], key: Key | None) -> list[Row]:
     """Values of the columns that are read as Arrow gives them back; raises LookupAnswerError.
 
     key: to which they answer, for messages; None: they are rows of several.
@@ -80,5 +80,5 @@ def _mismatch(request: Request, field: pa.Field, why: str, key: Key | None) -> L
 
 
 def _place(request: Request, key: Key | None) -> str:
-    where = "" if key is None else f", key {request.shown(key)}"
+    where = "" if key is None else f", key {request.format_key(key)}"
     return f"lookup table {request.name}{where}"

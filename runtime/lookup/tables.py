@@ -21,16 +21,16 @@ from aggloom.runtime.lookup.given import GivenSource
 from aggloom.runtime.lookup.request import (
     Asked,
     Key,
+    LookupSource,
     Outcome,
     ReadWhole,
     Request,
     Row,
-    Source,
     Times,
 )
-from aggloom.runtime.lookup.rows import fitted, shaped_row
+from aggloom.runtime.lookup.rows import fit_rows, shaped_row
 
-SOURCES: dict[type[Any], Callable[[Request], Source]] = {
+SOURCES: dict[type[Any], Callable[[Request], LookupSource]] = {
     GivenRows: GivenSource,
     Files: FileSource,
     Database: DatabaseSource,
@@ -70,7 +70,7 @@ class OpenTable:
             self.counters["lookup_cache_hits"] += len(found)
         left = [key for key in keys if key not in found]
         if left:
-            found |= self._asked(left)
+            found |= self._ask_source(left)
         return [found[key] for key in keys]
 
     def close(self) -> None:
@@ -90,9 +90,9 @@ class OpenTable:
             else:
                 return [self._once(key, self._whole.get(key)) for key in keys]
         assert error is not None
-        return [self._failed(key, error) for key in keys]
+        return [self._answer_failure(key, error) for key in keys]
 
-    def _asked(self, keys: list[Key]) -> dict[Key, Answer]:
+    def _ask_source(self, keys: list[Key]) -> dict[Key, Answer]:
         """The answers of the source: what fails and what finds nothing is asked again as often as is said."""
         outcomes: dict[Key, Outcome] = {}
         self._ask(keys, outcomes)
@@ -102,7 +102,7 @@ class OpenTable:
         found: dict[Key, Answer] = {}
         for key, said in outcomes.items():
             if isinstance(said, Exception):
-                found[key] = self._failed(key, said)
+                found[key] = self._answer_failure(key, said)
                 continue
             rows = self._once(key, list(said))
             found[key] = rows
@@ -137,31 +137,31 @@ class OpenTable:
             if not isinstance(rows, Exception) and rows
         ]
         try:
-            outcomes.update(self._fitted(answered))
+            outcomes.update(self._fit_answers(answered))
         except LookupAnswerError:
             # Which key it is of is told when they are taken one by one.
             for key, rows in answered:
                 outcomes[key] = self._fitted_alone(key, rows)
 
-    def _fitted(self, answered: list[tuple[Key, Sequence[Any]]]) -> dict[Key, Outcome]:
+    def _fit_answers(self, answered: list[tuple[Key, Sequence[Any]]]) -> dict[Key, Outcome]:
         """The rows of answers in the table's types; raises LookupAnswerError."""
         shaped = [shaped_row(self.request, row, key) for key, rows in answered for row in rows]
-        values = iter(fitted(self.request, shaped, None))
+        values = iter(fit_rows(self.request, shaped, None))
         found: dict[Key, Outcome] = {}
         for key, rows in answered:
             found[key] = mine = [next(values) for _ in rows]
             other = next((row for row in mine if self._key(row) != key), None)
             if other is not None:
                 raise LookupAnswerError(
-                    f"lookup table {self.request.name}, key {self.request.shown(key)}: a row of the answer has "
-                    f"{self.request.shown(self._key(other))}; give rows of the key that is asked for"
+                    f"lookup table {self.request.name}, key {self.request.format_key(key)}: a row of the answer has "
+                    f"{self.request.format_key(self._key(other))}; give rows of the key that is asked for"
                 )
         return found
 
     def _fitted_alone(self, key: Key, rows: Sequence[Any]) -> Outcome:
         try:
-            fitted(self.request, [shaped_row(self.request, row, key) for row in rows], key)
-            return self._fitted([(key, rows)])[key]
+            fit_rows(self.request, [shaped_row(self.request, row, key) for row in rows], key)
+            return self._fit_answers([(key, rows)])[key]
         except LookupAnswerError as error:
             return error
 
@@ -169,12 +169,12 @@ class OpenTable:
         """The rows of a key; raises LookupAnswerError if there are several of a key that is declared to be unique."""
         if self._is_unique and len(rows) > 1:
             raise LookupAnswerError(
-                f"lookup table {self.request.name}, key {self.request.shown(key)}: {len(rows)} rows, and "
+                f"lookup table {self.request.name}, key {self.request.format_key(key)}: {len(rows)} rows, and "
                 f"{', '.join(self.request.table.key)} is declared to be its key; take the key away, or the rows"
             )
         return rows
 
-    def _failed(self, key: Key, error: Exception) -> Answer:
+    def _answer_failure(self, key: Key, error: Exception) -> Answer:
         """Return the stand-in for the answer to a key that could not be had."""
         if isinstance(error, LookupAnswerError):
             raise error
@@ -183,7 +183,7 @@ class OpenTable:
             said = str(error).strip() or "no reason"
             kind = "" if isinstance(error, AggloomError) else f"{type(error).__name__}: "
             raise LookupFailedError(
-                f"lookup table {name}, key {self.request.shown(key)}: {kind}{said}. Set attempts and delay to ask "
+                f"lookup table {name}, key {self.request.format_key(key)}: {kind}{said}. Set attempts and delay to ask "
                 "again, or on_error='null' or 'skip' to go on without an answer"
             ) from error
         self.counters[f"lookup_errors_{policy}"] += 1
@@ -192,7 +192,7 @@ class OpenTable:
             what = "goes on without an answer" if policy == "null" else "is left out"
             _LOG.warning(
                 "lookup table %s, key %s: %s; the row %s (%d so far)",
-                *(name, self.request.shown(key), mask_secrets(repr(error)), what, number),
+                *(name, self.request.format_key(key), mask_secrets(repr(error)), what, number),
             )
         return [] if policy == "null" else None
 
@@ -200,7 +200,7 @@ class OpenTable:
         assert isinstance(self._source, ReadWhole)
         self.counters["lookup_table_reads"] += 1
         rows = [shaped_row(self.request, row, None) for row in self._source.read()]
-        return fitted(self.request, rows, None)
+        return fit_rows(self.request, rows, None)
 
     def _key(self, row: Row) -> Key:
         return tuple(row[place] for place in self._places)
@@ -219,7 +219,7 @@ _open: OrderedDict[Any, OpenTable] = OrderedDict()
 _process: list[int] = []
 
 
-def opened(request: Request) -> OpenTable:
+def open_table(request: Request) -> OpenTable:
     """A table of this process; those that were not asked for longest are closed."""
     if _process != [os.getpid()]:
         # Connections and threads of the process that this one was forked from are not its own.

@@ -44,7 +44,7 @@ class Round:
                 if self._running.pop(name, None) is None:
                     return
                 self.outcomes[place] = said
-        self._left()
+        self._count_off()
 
     def wait(self, seconds: float | None, late: Callable[[], Exception]) -> int:
         """Wait until all calls have ended or one takes too long, and return how many threads were given up by then."""
@@ -61,9 +61,9 @@ class Round:
                 return given_up
         return 0
 
-    def left(self) -> None:
+    def count_off(self) -> None:
         """Count a thread off that was given up."""
-        self._left()
+        self._count_off()
 
     @property
     def is_over(self) -> bool:
@@ -77,7 +77,7 @@ class Round:
         begun = [at for _, at in list(self._running.values())]
         return max(0.001, min([*begun, time.monotonic()]) + seconds - time.monotonic())
 
-    def _left(self) -> None:
+    def _count_off(self) -> None:
         with self._lock:
             self._workers -= 1
             if self._workers == 0:
@@ -107,7 +107,7 @@ class Threads:
                 # Another thread takes the place of one that hangs.
                 self._count -= 1
                 self._send(this)
-                this.left()
+                this.count_off()
         return this.outcomes
 
     def stop(self) -> None:

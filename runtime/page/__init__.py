@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.reading import Reading
+from aggloom.runtime.page.reading import BackgroundReads
 from aggloom.runtime.page.report import write_report
 from aggloom.runtime.page.server import PageServer
 
-__all__ = ["Checkpoints", "PageServer", "Reading", "Watched", "write_report"]
+__all__ = ["BackgroundReads", "Checkpoints", "PageServer", "Watched", "write_report"]

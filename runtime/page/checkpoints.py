@@ -12,7 +12,7 @@ from typing import Any
 from aggloom.codegen.planner import draw_plan
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.page.history import History, history_of
-from aggloom.runtime.page.sources import Operator, operators_of
+from aggloom.runtime.page.sources import OperatorProgress, operators_of
 from aggloom.runtime.page.words import duration, size
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
@@ -27,11 +27,11 @@ _DEEP, _LOOKED_AT = 2, 5000
 
 
 @dataclass(frozen=True)
-class Told:
+class CheckpointFacts:
     """The content of a checkpoint's page. picture: of the plan, as SVG; problems: what cannot be told, and why."""
 
     history: History
-    operators: Sequence[Operator] = ()
+    operators: Sequence[OperatorProgress] = ()
     query: str = ""
     picture: str = ""
     problems: list[str] = field(default_factory=list)
@@ -44,30 +44,30 @@ class Watched:
         self.number, self.path, self.trust = number, path, trust
         self.name = path.rstrip("/").rpartition("/")[2] or path
 
-    def found(self) -> bool:
+    def is_there(self) -> bool:
         """Tell whether a checkpoint is there, as far as this machine can see."""
         return not is_local(self.path) or _is_one(local(self.path))
 
-    def told(self) -> Told:
+    def read_facts(self) -> CheckpointFacts:
         """All that is known of it."""
         if not is_local(self.path):
             problem = f"{self.path} is not on this machine's disk: only its state can be read."
-            return Told(History((), "unknown", "", None, {}, 0), problems=[problem])
+            return CheckpointFacts(History((), "unknown", "", None, {}, 0), problems=[problem])
         root = local(self.path)
         problems: list[str] = []
         if not root.is_dir():
             problems.append(f"{self.path}: there is no such directory.")
         else:
             # A record may come or go while it is looked at.
-            _tried(lambda: check_directory(root), problems, gone=True)
-            _tried(lambda: check_records(root), problems, gone=True)
+            _try_call(lambda: check_directory(root), problems, gone=True)
+            _try_call(lambda: check_records(root), problems, gone=True)
         history = history_of(root)
         if not problems and not history.batches:
             problems.append("There is no batch yet.")
         if history.unread:
             problems.append(f"{history.unread} lines of what the query noted cannot be read.")
-        operators = _tried(lambda: operators_of(root, self.trust), problems) or ()
-        plan = _tried(lambda: read_plan(root), problems, what="what is noted of the plan")
+        operators = _try_call(lambda: operators_of(root, self.trust), problems) or ()
+        plan = _try_call(lambda: read_plan(root), problems, what="what is noted of the plan")
         query, picture = "", ""
         if plan is not None:
             query = str(plan.get("query") or "")
@@ -75,7 +75,7 @@ class Watched:
                 picture = draw_plan(plan["described"], figures(plan, history))
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
                 problems.append(f"the plan cannot be drawn: {error!r}")
-        return Told(history, operators, query, picture, list(dict.fromkeys(problems)))
+        return CheckpointFacts(history, operators, query, picture, list(dict.fromkeys(problems)))
 
 
 class Checkpoints:
@@ -136,7 +136,7 @@ def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
             continue
         lines[number] = [
             f"{counts.get('rows', 0):,} rows in, {counts.get('changes', 0):,} changes out in this run",
-            _held(counts),
+            _describe_held(counts),
         ]
         fragment = str(place).partition(".")[0]
         if fragment.isdigit() and int(fragment) < len(stores):
@@ -153,7 +153,7 @@ def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
     return lines
 
 
-def _held(counts: Mapping[str, Any]) -> str:
+def _describe_held(counts: Mapping[str, Any]) -> str:
     held = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if counts.get(word)]
     said, of = counts.get("buckets") or (0, 0)
     part = "" if said == of else f" (in the {said} of {of} buckets that this run came to)"
@@ -164,7 +164,7 @@ def _is_one(root: Path) -> bool:
     return (root / "offsets").is_dir() or (root / QUERY_FILE).is_file()
 
 
-def _tried(call: Any, problems: list[str], what: str = "", gone: bool = False) -> Any:
+def _try_call(call: Any, problems: list[str], what: str = "", gone: bool = False) -> Any:
     """Return the result of a call; None where it fails, with the reason among the problems."""
     try:
         return call()
@@ -176,7 +176,7 @@ def _tried(call: Any, problems: list[str], what: str = "", gone: bool = False) -
     return None
 
 
-def named(path: str) -> str:
+def split_checkpoints(path: str) -> str:
     """A path of a checkpoint, of a directory with some in it, or of an empty one that a query has yet to fill.
 
     Raises CheckpointError for any other.

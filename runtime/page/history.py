@@ -121,9 +121,9 @@ def _status(noted: Recorded, error: str, now: float) -> str:
 
 
 def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -> Batch:
-    planned = _planned(root, root / "offsets" / str(number))
+    planned = _read_plan(root, root / "offsets" / str(number))
     at = _number(noted.get("at")) or _number(planned.get("batchTimestampMs")) or None
-    done = _changed(root / "commits" / str(number)) if committed else None
+    done = _read_modified_time(root / "commits" / str(number)) if committed else None
     phases = _numbers(noted.get("ms"))
     took = phases.get("triggerExecution")
     if took is None and at is not None and done is not None and done >= at:
@@ -142,7 +142,7 @@ def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -
     )
 
 
-def _planned(root: Path, file: Path) -> Mapping[str, Any]:
+def _read_plan(root: Path, file: Path) -> Mapping[str, Any]:
     """Return Spark's notes of a batch that it was about to run."""
     try:
         found = json.loads(read_file(root, file).splitlines()[1])
@@ -151,7 +151,7 @@ def _planned(root: Path, file: Path) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _changed(file: Path) -> int | None:
+def _read_modified_time(file: Path) -> int | None:
     """When a file was written, in milliseconds."""
     try:
         return file.stat().st_mtime_ns // 1_000_000

@@ -15,7 +15,7 @@ from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.spark.checkpoint import is_local, local
 
-__all__ = ["CONTENT_TYPE", "exposed"]
+__all__ = ["CONTENT_TYPE", "format_metrics"]
 
 _COUNTED = {
     "batches": "Batches that were noted.",
@@ -37,7 +37,7 @@ _OPERATOR = {
 _LABELS = ("checkpoint",)
 
 
-def exposed(checkpoints: Iterable[Watched]) -> bytes:
+def format_metrics(checkpoints: Iterable[Watched]) -> bytes:
     """All metrics of these checkpoints."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Checkpoints(list(checkpoints)))

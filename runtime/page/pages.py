@@ -9,10 +9,10 @@ from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.reading import STARTS_SPARK, NotYet, Reading
+from aggloom.runtime.page.reading import STARTS_SPARK, BackgroundReads, NotYet
 from aggloom.runtime.page.render import page
-from aggloom.runtime.page.sources import Operator
-from aggloom.runtime.page.views import View, view_of
+from aggloom.runtime.page.sources import OperatorProgress
+from aggloom.runtime.page.views import PageView, view_of
 from aggloom.runtime.page.words import count, moment
 
 Asked = Mapping[str, list[str]]
@@ -21,7 +21,7 @@ Asked = Mapping[str, list[str]]
 class Pages:
     """The pages about some checkpoints."""
 
-    def __init__(self, checkpoints: Checkpoints, reading: Reading) -> None:
+    def __init__(self, checkpoints: Checkpoints, reading: BackgroundReads) -> None:
         self.checkpoints, self.reading = checkpoints, reading
 
     def index(self) -> str:
@@ -43,7 +43,7 @@ class Pages:
     def checkpoint(self, watched: Watched) -> str:
         """A checkpoint: its batches, plan, operators and sources."""
         view = view_of(watched)
-        told: dict[str, Any] = {"view": view, "said": view.said, "typed": {}}
+        told: dict[str, Any] = {"view": view, "said": view.announcement, "typed": {}}
         return page("page_checkpoint.html.j2", live=True, follows=True, **told, **about())
 
     def state(self, watched: Watched) -> str:
@@ -68,7 +68,7 @@ class Pages:
         operator = next((each for each in view.sources if each.place == place), None)
         problems: list[str] = []
         keys: list[dict[str, Any]] = []
-        typed = {} if operator is None else {place: _typed(operator, asked)}
+        typed = {} if operator is None else {place: _parse_form(operator, asked)}
         try:
             if operator is None:
                 raise CheckpointError("There is no such operator; choose one below.")
@@ -91,7 +91,7 @@ def about() -> dict[str, Any]:
     return {"version": known, "made": now, "policy": "", "starts_spark": STARTS_SPARK}
 
 
-def _line(view: View) -> dict[str, Any]:
+def _line(view: PageView) -> dict[str, Any]:
     last, total = view.history.last, view.history.total
     return {
         "number": view.number,
@@ -105,12 +105,14 @@ def _line(view: View) -> dict[str, Any]:
     }
 
 
-def _typed(operator: Operator, asked: Asked) -> dict[int, tuple[str, bool]]:
+def _parse_form(operator: OperatorProgress, asked: Asked) -> dict[int, tuple[str, bool]]:
     """Return the input typed into a form, by the number of the column: (text, whether NULL)."""
     return {
         at: (asked.get(f"v{at}", [""])[0], f"n{at}" in asked) for at in range(len(operator.keys))
     }
 
 
-def _key(operator: Operator, typed: Mapping[int, tuple[str, bool]]) -> dict[str, str | None]:
+def _key(
+    operator: OperatorProgress, typed: Mapping[int, tuple[str, bool]]
+) -> dict[str, str | None]:
     return {name: None if typed[at][1] else typed[at][0] for at, name in enumerate(operator.keys)}

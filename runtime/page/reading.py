@@ -10,7 +10,7 @@ from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.page.checkpoints import Watched
-from aggloom.runtime.page.sources import Operator
+from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.state_views import key_of, state_of
 
 STARTS_SPARK = "It is read by a local Spark, which takes some seconds to start the first time."
@@ -21,7 +21,7 @@ class NotYet(Exception):
     """Raised while the thing asked for is being read; ask again."""
 
 
-class Reading:
+class BackgroundReads:
     """Reads one thing at a time. spark: a session that is there; patience: seconds after which to say NotYet."""
 
     def __init__(self, spark: Any = None, patience: float | None = None) -> None:
@@ -30,7 +30,7 @@ class Reading:
         self._asked: dict[Hashable, Future[Any]] = {}
 
     def states(
-        self, watched: Watched, operators: Mapping[str, Operator], *, links: bool
+        self, watched: Watched, operators: Mapping[str, OperatorProgress], *, links: bool
     ) -> list[dict[str, Any]]:
         """Its operators' sizes and heaviest keys; raises AggloomError, and NotYet."""
 
@@ -45,7 +45,7 @@ class Reading:
         return [state_of(each, number, operators) for each in found]
 
     def key(
-        self, watched: Watched, operator: Operator, key: Mapping[str, Any], place: int = 0
+        self, watched: Watched, operator: OperatorProgress, key: Mapping[str, Any], place: int = 0
     ) -> dict[str, Any]:
         """A key in an operator; raises AggloomError, and NotYet."""
 

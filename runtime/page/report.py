@@ -9,9 +9,9 @@ from typing import Any
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
 from aggloom.runtime.page.pages import about
-from aggloom.runtime.page.reading import Reading
+from aggloom.runtime.page.reading import BackgroundReads
 from aggloom.runtime.page.render import page, policy
-from aggloom.runtime.page.views import View, view_of
+from aggloom.runtime.page.views import PageView, view_of
 
 
 def write_report(
@@ -19,14 +19,14 @@ def write_report(
     file: Path,
     *,
     key: Mapping[str, Any] | None = None,
-    reading: Reading | None = None,
+    reading: BackgroundReads | None = None,
 ) -> None:
     """Write a report; reading: without one nothing is said of state and keys. key: one to tell of, by its columns.
 
     Raises CheckpointError if none of the checkpoints is there.
     """
     listed = checkpoints.all()
-    if not any(each.found() for each in listed):
+    if not any(each.is_there() for each in listed):
         looked = ", ".join(repr(each.path) for each in listed) or "what was named"
         raise CheckpointError(
             f"report: there is no checkpoint in {looked}; name the directory that the query has as its checkpoint."
@@ -44,7 +44,7 @@ def write_report(
 
 
 def _entry(
-    watched: Watched, key: Mapping[str, Any] | None, reading: Reading | None
+    watched: Watched, key: Mapping[str, Any] | None, reading: BackgroundReads | None
 ) -> dict[str, Any]:
     view = view_of(watched, prefix=f"c{watched.number}-")
     states: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ def _entry(
 
 
 def _keys(
-    watched: Watched, view: View, key: Mapping[str, Any], reading: Reading
+    watched: Watched, view: PageView, key: Mapping[str, Any], reading: BackgroundReads
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The key in each operator that has these columns."""
     fitting = [each for each in view.sources if set(each.keys) == set(key)]

@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from aggloom.errors import SpecError
 from aggloom.runtime.page.checkpoints import Checkpoints
-from aggloom.runtime.page.metrics import CONTENT_TYPE, exposed
+from aggloom.runtime.page.metrics import CONTENT_TYPE, format_metrics
 from aggloom.runtime.page.pages import Pages
-from aggloom.runtime.page.reading import Reading
+from aggloom.runtime.page.reading import BackgroundReads
 from aggloom.runtime.page.render import policy
 
 LOCAL = "127.0.0.1"
@@ -48,9 +48,9 @@ class PageServer(ThreadingHTTPServer):
         checkpoints: Checkpoints,
         host: str = LOCAL,
         port: int = 0,
-        reading: Reading | None = None,
+        reading: BackgroundReads | None = None,
     ) -> None:
-        self.pages = Pages(checkpoints, reading or Reading(patience=_PATIENCE))
+        self.pages = Pages(checkpoints, reading or BackgroundReads(patience=_PATIENCE))
         self.name = host
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
         if ":" in host:
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bool) -> None:
         self._patience.cancel()
         try:
-            status, kind, text = self._found()
+            status, kind, text = self._find_answer()
         except Exception as error:
             # Nothing that lies in a checkpoint may end the server, or show its traces to a browser.
             self.log_error("%r", error)
@@ -171,14 +171,14 @@ class _Handler(BaseHTTPRequestHandler):
         if body:
             self.wfile.write(text)
 
-    def _found(self) -> tuple[HTTPStatus, str, bytes]:
+    def _find_answer(self) -> tuple[HTTPStatus, str, bytes]:
         if not self.server.knows(self.headers.get("Host")):
             told = b"This server is not asked by that name. Use its address as it printed it.\n"
             return HTTPStatus.MISDIRECTED_REQUEST, _TEXT, told
         split = urlsplit(self.path)
         pages = self.server.pages
         if split.path == "/metrics":
-            return HTTPStatus.OK, CONTENT_TYPE, exposed(pages.checkpoints.all())
+            return HTTPStatus.OK, CONTENT_TYPE, format_metrics(pages.checkpoints.all())
         if split.path == "/":
             return HTTPStatus.OK, _HTML, pages.index().encode("utf-8", "replace")
         place = _PLACE.fullmatch(split.path)

@@ -20,7 +20,7 @@ _SHOWN_CALLS = 40
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceProgress:
     """A generated module: its lines, and by call the numbers of those that work for it."""
 
     digest: str
@@ -30,7 +30,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Operator:
+class OperatorProgress:
     """An operator of a query by its place (0.1: the second of the fragment that the result comes from).
 
     keys: the columns of its key. source: None where it has none, or none that can be told (`note`).
@@ -42,11 +42,11 @@ class Operator:
     calls: tuple[str, ...] = ()
     windows: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    source: Source | None = None
+    source: SourceProgress | None = None
     note: str = ""
 
 
-def operators_of(root: Path, trust: bool = False) -> list[Operator]:
+def operators_of(root: Path, trust: bool = False) -> list[OperatorProgress]:
     """The operators of the query that a local checkpoint belongs to. Raises StateCorruptError."""
     try:
         return list(_operators(root, trust))
@@ -55,7 +55,7 @@ def operators_of(root: Path, trust: bool = False) -> list[Operator]:
         raise corrupt(f"{QUERY_FILE} cannot be read ({type(error).__name__})") from error
 
 
-def _operators(root: Path, trust: bool) -> Iterator[Operator]:
+def _operators(root: Path, trust: bool) -> Iterator[OperatorProgress]:
     query = read_committed_query(root)
     if query is None:
         return
@@ -75,18 +75,18 @@ def _operators(root: Path, trust: bool) -> Iterator[Operator]:
                     known["source"] = _source(part.agg_spec, backend)
             except AggloomError as error:
                 known["note"] = str(error)
-            yield Operator(f"{place}.{number}", part.operator, **known)
+            yield OperatorProgress(f"{place}.{number}", part.operator, **known)
 
 
 @lru_cache(maxsize=32)
-def _source(spec: AggSpec, backend: Backend) -> Source:
+def _source(spec: AggSpec, backend: Backend) -> SourceProgress:
     made = generate(spec, backend)
     by_call = lines_of_calls(made.text, spec)
     works: dict[int, list[int]] = {}
     for number, (_, lines) in enumerate(by_call.items()):
         for line in lines if number < _SHOWN_CALLS else ():
             works.setdefault(line, []).append(number)
-    return Source(
+    return SourceProgress(
         made.digest,
         made.backend,
         [(at, text, works.get(at, [])) for at, text in enumerate(made.text.splitlines(), 1)],

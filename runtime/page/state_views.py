@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from aggloom.runtime.inspection import KeyState, OperatorState, Why
-from aggloom.runtime.inspection.facts import Bundle, Part
+from aggloom.runtime.inspection.facts import KeyBundle, StatePart
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.page.charts import windows
-from aggloom.runtime.page.sources import Operator
+from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.words import count, moment, row, size, value
 from aggloom.runtime.spark.watch.weighing import KeyFinding, WeighedOperator
 
@@ -25,7 +25,7 @@ _LONGEST = 4000
 
 
 def state_of(
-    weighed: WeighedOperator, number: int | None, known: Mapping[str, Operator]
+    weighed: WeighedOperator, number: int | None, known: Mapping[str, OperatorProgress]
 ) -> dict[str, Any]:
     """An operator's sizes and heaviest keys; number: of the checkpoint, for links to the keys."""
     state, heaviest = weighed.state, weighed.heaviest
@@ -40,7 +40,7 @@ def state_of(
     rows = []
     for key in heaviest.keys:
         shown = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
-        words = asked(weighed.place, list(key.key.values()))
+        words = format_key_query(weighed.place, list(key.key.values()))
         if number is not None and operator is not None and len(words) < _LONGEST:
             shown[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, shown[0])
         shown += [count(key.rows)] if counted else []
@@ -48,7 +48,7 @@ def state_of(
     return {
         "title": f"{weighed.place}: {state.name}",
         "facts": _facts(state),
-        "sampled": _sampled(weighed),
+        "sampled": _describe_share(weighed),
         "caption": caption,
         "columns": columns,
         "keys": rows,
@@ -68,7 +68,7 @@ def state_of(
     }
 
 
-def asked(place: str, values: Sequence[Any]) -> str:
+def format_key_query(place: str, values: Sequence[Any]) -> str:
     """The words of an address by which a key is asked for."""
     pairs = [("operator", place)]
     for at, each in enumerate(values):
@@ -87,12 +87,12 @@ def as_typed(given: Any) -> str:
     return str(given)
 
 
-def key_of(found: KeyFinding, operator: Operator, place: int = 0) -> dict[str, Any]:
+def key_of(found: KeyFinding, operator: OperatorProgress, place: int = 0) -> dict[str, Any]:
     """A key, what is held of it, and how it came to its value."""
     state, why = found.state, found.why
     key: KeyState = state.key or KeyState(why.key, why.bucket, ())
     near = f" Did you mean {' or '.join(map(repr, key.nearest))}?" if key.nearest else ""
-    weight = KeyWeight(key.key, key.bucket, len(key.parts), None, tuple(_held(key.parts)))
+    weight = KeyWeight(key.key, key.bucket, len(key.parts), None, tuple(_list_windows(key.parts)))
     if not why.snapshot and not why.bundles:
         begins = "The log of its bucket has no change of this key."
     elif why.has_snapshot:
@@ -121,14 +121,14 @@ def key_of(found: KeyFinding, operator: Operator, place: int = 0) -> dict[str, A
     }
 
 
-def part_text(part: Part) -> str:
+def part_text(part: StatePart) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window(part.window)} "
     held = "no result" if part.results is None else row(part.results)
     return f"{window}{held}{_records(part.records)}"
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: StatePart) -> dict[str, Any]:
     held = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
     held += [[v.name, v.kind, view_text(v, _VALUES, value), ", ".join(v.calls)] for v in part.views]
     where = "" if part.window is None else f" of {_window(part.window)}"
@@ -145,7 +145,7 @@ def _bundles(why: Why, skip: int) -> list[dict[str, Any]]:
     return found
 
 
-def _bundle(bundle: Bundle, changes: Sequence[Any]) -> dict[str, Any]:
+def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
     time = bundle.watermark or bundle.processing
     when = f", {'watermark' if bundle.watermark else 'clock'} {value(time)}" if time else ""
     rows = []
@@ -186,7 +186,7 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
     return facts
 
 
-def _sampled(weighed: WeighedOperator) -> str:
+def _describe_share(weighed: WeighedOperator) -> str:
     """Describe the share of the state that was read, unless all of it was."""
     found = weighed.heaviest
     if found.whole:
@@ -200,7 +200,7 @@ def _sampled(weighed: WeighedOperator) -> str:
     )
 
 
-def _held(parts: Sequence[Part]) -> list[HeldWindow]:
+def _list_windows(parts: Sequence[StatePart]) -> list[HeldWindow]:
     return [HeldWindow(*part.window, part.records) for part in parts if part.window is not None]
 
 

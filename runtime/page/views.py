@@ -12,8 +12,8 @@ from markupsafe import Markup
 from aggloom.runtime.page.charts import bars
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.history import Batch, History
-from aggloom.runtime.page.sources import Operator
-from aggloom.runtime.page.words import NOTHING, clipped, count, duration, moment, size
+from aggloom.runtime.page.sources import OperatorProgress
+from aggloom.runtime.page.words import NOTHING, clip_text, count, duration, moment, size
 
 Columns = Sequence[tuple[str, str]]
 _NUMBER = "number"
@@ -28,7 +28,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """A checkpoint on a page; id: what the ids of its elements begin with."""
 
     number: int
@@ -46,12 +46,12 @@ class View:
     picture: Markup
     operator_columns: Columns
     operators: list[list[str]]
-    sources: Sequence[Operator]
+    sources: Sequence[OperatorProgress]
     id: str = ""
     history: History = field(repr=False, default=History((), "unknown", "", None, {}, 0))
 
     @property
-    def said(self) -> str:
+    def announcement(self) -> str:
         """The line that is read out where it changes."""
         last = self.history.last
         if last is None:
@@ -60,12 +60,12 @@ class View:
         return f"{self.words} Batch {last.number}{rows}."
 
 
-def view_of(watched: Watched, prefix: str = "") -> View:
+def view_of(watched: Watched, prefix: str = "") -> PageView:
     """A checkpoint as the templates take it."""
-    told = watched.told()
+    told = watched.read_facts()
     history = told.history
     words = _WORDS[history.status] + (f" {history.error}" if history.error else "")
-    return View(
+    return PageView(
         watched.number,
         watched.name,
         watched.path,
@@ -75,7 +75,7 @@ def view_of(watched: Watched, prefix: str = "") -> View:
         _facts(history),
         _charts(history.batches),
         *_batch_table(history.batches),
-        [[clipped(name), count(rows)] for name, rows in history.sources],
+        [[clip_text(name), count(rows)] for name, rows in history.sources],
         told.query,
         # It is made by our own drawing, which escapes the names in it.
         Markup(told.picture),
@@ -156,7 +156,7 @@ def _batch_table(batches: Sequence[Batch]) -> tuple[Columns, list[list[str]]]:
 
 
 def _operator_table(
-    operators: Sequence[Operator], history: History
+    operators: Sequence[OperatorProgress], history: History
 ) -> tuple[Columns, list[list[str]]]:
     columns = [("place", ""), ("operator", ""), ("key", ""), ("calls", "")]
     columns += [(name, _NUMBER) for name in ("rows", "changes", "orphans", "late", "expired")]

@@ -62,17 +62,17 @@ def value(given: Any) -> str:
         text = given if plain and given != "NULL" else repr(given)
     else:
         text = str(given)
-    return clipped(text)
+    return clip_text(text)
 
 
 def row(values: dict[str, Any] | None) -> str:
     """The columns of a row."""
     if values is None:
         return "not there"
-    return ", ".join(f"{clipped(name)}={value(each)}" for name, each in values.items())
+    return ", ".join(f"{clip_text(name)}={value(each)}" for name, each in values.items())
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """A text, cut where it is long."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from aggloom.runtime.sinks.dialects import Dialect
+from aggloom.runtime.sinks.dialects import DatabaseDialect
 
 _YEARS = (-62_135_596_800, 253_402_300_800)
 """The seconds since 1970 at which the year 1 begins, and the year 9999 ends."""
@@ -23,12 +23,12 @@ def has_array_text(dtype: pa.DataType) -> bool:
     return not (pt.is_time(dtype) and dtype.unit == "ns")
 
 
-def array_text(column: pa.Array, dialect: Dialect) -> str:
+def array_text(column: pa.Array, dialect: DatabaseDialect) -> str:
     """An array's text of a column, in which lists are texts of arrays; raises ValueError for what has none."""
     return _arrays(column, [0, len(column)], dialect)[0].as_py() or ""
 
 
-def _arrays(values: pa.Array, offsets: Any, dialect: Dialect) -> pa.Array:
+def _arrays(values: pa.Array, offsets: Any, dialect: DatabaseDialect) -> pa.Array:
     """The texts of arrays that begin and end at some places."""
     texts = _texts(values, dialect)
     if not _is_bare(values.type):
@@ -44,7 +44,7 @@ def _is_bare(dtype: pa.DataType) -> bool:
     return pt.is_primitive(dtype) or pt.is_decimal(dtype)
 
 
-def _texts(values: pa.Array, dialect: Dialect) -> pa.Array:
+def _texts(values: pa.Array, dialect: DatabaseDialect) -> pa.Array:
     """The texts by which a database knows values."""
     dtype = values.type
     if pt.is_list(dtype):

@@ -15,15 +15,23 @@ import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.delta import CHANGE, FEED, TIME, VERSION, delta_library, has_feed, said
+from aggloom.runtime.lakes.delta import (
+    CHANGE,
+    FEED,
+    TIME,
+    VERSION,
+    delta_library,
+    has_feed,
+    take_first_line,
+)
 from aggloom.runtime.sinks.lake import (
     AGAIN,
-    Change,
+    CommitNote,
     Conflict,
     LakeOptions,
     LakeSink,
     Last,
-    Note,
+    TableChange,
     in_table_order,
     lake_options,
 )
@@ -76,13 +84,13 @@ class DeltaSink(LakeSink):
 
     def _exists(self) -> bool:
         storage = dict(self.options.storage) or None
-        with self._told():
+        with self._translate_errors():
             return bool(_library().DeltaTable.is_deltatable(self.options.path, storage))
 
-    def _opened(self, schema: pa.Schema) -> Any:
-        with self._told():
+    def _open_table(self, schema: pa.Schema) -> Any:
+        with self._translate_errors():
             if self._table is None:
-                self._table = self._found(schema)
+                self._table = self._find_table(schema)
             else:
                 self._table.update_incremental()
             table = self._table
@@ -101,11 +109,11 @@ class DeltaSink(LakeSink):
     def _add_column(self, column: pa.Field) -> str:
         path, made = self.options.path, str(_library().Field.from_arrow(column).type.type)
         return (
-            f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quoted(column.name)} {made}), or in Python "
+            f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quote_name(column.name)} {made}), or in Python "
             f"DeltaTable({path!r}).alter.add_columns(deltalake.Field({column.name!r}, ..))"
         )
 
-    def _found(self, schema: pa.Schema) -> Any:
+    def _find_table(self, schema: pa.Schema) -> Any:
         """The table; made if it is not there."""
         library, options = _library(), self.options
         storage = dict(options.storage) or None
@@ -140,7 +148,7 @@ class DeltaSink(LakeSink):
         restored: list[int] = []
         for most in (1, _LOOKED):
             restored.clear()
-            with self._told():
+            with self._translate_errors():
                 newest = table.history(most)
             for commit in newest:
                 if commit.get(_CHECKPOINT) == checkpoint:
@@ -154,16 +162,16 @@ class DeltaSink(LakeSink):
                     restored.append(_target(commit.get("operationParameters") or {}))
 
     def _has_rows(self, table: Any) -> bool:
-        with self._told():
+        with self._translate_errors():
             return bool(table.count())
 
-    def _commit(self, table: Any, change: Change, note: Note) -> None:
+    def _commit(self, table: Any, change: TableChange, note: CommitNote) -> None:
         self._check_partitions(table, change.rows)
         library = _library()
         rows = in_table_order(change.rows, table_schema(table))
         known: dict[str, Any] = {"commit_properties": self._properties(table, note)}
         one_row = self.options.form == "table" and not self.key
-        with self._told():
+        with self._translate_errors():
             if note.anew or (one_row and change.rows.num_rows + change.gone.num_rows):
                 library.write_deltalake(table, rows, mode="overwrite", **known)
             elif self.options.form == "changelog" or not (rows.num_rows or change.gone.num_rows):
@@ -171,7 +179,7 @@ class DeltaSink(LakeSink):
             else:
                 self._merge(table, change, known)
 
-    def _merge(self, table: Any, change: Change, known: dict[str, Any]) -> None:
+    def _merge(self, table: Any, change: TableChange, known: dict[str, Any]) -> None:
         """Write each row over the one of its key, and delete those whose keys are gone."""
         assert self.key is not None
         names = change.rows.column_names
@@ -191,14 +199,15 @@ class DeltaSink(LakeSink):
         )
         # NULL is a key as any other.
         same = " AND ".join(
-            f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.c{names.index(name)})" for name in self.key
+            f"(t.{_quote_name(name)} IS NOT DISTINCT FROM s.c{names.index(name)})"
+            for name in self.key
         )
-        sets = {_quoted(name): f"s.c{at}" for at, name in enumerate(names)}
+        sets = {_quote_name(name): f"s.c{at}" for at, name in enumerate(names)}
         merger = table.merge(source, predicate=same, source_alias="s", target_alias="t", **known)
         merger = merger.when_matched_delete("s.gone").when_matched_update(sets)
         merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
 
-    def _properties(self, table: Any, note: Note) -> Any:
+    def _properties(self, table: Any, note: CommitNote) -> Any:
         """Properties committed beside the rows: no commit is tried again without a look at what came between."""
         library = _library()
         batch, digest, epoch = _names(note.checkpoint)
@@ -222,19 +231,19 @@ class DeltaSink(LakeSink):
                 )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Says in words what Delta's library says; what was read of the table is read again then."""
         library = _library()
         try:
             yield
         except library.exceptions.CommitFailedError as error:
             self._table = None
-            raise Conflict(said(error)) from error
+            raise Conflict(take_first_line(error)) from error
         except (SinkError, SpecError, Conflict):
             raise
         except Exception as error:
             self._table = None
-            raise SinkError(f"{self.where}: {said(error)}. {AGAIN}") from error
+            raise SinkError(f"{self.where}: {take_first_line(error)}. {AGAIN}") from error
 
 
 def table_schema(table: Any) -> pa.Schema:
@@ -254,7 +263,7 @@ def _target(parameters: Mapping[str, Any]) -> int:
     return int(version) if version.isdigit() else -1
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -17,7 +17,7 @@ Value = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Dialect:
+class DatabaseDialect:
     """A database's way to say things.
 
     types: names of the columns' types by Arrow's. arrays, documents: the type of lists of another, and of structs and
@@ -48,7 +48,7 @@ class Dialect:
     has_nan: bool = True
     in_blocks: bool = False
 
-    def opening(self, lock_timeout: int, begun: bool) -> list[str]:
+    def begin_statements(self, lock_timeout: int, begun: bool) -> list[str]:
         """The statements that open a transaction. begun: whether the connection is in one already."""
         said = [each.format(milliseconds=1000 * lock_timeout) for each in self.begin]
         return [each for each in said if not (begun and each == _IMMEDIATE)]
@@ -119,7 +119,7 @@ def _plain(dtype: pa.DataType) -> Value:
 _UTC = pa.timestamp("us", "UTC")
 _PIECES, _IMMEDIATE = "PRAGMA busy_timeout = 500", "BEGIN IMMEDIATE"
 DIALECTS = {
-    "postgresql": Dialect(
+    "postgresql": DatabaseDialect(
         name="postgresql",
         types={
             pa.bool_(): "BOOLEAN",
@@ -161,7 +161,7 @@ DIALECTS = {
         begin=("SET LOCAL TIME ZONE 'UTC'", "SET LOCAL lock_timeout = {milliseconds}"),
         in_blocks=True,
     ),
-    "sqlite": Dialect(
+    "sqlite": DatabaseDialect(
         name="sqlite",
         types={
             **dict.fromkeys((pa.bool_(), pa.int8(), pa.int16()), "INTEGER"),
@@ -210,7 +210,7 @@ MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """The placeholder of a value, by a driver's paramstyle."""
 
 
-def dialect_of(driver: str, said: str | None) -> Dialect:
+def dialect_of(driver: str, said: str | None) -> DatabaseDialect:
     """The dialect of a driver's database; raises SpecError where it is not known."""
     name = said or _DRIVERS.get(driver)
     if name is None:

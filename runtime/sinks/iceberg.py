@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.delta import said
+from aggloom.runtime.lakes.delta import take_first_line
 from aggloom.runtime.lakes.iceberg import (
     IcebergPlace,
     iceberg_library,
@@ -25,12 +25,12 @@ from aggloom.runtime.lakes.iceberg import (
 )
 from aggloom.runtime.sinks.lake import (
     AGAIN,
-    Change,
+    CommitNote,
     Conflict,
     LakeOptions,
     LakeSink,
     Last,
-    Note,
+    TableChange,
     in_table_order,
     lake_options,
 )
@@ -88,13 +88,13 @@ class IcebergSink(LakeSink):
         if self._catalog is None:
             place = IcebergPlace(options.table, options.catalog, options.connect)
             self._catalog = place.opened_catalog()
-        with self._told():
+        with self._translate_errors():
             return bool(self._catalog.table_exists(options.table))
 
-    def _opened(self, schema: pa.Schema) -> Any:
+    def _open_table(self, schema: pa.Schema) -> Any:
         options = self.options
         is_new = not self._exists()
-        with self._told():
+        with self._translate_errors():
             if is_new:
                 self._make(self._catalog, schema)
             table = self._catalog.load_table(options.table)
@@ -128,7 +128,7 @@ class IcebergSink(LakeSink):
                         spec.add_identity(name)
             made.commit_transaction()
         except TableAlreadyExistsError as error:
-            raise Conflict(said(error)) from error
+            raise Conflict(take_first_line(error)) from error
 
     def _last(self, table: Any, checkpoint: str) -> Last | None:
         told = table.properties.get(_OWN + checkpoint)
@@ -144,14 +144,14 @@ class IcebergSink(LakeSink):
         return Last(batch, digest)
 
     def _has_rows(self, table: Any) -> bool:
-        with self._told():
+        with self._translate_errors():
             return bool(table.scan().count())
 
-    def _commit(self, table: Any, change: Change, note: Note) -> None:
+    def _commit(self, table: Any, change: TableChange, note: CommitNote) -> None:
         about = {_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)}
         rows = in_table_order(change.rows, iceberg_schema(table)).cast(iceberg_schema(table))
         count = change.rows.num_rows + change.gone.num_rows
-        with self._told():
+        with self._translate_errors():
             work = table.transaction()
             if note.anew:
                 others = [name for name in table.properties if name.startswith(_OWN)]
@@ -168,7 +168,7 @@ class IcebergSink(LakeSink):
             work.commit_transaction()
 
     def _instead(
-        self, table: Any, work: Any, change: Change, rows: pa.Table, about: dict[str, str]
+        self, table: Any, work: Any, change: TableChange, rows: pa.Table, about: dict[str, str]
     ) -> pa.Table:
         """The rows that are put for those of their keys, which are deleted.
 
@@ -188,7 +188,7 @@ class IcebergSink(LakeSink):
         return pa.concat_tables([there.cast(rows.schema).filter(pa.array(kept)), rows])
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Says in words what Iceberg's library says."""
         iceberg_library(self.where)
         from pyiceberg.exceptions import CommitFailedException
@@ -198,12 +198,12 @@ class IcebergSink(LakeSink):
                 warnings.simplefilter("ignore")
                 yield
         except CommitFailedException as error:
-            raise Conflict(said(error)) from error
+            raise Conflict(take_first_line(error)) from error
         except (AggloomError, Conflict):
             raise
         except Exception as error:
             self._catalog = None
-            raise SinkError(f"{self.where}: {said(error)}. {AGAIN}") from error
+            raise SinkError(f"{self.where}: {take_first_line(error)}. {AGAIN}") from error
 
 
 def _newest(table: Any, checkpoint: str) -> int | None:

@@ -38,7 +38,7 @@ class Last(NamedTuple):
     digest: int
 
 
-class Change(NamedTuple):
+class TableChange(NamedTuple):
     """The change of a batch: rows that are there from now on (or changes, of a changelog), keys whose rows are gone."""
 
     rows: pa.Table
@@ -46,7 +46,7 @@ class Change(NamedTuple):
     digest: int
 
 
-class Note(NamedTuple):
+class CommitNote(NamedTuple):
     """The note committed with a batch. anew: whether the table holds nothing else from now on."""
 
     checkpoint: str
@@ -127,10 +127,10 @@ class LakeSink(ABC):
         if self.options.form == "changelog" and CHANGE not in columns.names:
             columns = columns.append(pa.field(CHANGE, pa.string()))
         if self._exists():
-            self._fit_columns(self._opened(columns), columns)
+            self._fit_columns(self._open_table(columns), columns)
 
     @abstractmethod
-    def _opened(self, schema: pa.Schema) -> Any:
+    def _open_table(self, schema: pa.Schema) -> Any:
         """The table as it is now, made if it is not there; raises SinkError where it cannot have these columns."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class LakeSink(ABC):
         """Tell whether the table has rows, of whomever."""
 
     @abstractmethod
-    def _commit(self, table: Any, change: Change, note: Note) -> None:
+    def _commit(self, table: Any, change: TableChange, note: CommitNote) -> None:
         """Write a batch and its note in one commit; raises Conflict if another commit was first."""
 
     def _check_partitioning(self, schema: pa.Schema) -> None:
@@ -174,7 +174,7 @@ class LakeSink(ABC):
             if attempt:
                 self.pause(random.uniform(0.5, 1) * min(_LONGEST, 0.1 * 2**attempt))
             try:
-                table = self._opened(change.rows.schema)
+                table = self._open_table(change.rows.schema)
             except Conflict as error:
                 said = str(error)
                 continue
@@ -184,7 +184,7 @@ class LakeSink(ABC):
             self._check(last, batch, before, lambda table=table: self._has_rows(table))  # type: ignore[misc]
             anew = last is None and self.options.existing == "replace"
             columns = self._fit_columns(table, change.rows.schema)
-            note = Note(checkpoint, batch, change.digest, anew)
+            note = CommitNote(checkpoint, batch, change.digest, anew)
             try:
                 self._commit(table, self._cast_change(change, columns), note)
             except Conflict as error:
@@ -236,7 +236,7 @@ class LakeSink(ABC):
         there, cast = self._schema_of(table), self.options.cast
         return fit_columns(schema, there, key, cast, self.where, self._add_column)
 
-    def _cast_change(self, change: Change, columns: pa.Schema) -> Change:
+    def _cast_change(self, change: TableChange, columns: pa.Schema) -> TableChange:
         """The change in the types of the table; raises SinkError for a value that they do not hold."""
         check_nulls(change.rows, columns, self.where)
         rows = cast_rows(change.rows, columns, self.where)
@@ -244,9 +244,9 @@ class LakeSink(ABC):
         gone = cast_rows(change.gone, columns, self.where) if self.key else change.gone
         return change._replace(rows=rows, gone=gone)
 
-    def _change(self, rows: pa.Table, kinds: Kinds) -> Change:
+    def _change(self, rows: pa.Table, kinds: Kinds) -> TableChange:
         """Return the change that a batch makes."""
-        rows = stored(rows, self.where)
+        rows = to_stored_types(rows, self.where)
         none = rows.schema.empty_table()
         if self.options.form == "changelog":
             if CHANGE in rows.column_names:
@@ -257,7 +257,7 @@ class LakeSink(ABC):
             told = rows.append_column(CHANGE, kinds_to_arrow(kinds))
             columns = [column.to_pylist() for column in told.columns]
             lines = sorted(map(repr, zip(*columns, strict=True)))
-            return Change(told, none, _digest(told.schema.names, lines))
+            return TableChange(told, none, _digest(told.schema.names, lines))
         assert self.key is not None
         before = tells_before(kinds) if self.tells_before is None else self.tells_before
         net = net_by_key(rows, kinds, self.key, before, self.where)
@@ -265,7 +265,7 @@ class LakeSink(ABC):
         gone = [each.key for each in net if each.row is None]
         own = pa.schema([rows.schema.field(name) for name in self.key])
         digest = _digest(rows.schema.names, [repr(tuple(each)) for each in net])
-        return Change(_table(there, rows.schema), _table(gone, own), digest)
+        return TableChange(_table(there, rows.schema), _table(gone, own), digest)
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -284,7 +284,7 @@ def _digest(names: Sequence[str], lines: Sequence[str]) -> int:
     return int.from_bytes(found[:8]) >> 1
 
 
-def stored(rows: pa.Table, where: str) -> pa.Table:
+def to_stored_types(rows: pa.Table, where: str) -> pa.Table:
     """The rows in types that tables of files have; raises SpecError for one that they do not."""
     return rows.replace_schema_metadata(None).cast(stored_schema(rows.schema, where))
 

@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 Places = npt.NDArray[np.int64]  # int64[n]
 
 
-class Net(NamedTuple):
+class NetChanges(NamedTuple):
     """A key, and its row from now on; None: it has none."""
 
     key: Row
@@ -43,14 +43,14 @@ class NetRows:
     gone: npt.NDArray[np.bool_]  # bool[rows]
     key: tuple[str, ...]
 
-    def each(self) -> list[Net]:
+    def each(self) -> list[NetChanges]:
         """Key by key."""
         columns = [column.to_pylist() for column in self.rows.columns]
         rows = list(zip(*columns, strict=True)) if columns else [()] * len(self.gone)
         places = [self.rows.column_names.index(name) for name in self.key]
         keys = [tuple(row[place] for place in places) for row in rows]
         return [
-            Net(key, None if gone else row)
+            NetChanges(key, None if gone else row)
             for key, row, gone in zip(keys, rows, self.gone.tolist(), strict=True)
         ]
 
@@ -85,7 +85,7 @@ def tells_before(kinds: Kinds) -> bool:
 
 def net_by_key(
     rows: pa.Table, kinds: Kinds, key: Sequence[str], tells_before: bool, where: str
-) -> list[Net]:
+) -> list[NetChanges]:
     """The keys of a batch with their rows, one by one, as of `net_rows`."""
     return net_rows(rows, kinds, key, tells_before, where).each()
 
@@ -102,7 +102,7 @@ def net_rows(
     own = rows.select(list(key))
     keys = _numbers(own.columns, rows.num_rows)
     if tells_before:
-        places, gone = _weighed(rows, keys, kinds, own, where)
+        places, gone = _weigh_keys(rows, keys, kinds, own, where)
     else:
         told = np.flatnonzero(kinds != UPDATE_BEFORE)
         places = _last(keys[told], told)
@@ -111,7 +111,7 @@ def net_rows(
     return NetRows(rows.take(pa.array(places[order])), gone[order], tuple(key))
 
 
-def _weighed(
+def _weigh_keys(
     rows: pa.Table, keys: Places, kinds: Kinds, own: pa.Table, where: str
 ) -> tuple[Places, npt.NDArray[np.bool_]]:
     """A row of each key that is not as it was, and which keys have none any more."""
@@ -145,12 +145,12 @@ def _numbers(columns: Sequence[pa.ChunkedArray], count: int) -> Places:
     """A number for each row, the same for rows that are alike, in the order in which they come."""
     made: Places = np.zeros(count, np.int64)
     for column in columns:
-        codes = _encoded(_comparable(column))
-        made = _encoded(pa.array(made * (int(codes.max(initial=0)) + 1) + codes))
+        codes = _encode_values(_comparable(column))
+        made = _encode_values(pa.array(made * (int(codes.max(initial=0)) + 1) + codes))
     return made
 
 
-def _encoded(values: pa.Array) -> Places:
+def _encode_values(values: pa.Array) -> Places:
     codes = values.dictionary_encode(null_encoding="encode").indices
     return codes.to_numpy(zero_copy_only=False).astype(np.int64)
 

@@ -66,7 +66,7 @@ def read_options(
         if not given.get(name):
             example = {"kind": kind, **needed}
             raise SpecError(f"sink {kind}: give it {name}, as in {example}")
-    told = {name: _typed(kind, name, types[name], value) for name, value in given.items()}
+    told = {name: _parse_option(kind, name, types[name], value) for name, value in given.items()}
     for name, allowed in choices.items():
         if name in told and told[name] not in allowed:
             raise SpecError(
@@ -75,7 +75,7 @@ def read_options(
     return made(**told)
 
 
-def _typed(kind: str, name: str, wanted: str, value: Any) -> Any:
+def _parse_option(kind: str, name: str, wanted: str, value: Any) -> Any:
     """The value of an option, which a command line or a script gives as text."""
     if wanted == "bool" and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"

@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from aggloom.runtime.sinks.dialects import Dialect
+from aggloom.runtime.sinks.dialects import DatabaseDialect
 
 Key = tuple[str, ...]
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as an identifier; a table's may have its schema before a point."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def table_name(name: str) -> str:
     """The name of a table, perhaps with that of its schema."""
-    return ".".join(quoted(part) for part in name.split("."))
+    return ".".join(quote_name(part) for part in name.split("."))
 
 
 @dataclass(frozen=True)
 class Statements:
     """Statements to a database about one table."""
 
-    dialect: Dialect
+    dialect: DatabaseDialect
     mark: str
     table: str
     schema: pa.Schema
@@ -36,7 +36,7 @@ class Statements:
     @property
     def create(self) -> str:
         """Makes the table, unless it is there."""
-        columns = [f"{quoted(f.name)} {self.dialect.type_of(f.type)}" for f in self.schema]
+        columns = [f"{quote_name(f.name)} {self.dialect.type_of(f.type)}" for f in self.schema]
         # A key may be NULL, which a primary key may not; rows with such a key are deleted before they are written.
         unique = [f"UNIQUE ({self._names(self.key)})"] if self.key else []
         return f"CREATE TABLE IF NOT EXISTS {table_name(self.table)} ({', '.join([*columns, *unique])})"
@@ -60,17 +60,17 @@ class Statements:
         """Return the clause for a row whose key there is already."""
         if not self.key:
             return ""
-        rest = [self._said(name) for name in self.schema.names if name not in self.key]
+        rest = [self._quote_column(name) for name in self.schema.names if name not in self.key]
         setting = ", ".join(f"{name} = EXCLUDED.{name}" for name in rest)
         then = f"UPDATE SET {setting}" if rest else "NOTHING"
-        key = ", ".join(map(self._said, self.key))
+        key = ", ".join(map(self._quote_column, self.key))
         return f" ON CONFLICT ({key}) DO {then}"
 
     @property
     def insert(self) -> str:
         """Writes a row of whose key there is none."""
         marks = ", ".join(self.dialect.holder(field.type, self.mark) for field in self.schema)
-        names = ", ".join(map(self._said, self.schema.names))
+        names = ", ".join(map(self._quote_column, self.schema.names))
         return f"INSERT INTO {self._table} ({names}) VALUES ({marks})"
 
     def delete(self, nulls: bool) -> str:
@@ -78,14 +78,16 @@ class Statements:
         equal = self.dialect.nulls_equal if nulls else "="
         types = [self.schema.field(name).type for name in self.key]
         marks = [self.dialect.holder(each, self.mark) + self.dialect.compare for each in types]
-        wanted = [f"{self._said(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)]
+        wanted = [
+            f"{self._quote_column(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)
+        ]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         return f"DELETE FROM {self._table}{where}"
 
     @property
     def upsert_many(self) -> str:
         """Writes rows, whose columns are texts of arrays, over those of their keys, in their order."""
-        names = ", ".join(map(self._said, self.schema.names))
+        names = ", ".join(map(self._quote_column, self.schema.names))
         values = ", ".join(self._of_block(place, f.type) for place, f in enumerate(self.schema))
         block = self._block(self.schema.types)
         return f"INSERT INTO {self._table} ({names}) SELECT {values} FROM {block}{self._over}"
@@ -128,7 +130,9 @@ class Statements:
         wanted = []
         for place, (name, null) in enumerate(zip(self.key, nulls, strict=True)):
             value = self._of_block(place, self.schema.field(name).type)
-            wanted.append(f"old.{self._said(name)} " + ("IS NULL" if null else f"= {value}"))
+            wanted.append(
+                f"old.{self._quote_column(name)} " + ("IS NULL" if null else f"= {value}")
+            )
         return " AND ".join(wanted)
 
     @property
@@ -175,28 +179,28 @@ class Statements:
     def add_column(self, name: str) -> str:
         """Return the statement that would give the table a column that it lacks."""
         kind = self.dialect.type_of(self.schema.field(name).type)
-        return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quoted(name)} {kind}"
+        return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quote_name(name)} {kind}"
 
     def alter_type(self, name: str) -> str:
         """Return the statement that would give a column of the table a type that holds the result's values."""
         kind = self.dialect.type_of(self.schema.field(name).type)
-        table, column = table_name(self.table), quoted(name)
+        table, column = table_name(self.table), quote_name(name)
         return self.dialect.alter.format(table=table, column=column, kind=kind)
 
     @property
     def _table(self) -> str:
-        return self._escaped(table_name(self.table))
+        return self._escape_name(table_name(self.table))
 
     @property
     def _log(self) -> str:
-        return self._escaped(table_name(self.log))
+        return self._escape_name(table_name(self.log))
 
-    def _said(self, name: str) -> str:
-        return self._escaped(quoted(name))
+    def _quote_column(self, name: str) -> str:
+        return self._escape_name(quote_name(name))
 
-    def _escaped(self, text: str) -> str:
+    def _escape_name(self, text: str) -> str:
         """A name in a statement with parameters, in which a percent sign may begin one."""
         return text.replace("%", "%%") if self.mark.startswith("%") else text
 
     def _names(self, names: Sequence[str]) -> str:
-        return ", ".join(map(quoted, names))
+        return ", ".join(map(quote_name, names))

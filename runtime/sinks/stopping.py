@@ -42,7 +42,7 @@ class Stop:
         return self._asked.wait(seconds)
 
     @contextmanager
-    def cancelling(self, connection: Any) -> Iterator[None]:
+    def cancel_on_stop(self, connection: Any) -> Iterator[None]:
         """Cancel what a connection does when the run is to stop."""
         found = (getattr(connection, name, None) for name in _CANCELS)
         cancel = next(filter(callable, found), None)

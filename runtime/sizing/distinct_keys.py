@@ -16,14 +16,14 @@ _TIMES = np.arange(1, _RARE + 1)
 _ROUNDS = 4
 
 
-def expected(counts: Array, factor: float) -> float:
+def expect_distinct(counts: Array, factor: float) -> float:
     """Estimate the number of different things among `factor` times as many rows; counts (int64[things]): rows of
     each.
     """
     rare = np.bincount(np.clip(counts, 1, _RARE + 1), minlength=_RARE + 2)[1 : _RARE + 1]
     if factor <= 1 or rare[0] == 0:
         return float(len(counts))
-    shape, growth = _fitted(rare)
+    shape, growth = _fit_shape(rare)
     law = np.exp(_logs(np.array([shape]), np.array([growth]))[0, 0])
     # How many things the law stands for: its first number is `growth`, that of things seen once.
     scale = rare.sum() / law.sum() * (1 - growth) ** -shape
@@ -40,7 +40,7 @@ def _logs(shapes: Array, growths: Array) -> Array:
     return logs
 
 
-def _fitted(rare: Array) -> tuple[float, float]:
+def _fit_shape(rare: Array) -> tuple[float, float]:
     """The likeliest shape (above -1, but not 0) and growth (in 0..1), on a grid that is refined."""
     shapes = np.concatenate([-np.linspace(0.99, 0.01, 50), np.geomspace(0.01, 1000, 80)])
     odds = np.linspace(-12, 9, 106)
@@ -51,12 +51,12 @@ def _fitted(rare: Array) -> tuple[float, float]:
         likelihood = (logs * rare).sum(axis=2) - whole * rare.sum()
         row, column = np.unravel_index(int(np.argmax(likelihood)), likelihood.shape)
         best = float(shapes[row]), float(growths[column])
-        shapes = _between(shapes, int(row))
+        shapes = _refine_grid(shapes, int(row))
         shapes = shapes[np.abs(shapes) > 1e-9]
-        odds = _between(odds, int(column))
+        odds = _refine_grid(odds, int(column))
     return best
 
 
-def _between(grid: Array, place: int) -> Array:
+def _refine_grid(grid: Array, place: int) -> Array:
     """A finer grid between the neighbours of a place."""
     return np.linspace(grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)], 41)

@@ -29,9 +29,9 @@ from aggloom.errors import SpecError, UnknownTableError, nearest
 from aggloom.runtime.local.pipeline import Pipeline, handlers
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.sizing.growth import Grown
-from aggloom.runtime.sizing.holdings import counting
+from aggloom.runtime.sizing.holdings import count_rows
 from aggloom.runtime.sizing.report import Estimate, OperatorEstimate
-from aggloom.runtime.sizing.samples import changes_of, named, rows_of, schema_of
+from aggloom.runtime.sizing.samples import changes_of, name_samples, rows_of, schema_of
 
 _BUNDLE = 1 << 17
 
@@ -76,18 +76,18 @@ def estimate(
         plan = plan_spec(query, options=chosen)
         if windowing is not None:
             plan = plan_windows(query, windowing, options=chosen)
-        given = named(sample, list(plan.scans))
+        given = name_samples(sample, list(plan.scans))
     else:
         if not isinstance(tables, Mapping | None):
             raise SpecError(f"estimate: tables is {tables!r}; give a mapping of schemas by name.")
-        given = named(sample, query)
+        given = name_samples(sample, query)
         schemas = {name: schema_of(table) for name, table in given.items()} | dict(tables or {})
         changes = changes_of(given) if input_changes is None else input_changes
         plan = plan_query(query, schemas, input_changes=changes, dialect=dialect, options=chosen)
     fed = {name: rows_of(name, given, scan.schema) for name, scan in plan.scans.items()}
     make = handlers(backend)
-    pipeline = Pipeline(plan, lambda spec: counting(make(spec)), session=session)
-    _feed(pipeline, fed)
+    pipeline = Pipeline(plan, lambda spec: count_rows(make(spec)), session=session)
+    _feed_tables(pipeline, fed)
     seen = {name: batch.num_rows for name, (batch, _) in fed.items()}
     whole = _whole(rows, seen)
     flow = _Flow(seen, whole, rows is not None, _by_number(keys), buckets or _buckets())
@@ -95,7 +95,7 @@ def estimate(
     return Estimate(sum(whole.values()), sum(seen.values()), operators)
 
 
-def _feed(pipeline: Pipeline, tables: Mapping[str, Rows]) -> None:
+def _feed_tables(pipeline: Pipeline, tables: Mapping[str, Rows]) -> None:
     parts = [
         [
             (name, (rows.slice(at, _BUNDLE), kinds[at : at + _BUNDLE]))

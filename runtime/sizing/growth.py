@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from aggloom.runtime.sizing.distinct_keys import expected
+from aggloom.runtime.sizing.distinct_keys import expect_distinct
 from aggloom.runtime.sizing.holdings import Entries, Holdings, holdings_of
 from aggloom.runtime.sizing.report import OperatorEstimate, PartEstimate
 from aggloom.runtime.storage.arena import Array
@@ -67,7 +67,7 @@ class Grown:
             number = round(holdings.keys * scale)
             found.append(PartEstimate(name, number, number * each))
             found += self._inside(holdings, number, self.factor if grown else 1.0)
-        return tuple(_added(found))
+        return tuple(_add_parts(found))
 
     def _inside(self, holdings: Holdings, keys: int, factor: float) -> Iterator[PartEstimate]:
         """The entries of views, and texts."""
@@ -80,7 +80,7 @@ class Grown:
             yield PartEstimate(part["name"], number, number * part["bytes_per_entry"])
             seen, holders = seen + view.pooled * view.live, holders + view.pooled * number
         if self.state["texts"] and len(holdings.texts):
-            number = round(expected(holdings.texts, holders / max(1.0, seen)))
+            number = round(expect_distinct(holdings.texts, holders / max(1.0, seen)))
             length = holdings.text_bytes / len(holdings.texts)
             size = self.state["bytes_per_text"] + length
             yield PartEstimate("texts", number, round(number * size))
@@ -92,10 +92,10 @@ class Grown:
 
 def _more(met: Array | None, live: int, factor: float) -> float:
     """Estimate the number of things there will be; without counts of their rows (None), they grow as rows do."""
-    return live * factor if met is None else expected(met, factor)
+    return live * factor if met is None else expect_distinct(met, factor)
 
 
-def _added(parts: list[PartEstimate]) -> list[PartEstimate]:
+def _add_parts(parts: list[PartEstimate]) -> list[PartEstimate]:
     """Parts of the same name as one."""
     found: dict[str, PartEstimate] = {}
     for part in parts:

@@ -39,7 +39,7 @@ class Holdings(NamedTuple):
     texts_by_key: int
 
 
-def counting(handler: type[Any]) -> type[Any]:
+def count_rows(handler: type[Any]) -> type[Any]:
     """A handler class that counts the rows of each slot, which append-only accumulators need not do."""
 
     def run(
@@ -75,7 +75,7 @@ def _holdings(state: Any) -> Holdings:
     rows = {} if handler else getattr(state, "entries", {})
     return Holdings(
         keys=len(slots),
-        met=_met(state, slots),
+        met=_count_met(state, slots),
         views={
             attr: _entries(kind, bool(pooled), width, views[attr])
             for attr, kind, pooled, width in kinds
@@ -88,7 +88,7 @@ def _holdings(state: Any) -> Holdings:
     )
 
 
-def _met(state: Any, slots: SlotArray) -> Array | None:
+def _count_met(state: Any, slots: SlotArray) -> Array | None:
     """Return the number of rows of each slot: those that it holds, or, if it does not know, those that were counted."""
     if not state.handler:
         return state.count_slot_rows(slots) if hasattr(state, "count_slot_rows") else None

@@ -21,7 +21,7 @@ from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
 
-def named(sample: Any, query: str | list[str]) -> dict[str, Any]:
+def name_samples(sample: Any, query: str | list[str]) -> dict[str, Any]:
     """Samples by table name, as Arrow tables or as Spark has them; one alone is that of the only table."""
     if isinstance(sample, Mapping):
         return {str(name): _arrow(each, str(name)) for name, each in sample.items()}

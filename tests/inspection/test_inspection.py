@@ -322,9 +322,9 @@ def test_text_of_a_state_and_of_a_story() -> None:
 
 
 def al_state(look: Any, key: Any) -> str:
-    from aggloom.runtime.inspection import State
+    from aggloom.runtime.inspection import StateReport
 
-    return State("recorded", (look.state(key, None),)).text()
+    return StateReport("recorded", (look.state(key, None),)).text()
 
 
 @pytest.mark.parametrize("mode", ["mini_batch", "per_record"])

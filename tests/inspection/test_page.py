@@ -33,10 +33,10 @@ from aggloom.codegen import describe_call, lines_of_calls
 from aggloom.codegen.handler.emit import stated_spec
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
-from aggloom.runtime.page import Checkpoints, PageServer, Reading, Watched, write_report
+from aggloom.runtime.page import BackgroundReads, Checkpoints, PageServer, Watched, write_report
 from aggloom.runtime.page.charts import bars, windows
 from aggloom.runtime.page.history import history_of
-from aggloom.runtime.page.metrics import exposed
+from aggloom.runtime.page.metrics import format_metrics
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.render import policy
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE
@@ -45,7 +45,7 @@ HOSTILE = "</script><script>alert('x')</script>&\"'<b>\u202e größe 🎈"
 
 
 def page_of(root: Path, place: str = "/") -> Element:
-    pages = Pages(Checkpoints([str(root)]), Reading())
+    pages = Pages(Checkpoints([str(root)]), BackgroundReads())
     return parsed(pages.index() if place == "/" else pages.checkpoint(Watched(0, str(root))))
 
 
@@ -144,7 +144,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
         entry = {"batch": 2, "rows": 1, "sources": [{"name": HOSTILE * 40, "rows": 1}]}
         operators = {"<b>0.0": {"name": HOSTILE, "keys": 1}, "0.0": {"name": HOSTILE}}
         log.write(json.dumps(entry | {"operators": operators, "lag": {HOSTILE: 1}}) + "\n")
-    for page in (page_of(root), parsed(Pages(Checkpoints([str(root)]), Reading()).index())):
+    for page in (page_of(root), parsed(Pages(Checkpoints([str(root)]), BackgroundReads()).index())):
         assert [each.tag for each in page.all() if each.tag in ("script", "b", "img", "i")] == [
             "script"
         ]
@@ -152,7 +152,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
     write_report(Checkpoints([str(root)]), tmp_path / "r.html")
     report = parsed((tmp_path / "r.html").read_text())
     assert not list(report.all("script")) and HOSTILE in report.text
-    families = text_string_to_metric_families(exposed([Watched(0, str(root))]).decode())
+    families = text_string_to_metric_families(format_metrics([Watched(0, str(root))]).decode())
     names = {s.labels.get("operator") for family in families for s in family.samples}
     assert HOSTILE in names
 
@@ -170,9 +170,9 @@ def test_a_checkpoint_without_batches_and_what_is_none(tmp_path: Path) -> None:
     made.write_logs(foreign, 1)
     assert "the checkpoint of another query of Spark's" in page_of(foreign).text
     (tmp_path / "empty").mkdir()
-    listed = parsed(Pages(Checkpoints([str(tmp_path / "empty")]), Reading()).index())
+    listed = parsed(Pages(Checkpoints([str(tmp_path / "empty")]), BackgroundReads()).index())
     assert "There is no checkpoint here yet." in listed.text
-    away = parsed(Pages(Checkpoints(["s3://bucket/state"]), Reading()).index())
+    away = parsed(Pages(Checkpoints(["s3://bucket/state"]), BackgroundReads()).index())
     assert "is not on this machine's disk" in away.text
 
 
@@ -226,7 +226,7 @@ def test_damage_is_named_on_the_page(tmp_path: Path, name: str, damage: str) -> 
     if name == PROGRESS_FILE and damage in ("empty", "types", "deep"):
         assert facts(page)["last batch"] == "2"
     assert "Traceback" not in page.text
-    exposed([Watched(0, str(root))])
+    format_metrics([Watched(0, str(root))])
 
 
 def test_a_checkpoint_that_is_written_meanwhile(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_two_checkpoints_have_an_index_and_keep_their_numbers(tmp_path: Path) ->
     assert [each.name for each in found.all()] == ["b"]
     made.write(tmp_path / "a", 3, error="no room")
     assert [(each.number, each.name) for each in found.all()] == [(0, "b"), (1, "a")]
-    page = parsed(Pages(found, Reading()).index())
+    page = parsed(Pages(found, BackgroundReads()).index())
     listed = rows(page, "2 checkpoints")
     assert [each["last batch"] for each in listed] == ["1", "2"]
     assert [each["rows read"] for each in listed] == ["21", "33"]
@@ -413,7 +413,7 @@ def test_who_reads_does_not_wait_for_long(
         return []
 
     monkeypatch.setattr("aggloom.runtime.spark.watch.weighing.weigh_checkpoint", read)
-    pages = Pages(Checkpoints([str(checkpoint)]), Reading(object(), patience=0.05))
+    pages = Pages(Checkpoints([str(checkpoint)]), BackgroundReads(object(), patience=0.05))
     (watched,) = pages.checkpoints.all()
     for _ in range(3):
         waiting = parsed(pages.state(watched))

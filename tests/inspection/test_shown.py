@@ -14,15 +14,15 @@ import pandas as pd
 import pytest
 
 import aggloom as al
-from aggloom.runtime.inspection import State, Why
+from aggloom.runtime.inspection import StateReport, Why
 from aggloom.runtime.inspection.facts import (
     Accumulator,
-    Bundle,
-    Change,
     Effect,
+    KeyBundle,
+    KeyChange,
     KeyState,
     OperatorState,
-    Part,
+    StatePart,
 )
 from aggloom.runtime.operators.counts import Counts, OperatorCounts
 from aggloom.shown import ROWS, html_table, text_of
@@ -121,17 +121,17 @@ def test_hostile_names_and_values_are_words() -> None:
 
 def test_state_why_and_counts_escape() -> None:
     row = {HOSTILE: HOSTILE, "n": None}
-    part = Part(None, 1, row, accumulators=(Accumulator(HOSTILE, "sum", (HOSTILE,), HOSTILE),))
+    part = StatePart(None, 1, row, accumulators=(Accumulator(HOSTILE, "sum", (HOSTILE,), HOSTILE),))
     operator = OperatorState(
         *(0, HOSTILE, (HOSTILE,), (HOSTILE,), "d", 1, 1, None, {HOSTILE: HOSTILE}),
         *(0, 0, 0, 1, 1, 1, 1, 1, None, None, None, ()),
         key=KeyState(row, 0, (part,)),
         note=HOSTILE,
     )
-    state = State(HOSTILE, (operator,))
+    state = StateReport(HOSTILE, (operator,))
     assert "alert" in "".join(shown(state).words)
     effect = Effect(None, None, row, (None, 1))
-    bundle = Bundle(0, 1, None, None, (Change("+I", row, (effect,)),), (("+I", row),))
+    bundle = KeyBundle(0, 1, None, None, (KeyChange("+I", row, (effect,)),), (("+I", row),))
     why = Why(HOSTILE, 0, HOSTILE, 0, row, 0, False, (), 1, (bundle,), (part,))
     said = "".join(shown(why).words)
     assert "key " in said and repr(HOSTILE) in said and "NULL" in said

@@ -25,7 +25,7 @@ from aggloom.errors import (
     UnknownColumnError,
     UnknownTableError,
 )
-from aggloom.runtime.sizing.distinct_keys import expected
+from aggloom.runtime.sizing.distinct_keys import expect_distinct
 
 ROWS = 400_000
 SUMS = "SELECT a, SUM(b) AS s, COUNT(*) AS n FROM t GROUP BY a"
@@ -207,10 +207,10 @@ def test_python_objects_have_keys_and_a_checkpoint() -> None:
 
 
 def test_expected_of_what_was_seen() -> None:
-    assert expected(np.array([3, 4, 9]), 100) == 3
-    assert expected(np.ones(50, np.int64), 1) == 50
-    assert expected(np.ones(50, np.int64), 10) == pytest.approx(500, rel=0.01)
-    assert expected(np.zeros(0, np.int64), 10) == 0
+    assert expect_distinct(np.array([3, 4, 9]), 100) == 3
+    assert expect_distinct(np.ones(50, np.int64), 1) == 50
+    assert expect_distinct(np.ones(50, np.int64), 10) == pytest.approx(500, rel=0.01)
+    assert expect_distinct(np.zeros(0, np.int64), 10) == 0
 
 
 # How samples come

@@ -123,7 +123,7 @@ def _show(about: Any, rng: random.Random) -> None:
         (root / "commits" / "0").write_text("v1\n{}")
         (root / QUERY_FILE).write_text(with_checksum(json.dumps(noted)))
         (root / PLAN_FILE).write_text(with_checksum(json.dumps(plan)))
-        Watched(0, place).told()
+        Watched(0, place).read_facts()
         with suppress(ValueError):
             read_plan(root)
         found = query_file.read_committed_query(root)

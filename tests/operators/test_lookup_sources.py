@@ -21,7 +21,7 @@ from aggloom.codegen import LookupTable
 from aggloom.errors import LookupAnswerError, LookupFailedError
 from aggloom.runtime.lookup.batch import working_for
 from aggloom.runtime.lookup.request import Request, Times
-from aggloom.runtime.lookup.tables import OpenTable, close_all, opened
+from aggloom.runtime.lookup.tables import OpenTable, close_all, open_table
 
 DIM = "k INT, name STRING, rank INT"
 
@@ -403,10 +403,10 @@ def test_a_process_opens_a_table_once_and_closes_it() -> None:
 
     table = al.lookup_table(DIM, connect=connect, table="dim")
     request = Request("dim", table, ("k",), table.columns)
-    assert opened(request) is opened(replace(request))
+    assert open_table(request) is open_table(replace(request))
     assert made == [], "the connection waits for the first key"
-    opened(request).answers([(1,)])
-    opened(request).answers([(2,)])
+    open_table(request).answers([(1,)])
+    open_table(request).answers([(2,)])
     assert len(made) == 1
     close_all()
     assert len(closed) >= 2

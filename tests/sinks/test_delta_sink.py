@@ -271,9 +271,9 @@ def test_two_runs_of_one_checkpoint(tmp_path: Path) -> None:
     one, two = sink(path), sink(path)
     one.write(*batch([("+I", (1, 1.0, "a"))]), 0, "c")
     two.write(*batch([("+I", (1, 1.0, "a"))]), 0, "c")
-    table = two._opened(lakes.SCHEMA)
+    table = two._open_table(lakes.SCHEMA)
     one.write(*batch([("+I", (2, 1.0, "b"))]), 1, "c")
-    two._opened = lambda schema: table  # type: ignore[method-assign]
+    two._open_table = lambda schema: table  # type: ignore[method-assign]
     two.options = delta_options({"path": path, "attempts": 1})
     with pytest.raises(SinkError, match="1 times others have committed"):
         two.write(*batch([("+I", (2, 1.0, "b"))]), 1, "c")

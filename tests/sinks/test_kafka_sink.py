@@ -402,13 +402,13 @@ KILLED = """
     import tests.sinks.test_kafka_sink as own
     class Broker: servers = {servers!r}
     made = own.sink(Broker, "killed", partitions=1)
-    opened = made._opened
+    opened = made._open_producer
     def killing(name):
         # Producers take no attributes: one that wraps it stands in for it.
         producer = own.Wrapped(opened(name))
         producer.commit_transaction = lambda *_: (producer.flush(30), os.kill(os.getpid(), signal.SIGKILL))
         return producer
-    made._opened = killing
+    made._open_producer = killing
     made.write(*own.batch(("+I", 1, "a")), 0, "c")
 """
 

@@ -15,10 +15,10 @@ pytest.importorskip("pyspark")
 from html_page import Element, facts, parsed, rows
 
 import aggloom as al
-from aggloom.runtime.page import Checkpoints, Reading, write_report
+from aggloom.runtime.page import BackgroundReads, Checkpoints, write_report
 from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.pages import Pages
-from aggloom.runtime.page.state_views import asked, state_of
+from aggloom.runtime.page.state_views import format_key_query, state_of
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE
 from aggloom.runtime.spark.watch.weighing import weigh_checkpoint
 
@@ -84,14 +84,16 @@ def line(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Line:
 
 @pytest.fixture(scope="module")
 def pages(line: Line) -> Pages:
-    return Pages(Checkpoints([str(line.checkpoint)]), Reading(line.spark))
+    return Pages(Checkpoints([str(line.checkpoint)]), BackgroundReads(line.spark))
 
 
 def key_page(pages: Pages, *values: Any) -> Element:
     from urllib.parse import parse_qs
 
     (watched,) = pages.checkpoints.all()
-    return parsed(pages.key(watched, parse_qs(asked("0.0", values), keep_blank_values=True)))
+    return parsed(
+        pages.key(watched, parse_qs(format_key_query("0.0", values), keep_blank_values=True))
+    )
 
 
 def test_a_query_goes_on_whatever_became_of_its_notes(line: Line, pages: Pages) -> None:

@@ -86,7 +86,7 @@ class Struck(Exception):
 
 def strike_once(sink: LakeSink, fault: str, elsewhere: Any) -> LakeSink:
     """A sink that is struck once at a step: before its commit, after it, or by a commit of others in between."""
-    commit, opened = sink._commit, sink._opened
+    commit, opened = sink._commit, sink._open_table
 
     def struck(table: Any, change: Any, note: Any) -> None:
         sink._commit = commit  # type: ignore[method-assign]
@@ -103,12 +103,12 @@ def strike_once(sink: LakeSink, fault: str, elsewhere: Any) -> LakeSink:
 
     def no_look(schema: Any) -> Any:
         found = opened(schema)
-        sink._opened = opened  # type: ignore[method-assign]
+        sink._open_table = opened  # type: ignore[method-assign]
         if fault == "opened":
             raise Struck
         return found
 
-    sink._commit, sink._opened = struck, no_look  # type: ignore[method-assign]
+    sink._commit, sink._open_table = struck, no_look  # type: ignore[method-assign]
     sink.pause = lambda seconds: None
     return sink
 

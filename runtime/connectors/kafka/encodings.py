@@ -121,7 +121,7 @@ class AvroEncoding:
         return self._write(told)
 
 
-def encoding(
+def make_encoding(
     format: str,
     columns: pa.Schema,
     key: Sequence[str] | None,

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
-from aggloom.runtime.connectors.kafka.encodings import UPSERTS, Part, check_columns, encoding
+from aggloom.runtime.connectors.kafka.encodings import UPSERTS, Part, check_columns, make_encoding
 from aggloom.runtime.connectors.kafka.options import KafkaOptions
 from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.values.changelog import Kinds, is_retraction
@@ -64,7 +64,7 @@ class KafkaSink:
             raise
         except _client().KafkaException as error:
             self._producer = None
-            raise self._told(error) from error
+            raise self._to_error(error) from error
 
     def check_start(self, schema: pa.Schema) -> None:
         """Raise SpecError or SinkError where the topic's format or its subjects do not take the result's columns."""
@@ -75,7 +75,7 @@ class KafkaSink:
         """The keys and values that say what a batch does."""
         key, names = self.key, rows.column_names
         options = self.options
-        made = encoding(options.format, rows.schema, key, options.topic, options.registry)
+        made = make_encoding(options.format, rows.schema, key, options.topic, options.registry)
         if options.format in UPSERTS:
             assert key is not None
             told = tells_before(kinds) if self.tells_before is None else self.tells_before
@@ -93,7 +93,7 @@ class KafkaSink:
         self, messages: list[Message], batch: int, checkpoint: str, before: int
     ) -> bool:
         # What is the same in another order says the same.
-        told = sorted(json.dumps([_shown(part) for part in message]) for message in messages)
+        told = sorted(json.dumps([_format_part(part) for part in message]) for message in messages)
         digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
         name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
         group = self._consumer(name)
@@ -102,7 +102,7 @@ class KafkaSink:
                 self._producer.poll(0)
             if self._producer is None or self._interrupted:
                 self._make_topic()
-                self._producer = self._opened(name)
+                self._producer = self._open_producer(name)
             last = self._last(group)
             if not self._is_next(last, batch, before, digest):
                 return False
@@ -129,7 +129,7 @@ class KafkaSink:
             group.close()
         return True
 
-    def _opened(self, name: str) -> Any:
+    def _open_producer(self, name: str) -> Any:
         """A producer under the name of the checkpoint; one of an earlier run can write no more from now on."""
         config = {"transactional.id": name, "transaction.timeout.ms": 900_000}
         # The client looks for a group's coordinator once, and never finds it again after it was away (librdkafka 5511).
@@ -290,7 +290,7 @@ class KafkaSink:
             **more,
         }
 
-    def _told(self, error: Any) -> AggloomError:
+    def _to_error(self, error: Any) -> AggloomError:
         cause = error.args[0] if error.args else error
         code = cause.name() if hasattr(cause, "name") else ""
         if code in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
@@ -303,7 +303,7 @@ class KafkaSink:
         )
 
 
-def _shown(part: Part | None) -> str | None:
+def _format_part(part: Part | None) -> str | None:
     return part.hex() if isinstance(part, bytes) else part
 
 

@@ -15,7 +15,7 @@ from aggloom.codegen.planner import Lookup, LookupJoin, LookupQuestion
 from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
-from aggloom.runtime.lookup.tables import Answer, opened
+from aggloom.runtime.lookup.tables import Answer, open_table
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values.changelog import is_retraction
@@ -102,7 +102,7 @@ def pair_lists(asked: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListArray
         row = int(numbers[np.argmax(counts > 1)])
         key = tuple(batch.column(name)[row].as_py() for name in asked.keys)
         raise LookupAnswerError(
-            f"lookup table {asked.name}, key {request_of(asked).shown(key)}: {counts.max()} rows, and "
+            f"lookup table {asked.name}, key {request_of(asked).format_key(key)}: {counts.max()} rows, and "
             f"{', '.join(asked.table.key)} is declared to be its key; take the key away, or the rows"
         )
     flat = lists.flatten()
@@ -171,7 +171,7 @@ class _Named:
 
     def __init__(self, asked: LookupQuestion) -> None:
         request = request_of(asked)
-        self._table, self._width = opened(request), len(asked.names)
+        self._table, self._width = open_table(request), len(asked.names)
         self._is_wider = len(request.read) > self._width
 
     def answers(self, keys: Sequence[Key]) -> list[Answer]:

@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 from aggloom.errors import CheckpointError, SpecError, StateMismatchError, UntrustedCodeError
 from aggloom.runtime.inspection import (
     BucketSize,
-    Entry,
     KeyState,
     OperatorState,
-    Part,
-    State,
+    ReplayedEntry,
+    StatePart,
+    StateReport,
     Why,
     WindowFilter,
     bucket_of,
-    described,
+    describe_parts,
     keys_of,
     nearest_keys,
     replay,
@@ -56,7 +56,7 @@ def state(
     limit: int | None = None,
     trust: bool = False,
     spark: SparkSession | None = None,
-) -> State:
+) -> StateReport:
     """Return the state of a checkpoint's operators after a batch (None: the last), and what they hold of a key.
 
     key: values by column, or text that is read as the column's type; None is NULL. In windows the start or the end of
@@ -67,7 +67,7 @@ def state(
     looks = looks_at(checkpoint, operator, batch, trust, spark)
     if key is not None:
         looks = _select_by_key(looks, key)
-    return State(str(checkpoint), tuple(look.state(key, limit) for look in looks))
+    return StateReport(str(checkpoint), tuple(look.state(key, limit) for look in looks))
 
 
 def why(
@@ -183,10 +183,10 @@ class Look:
     def _key_state(self, key: Mapping[str, Any], limit: int | None) -> tuple[KeyState, Clock]:
         row, window = self._split_key(key)
         bucket = self._bucket(row)
-        clock, parts = Clock(), tuple[Part, ...]()
+        clock, parts = Clock(), tuple[StatePart, ...]()
         files = [each for each in self.files if each.bucket == bucket]
         for _, operator, last in self._rebuilt(files):
-            clock, parts = last, window.parts(described(operator, row, limit))
+            clock, parts = last, window.parts(describe_parts(operator, row, limit))
         shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
         near = () if parts else self._nearest(row)
         return KeyState(shown, bucket, parts, near), clock
@@ -303,7 +303,7 @@ class Opened:
         """The operator without state."""
         return self.fragment().operators[self._part]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ReplayedEntry]:
         """Yield the entries that the log brought to the operator, through those before it."""
         fragment = self.fragment()
         if self._whole:
@@ -311,7 +311,7 @@ class Opened:
         inputs = fragment.spec.inputs
         for bundles, clock in self.store.bundles(self._stored.head, inputs):
             (bundle,) = fragment.run_before(bundles, clock, self._part)
-            yield Entry(*bundle, fragment.spec.parts[self._part].clock(clock))
+            yield ReplayedEntry(*bundle, fragment.spec.parts[self._part].clock(clock))
 
 
 def looks_at(
