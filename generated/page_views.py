@@ -13,7 +13,7 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
 SUPPORT = "4ef687f86abaf0da"
-DIGEST = "03bf349f68e8f45a"
+DIGEST = "af76226a08227065"
 
 
 class Inputs(NamedTuple):
@@ -230,28 +230,29 @@ def values(state, slots, out, start, stop):
 
 
 @rt.cold_kernel
-def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live, block):
-    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them.
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, has_rows, chunk):
+    """Apply rows as update does, and note the results of neighbouring rows of one id before and after them.
 
-    block: so many rows are applied before results are noted; no slot in them has two items.
+    ids: int64[rows], of the results. has_rows: bool[2 * ids], whether the slot has rows before and after them.
+    chunk: so many rows are applied before results are noted; no slot in them has two ids.
     """
     dropped = 0
-    n = len(live) // 2
+    count = len(has_rows) // 2
     while start < stop:
-        end = min(start + block, stop)
-        for now in range(2):
+        end = min(start + chunk, stop)
+        for phase in range(2):
             for i in range(start, end):
-                if now == 0 and rt.spill_full(state.spill):
+                if phase == 0 and rt.spill_full(state.spill):
                     end = i
                     stop = i
                     break
                 s = slots[i]
-                beside = i + 2 * now - 1
-                if not 0 <= beside < len(items) or items[beside] != items[i]:
-                    k = items[i] + now * n
-                    live[k] = state.records[s] > 0
+                neighbour = i + 2 * phase - 1
+                if not 0 <= neighbour < len(ids) or ids[neighbour] != ids[i]:
+                    k = ids[i] + phase * count
+                    has_rows[k] = state.records[s] > 0
                     value_row(state, s, out, k)
-                if now == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                if phase == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
                     dropped += 1
         start = end
     return stop, dropped
