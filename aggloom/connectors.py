@@ -55,7 +55,7 @@ def source_of(
     if table.watermark is not None:
         settings["watermark"] = " ".join(table.watermark)
     made = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
-    return replace(made, schema=to_schema(table.columns, dialect), keys=table.key)
+    return replace(made, schema=to_schema(table.columns, dialect, is_cut=True), keys=table.key)
 
 
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:

@@ -58,7 +58,7 @@ def table_nodes(
     return {
         name: _table(
             *(name, schema, _changes(name, input_changes), (keys or {}).get(name)),
-            *(times.get(name), dialect, _digits(schema, (created or {}).get(name), dialect)),
+            *(times.get(name), dialect, _digits(schema, (created or {}).get(name))),
         )
         for name, schema in tables.items()
     }
@@ -113,7 +113,7 @@ def _table(
     declared: tuple[str, ...] = ()
     if isinstance(schema, str):
         schema, declared = without_primary_key(schema)
-    columns = to_schema(schema, dialect)
+    columns = to_schema(schema, dialect, is_cut=True)
     listed = names_of(f"table {name}: its key", given or ())
     if given is not None and not listed:
         raise SpecError(
@@ -141,10 +141,10 @@ def _table(
     return normalise_rows(scan, key, ABSENT if ABSENT in columns.names else None)
 
 
-def _digits(schema: SchemaLike, created: str | None, dialect: str) -> Digits:
+def _digits(schema: SchemaLike, created: str | None) -> Digits:
     """The digits of a table's columns: as CREATE TABLE says, unless the schema that is given says them as text."""
     says = isinstance(schema, str | Mapping)
-    return declared_digits(schema if says or created is None else created, dialect)
+    return declared_digits(schema if says or created is None else created)
 
 
 def _check_absent(scan: Scan) -> None:

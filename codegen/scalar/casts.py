@@ -31,7 +31,7 @@ def explicit(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression
     if node.args.get("safe"):
         raise unsupported_error(node, "is TRY_CAST, which needs Spark.")
     try:
-        dtype = parse_type(spark_text(node.to))
+        dtype = parse_type(spark_text(node.to), is_cut=True)
     except SpecError as error:
         raise unsupported_error(node, f"cannot be cast so: {error}") from None
     digits = digits_of_type(node.to)

@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.lowered import LoweredExpression, call
 from aggloom.codegen.scalar.lowering import ExpressionLowering
-from aggloom.codegen.spec.declared_digits import DIGITS, step_of_digits
+from aggloom.codegen.spec.declared_digits import step_of_digits
+from aggloom.codegen.spec.dtypes import DIGITS
 
 _INTERVAL: Final = "MAKE_DT_INTERVAL"
 

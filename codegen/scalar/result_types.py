@@ -310,7 +310,7 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
         _literal(number)
     name = spark_text(node.to)
     try:
-        return parse_type(name)
+        return parse_type(name, is_cut=True)
     except SpecError as error:
         raise unsupported_error(node, f"cannot be cast so: {error}") from None
 
@@ -324,7 +324,7 @@ def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
         name = "" if dtype is None else spark_text(dtype)
         if not name or name.upper() in ("UNKNOWN", "NULL"):
             raise untold(node)
-        return parse_type(name)
+        return parse_type(name, is_cut=True)
     except (SqlglotError, SpecError):
         raise untold(node) from None
 

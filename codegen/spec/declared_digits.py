@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from aggloom.codegen.spec.dtypes import declarations, digits_of
+from aggloom.codegen.spec.dtypes import DIGITS, declarations, digits_of
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.spec.schemas import SchemaLike
 
 Digits = tuple[tuple[str, int], ...]
 """Columns of times, and how many digits after the second they have: fewer than six."""
-DIGITS: Final = 6
-"""Number of digits after the second that a time has."""
 _UNITS: Final = ((1_000_000, "second"), (1_000, "millisecond"), (1, "microsecond"))
 
 
-def declared_digits(schema: SchemaLike, dialect: str) -> Digits:
-    """Return the columns that a declaration in dialect flink cuts off; Spark's types have no digits.
+def declared_digits(schema: SchemaLike) -> Digits:
+    """Return the columns that a declaration cuts off; a schema of Arrow or Spark says no digits.
 
-    A schema of Arrow or Spark says no digits. What is inside arrays, maps and rows is not looked at.
+    Digits inside arrays, maps and rows are refused where these types are read.
     """
-    if dialect != "flink":
-        return ()
     found = ((name, digits_of(kind)) for name, kind in _declarations(schema))
     return tuple((name, digits) for name, digits in found if digits is not None and digits < DIGITS)
 

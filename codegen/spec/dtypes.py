@@ -58,8 +58,8 @@ _SIZED: Final = frozenset(
     | {"TIMESTAMP WITH LOCAL TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"}
     | {"TIME", "TIME WITHOUT TIME ZONE"}
 )
-_LEAST_PRECISION: Final = 3
-"""TIMESTAMP(3) is how Flink declares times of events; with fewer digits a declaration is a wish to cut values off."""
+DIGITS: Final = 6
+"""Number of digits after the second that a time has."""
 _DECIMALS: Final = frozenset(("DECIMAL", "DEC", "NUMERIC"))
 _NAMES: Final[dict[pa.DataType, str]] = {dtype: name for name, dtype in _NAMED.items()}
 _TYPE = re.compile(
@@ -72,8 +72,12 @@ _ROW = re.compile(r"\s*(ROW)\s*\((.*)\)\s*", re.S | re.I)
 _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s,`:]+))\s*:?\s*")
 
 
-def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
-    """The Arrow type that a DDL name such as `DECIMAL(10, 2)` stands for."""
+def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa.DataType:
+    """The Arrow type that a DDL name such as `DECIMAL(10, 2)` stands for.
+
+    A time of fewer than six digits, as TIMESTAMP(3), is refused (SpecError), unless is_cut says that whoever asks cuts
+    values off; inside arrays, maps and rows it always is.
+    """
     text = _NOT_NULL.sub("", text)
     suffixed = _SUFFIXED.fullmatch(text)
     if suffixed is not None:
@@ -95,12 +99,18 @@ def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
     resolved = _NAMED.get(_ALIASES.get(name, name))
     if resolved is None or second is not None or (first is not None and name not in _SIZED):
         raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")
-    if first is not None and pa.types.is_timestamp(resolved) and int(first) < _LEAST_PRECISION:
+    if first is not None and not is_cut and int(first) < DIGITS and pa.types.is_temporal(resolved):
+        whole, said = _whole_type(word, rest), " ".join(text.split())
         raise SpecError(
-            f"{text.strip()!r} would cut values off to less than milliseconds; declare "
-            f"{word.upper()}(6) and write CAST(column AS {' '.join(text.split())}) in the query."
+            f"{text.strip()!r} would cut values off, which only columns of tables do, in CREATE TABLE and in tables=; "
+            f"declare {whole} and write CAST(column AS {said}) in the query."
         )
     return resolved
+
+
+def _whole_type(word: str, rest: str | None) -> str:
+    """The type of times with all of their digits, as it is declared."""
+    return " ".join(f"{word}({DIGITS}) {rest or ''}".upper().split())
 
 
 def type_name(dtype: pa.DataType) -> str:
@@ -157,8 +167,8 @@ def _normalise_nested(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
-def parse_schema(text: str, dialect: str = "spark") -> pa.Schema:
-    """The schema that DDL text such as "name STRING, `größe` INT NOT NULL" describes."""
+def parse_schema(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa.Schema:
+    """The schema that DDL text such as "name STRING, `größe` INT NOT NULL" describes; is_cut: as of `parse_type`."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise SpecError(
             f"schema: {text[:60]!r} has half a character (a lone surrogate), which is no text; correct the name."
@@ -169,7 +179,7 @@ def parse_schema(text: str, dialect: str = "spark") -> pa.Schema:
             raise SpecError(f"schema: column {name!r} has no type; write it as `{name} BIGINT`.")
         if name in fields:
             raise DuplicateNameError(f"schema: column {name!r} is declared twice; rename one.")
-        fields[name] = _field(name, kind, dialect)
+        fields[name] = _field(name, kind, dialect, is_cut)
     return pa.schema(list(fields.values()))
 
 
@@ -221,9 +231,9 @@ def _parse_nested(kind: str, inner: str, dialect: str) -> pa.DataType:
     return pa.map_(parse_type(inner[:cut], dialect), parse_type(inner[cut + 1 :], dialect))
 
 
-def _field(name: str, text: str, dialect: str) -> pa.Field:
+def _field(name: str, text: str, dialect: str, is_cut: bool) -> pa.Field:
     try:
-        return pa.field(name, parse_type(text, dialect))
+        return pa.field(name, parse_type(text, dialect, is_cut=is_cut))
     except SpecError as error:
         raise SpecError(f"schema: column {name!r}: {error}") from None
 

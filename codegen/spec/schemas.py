@@ -15,12 +15,16 @@ SchemaLike = Any
 """DDL text, a pyarrow Schema, a Spark StructType or DataFrame, or a mapping of names to types."""
 
 
-def to_schema(schema: SchemaLike, dialect: str = "spark") -> pa.Schema:
-    """Any description of columns as an Arrow schema of normalised, nullable fields."""
+def to_schema(schema: SchemaLike, dialect: str = "spark", *, is_cut: bool = False) -> pa.Schema:
+    """Any description of columns as an Arrow schema of normalised, nullable fields.
+
+    is_cut: whether whoever asks cuts times to the digits that text declares; without it they are refused (SpecError).
+    """
     if isinstance(schema, str):
-        schema = parse_schema(without_primary_key(schema)[0], dialect)
+        schema = parse_schema(without_primary_key(schema)[0], dialect, is_cut=is_cut)
     elif isinstance(schema, Mapping):
-        schema = pa.schema([(name, _to_type(kind, dialect)) for name, kind in schema.items()])
+        kinds = [(name, _to_type(kind, dialect, is_cut)) for name, kind in schema.items()]
+        schema = pa.schema(kinds)
     elif not isinstance(schema, pa.Schema):
         schema = _from_spark(schema)
     _refuse_duplicates(schema.names)
@@ -36,7 +40,8 @@ def _from_spark(schema: Any) -> pa.Schema:
     fields = []
     for field in struct.fields:
         try:
-            dtype = parse_type(field.dataType.simpleString())
+            # Values of Spark's TIME(3) have no more digits.
+            dtype = parse_type(field.dataType.simpleString(), is_cut=True)
         except SpecError:
             # A type that no key or argument may have: kept under its name, as a struct of nothing.
             dtype = pa.struct([])
@@ -44,8 +49,10 @@ def _from_spark(schema: Any) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _to_type(kind: str | pa.DataType, dialect: str) -> pa.DataType:
-    return parse_type(kind, dialect) if isinstance(kind, str) else normalise_type(kind)
+def _to_type(kind: str | pa.DataType, dialect: str, is_cut: bool) -> pa.DataType:
+    if isinstance(kind, str):
+        return parse_type(kind, dialect, is_cut=is_cut)
+    return normalise_type(kind)
 
 
 def _refuse_duplicates(names: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import AggSpec, to_schema
 from aggloom.errors import CaseFormatError, SpecError
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
@@ -194,7 +194,9 @@ def column_type(text: str) -> pa.DataType:
     bare = _REMARK.fullmatch(text.strip())
     for name in (text.strip(), bare[1] if bare else ""):
         try:
-            return AggSpec(f"c {name}", ("c",), (), dialect="flink").schema.field("c").type
+            # Values of cases have the digits that their type says.
+            schema = to_schema({"c": name}, "flink", is_cut=True)
+            return AggSpec(schema, ("c",), (), dialect="flink").schema.field("c").type
         except SpecError:
             continue
     raise NotSupported(f"type {text.strip()}")

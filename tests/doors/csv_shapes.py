@@ -60,6 +60,18 @@ def unpacked(content: bytes, suffix: str) -> bytes | None:
         return None
 
 
+def _has_rest(content: bytes, suffix: str) -> bool:
+    """Tell whether there is something behind packed bytes that is packed by bzip2 no more."""
+    while suffix == ".bz2" and content:
+        member = bz2.BZ2Decompressor()
+        try:
+            member.decompress(content)
+        except OSError:
+            return True
+        content = member.unused_data
+    return False
+
+
 def packed(r: random.Random, content: bytes, suffix: str) -> bytes:
     """Packed bytes, in one member or in two, as `cat a.gz b.gz` makes them."""
     pack = PACKERS[suffix]
@@ -193,8 +205,8 @@ def packed_shape(r: random.Random) -> Shape:
         same = unpacked(small, suffix)
         if same is None:
             shape.changes, shape.unclear = None, False
-        elif same != content or small.endswith(b"\0"):
-            # Some readers pass over zeros behind the end, as tapes have them.
+        elif same != content or small.endswith(b"\0") or _has_rest(small, suffix):
+            # Some readers pass over what is behind the end, such as the zeros of tapes.
             shape.unclear = True
     shape.files = {name + suffix: small}
     return shape

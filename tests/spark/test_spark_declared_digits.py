@@ -1,4 +1,4 @@
-"""Columns of times keep the digits that dialect flink declares, however Spark's rows come into a query."""
+"""Columns of times keep the digits that are declared, however Spark's rows come into a query."""
 
 from __future__ import annotations
 

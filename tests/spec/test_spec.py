@@ -66,12 +66,13 @@ def test_a_type_name_is_read_back(name: str) -> None:
             "flink",
             parse_type("ARRAY<STRUCT<a INT, b DECIMAL(9,2)>>"),
         ),
-        ("ROW<a TIMESTAMP(3) NOT NULL>", "flink", pa.struct([("a", pa.timestamp("us"))])),
+        ("ROW<a TIMESTAMP(6) NOT NULL>", "flink", pa.struct([("a", pa.timestamp("us"))])),
+        ("ARRAY<TIMESTAMP_LTZ(9)>", "flink", pa.list_(pa.timestamp("us", "UTC"))),
         ("MULTISET<STRING>", "flink", pa.map_(pa.string(), pa.int32())),
     ],
 )
 def test_spellings_of_types(text: str, dialect: str, dtype: pa.DataType) -> None:
-    assert parse_type(text, dialect) == dtype
+    assert parse_type(text, dialect, is_cut=True) == dtype
 
 
 @pytest.mark.parametrize(
@@ -87,12 +88,28 @@ def test_a_wrong_type_is_refused(text: str) -> None:
     "text",
     [
         *("TIMESTAMP(0)", "timestamp( 2 )", "TIMESTAMP_LTZ(1)", "TIMESTAMP_NTZ(0) NOT NULL"),
-        *("TIMESTAMP(0) WITH LOCAL TIME ZONE", "ARRAY<TIMESTAMP(1)>", "ROW<a TIMESTAMP(2)>"),
+        *("TIMESTAMP(5)", "TIMESTAMP(0) WITH LOCAL TIME ZONE", "TIME(3)"),
     ],
 )
-def test_a_timestamp_that_would_cut_values_off_is_refused(text: str, dialect: str) -> None:
-    with pytest.raises(SpecError, match=r"column 't': .*cut values off.*declare TIMESTAMP.*\(6\)"):
+def test_a_time_that_would_cut_values_off_is_refused(text: str, dialect: str) -> None:
+    with pytest.raises(SpecError, match=r"column 't': .*cut values off.*declare TIME[A-Z_]*\(6\)"):
         parse_schema(f"t {text}", dialect)
+    assert parse_schema(f"t {text}", dialect, is_cut=True).names == ["t"]
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ARRAY<TIMESTAMP(1)>", "ROW<a TIMESTAMP(3)>", "STRUCT<a: INT, b: ARRAY<TIME(0)>>"),
+        *("MAP<STRING, TIMESTAMP_LTZ(3)>", "MAP<TIMESTAMP(3), INT>", "TIMESTAMP(3) ARRAY"),
+        "MULTISET<TIME(5)>",
+    ],
+)
+def test_a_time_in_another_type_is_never_cut(text: str, dialect: str) -> None:
+    for is_cut in (False, True):
+        with pytest.raises(SpecError, match=r"column 't': .*cut values off"):
+            parse_schema(f"t {text}", dialect, is_cut=is_cut)
 
 
 def test_a_wrong_type_names_its_column_and_the_nearest_type() -> None:

@@ -1,4 +1,4 @@
-"""Columns of times keep the digits that dialect flink declares, before anything looks at them."""
+"""Columns of times keep the digits that are declared, before anything looks at them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ from hypothesis import strategies as st
 import aggloom as al
 from aggloom.codegen.planner import as_text, plan_query
 from aggloom.codegen.spec.declared_digits import declared_digits
+from aggloom.errors import AggloomError, SpecError
+from aggloom.job import Job
+from aggloom.planned import feed_job, plan_of_job
+from aggloom.runtime.formats.decoder import decoder
+from aggloom.tables import read_table_option
 
 FIRST: Final = dt.datetime(1960, 1, 1, 0, 0, 0, 123_456)
 SECOND: Final = FIRST.replace(microsecond=123_999)
@@ -46,7 +51,7 @@ def answer(
 @given(data=st.data(), near=st.lists(st.tuples(MICROS, st.integers(0, 12_000)), max_size=20))
 def test_groups_are_those_of_duckdb(declared: str, data: Any, near: list[tuple[int, int]]) -> None:
     is_time = declared.startswith("TIME(")
-    digits = data.draw(st.integers(0 if is_time else 3, 6))
+    digits = data.draw(st.integers(0, 6))
     micros = [at for first, more in near for at in (first, first + more)]
     kind = pa.time64("us") if is_time else pa.timestamp("us", "UTC" if "LTZ" in declared else None)
     times = pa.array([at % DAY if is_time else at for at in micros] + [None], pa.int64())
@@ -165,7 +170,7 @@ def test_messages_are_cut(tmp_path: Path) -> None:
     ("declared", "dialect"),
     [
         *(("TIMESTAMP", "flink"), ("TIMESTAMP(6)", "flink"), ("TIMESTAMP(9)", "flink")),
-        ("TIMESTAMP_NTZ(3)", "spark"),
+        *(("TIMESTAMP_NTZ", "spark"), ("TIMESTAMP_NTZ(6)", "spark")),
     ],
 )
 def test_other_times_keep_their_digits(declared: str, dialect: str) -> None:
@@ -190,8 +195,7 @@ def test_texts_stay_as_they_are_sent(declared: str) -> None:
     ],
 )
 def test_digits_that_text_says(schema: str, digits: Any) -> None:
-    assert declared_digits(schema, "flink") == digits
-    assert declared_digits(schema, "spark") == ()
+    assert declared_digits(schema) == digits
 
 
 def test_the_plan_has_no_node_more_and_another_lineage() -> None:
@@ -200,3 +204,95 @@ def test_the_plan_has_no_node_more_and_another_lineage() -> None:
     whole = plan_query(query, {"t": "ts TIMESTAMP(6)"}, dialect="flink")
     assert as_text(cut) == as_text(whole)
     assert cut.scans["t"].lineage != whole.scans["t"].lineage
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize(
+    ("digits", "left"), [(0, 0), (1, 100_000), (2, 120_000), (3, 123_000), (5, 123_450)]
+)
+def test_every_number_of_digits_in_both_dialects(dialect: str, digits: int, left: int) -> None:
+    query, tables = "SELECT ts, COUNT(*) AS c FROM t GROUP BY ts", {
+        "t": f"ts TIMESTAMP_NTZ({digits})"
+    }
+    rows = {"t": [("+I", FIRST), ("+I", FIRST.replace(microsecond=left))]}
+    assert answer(query, tables, rows, dialect) == [(FIRST.replace(microsecond=left), 2)]
+
+
+SINK: Final = (
+    "CREATE TABLE s (ts TIMESTAMP({})) WITH ('connector' = 'filesystem', 'path' = 'y', 'format' = 'parquet'); "
+    "INSERT INTO s {};"
+)
+
+
+@pytest.mark.parametrize(("digits", "left"), [(0, 0), (3, 123_000), (6, 123_456)])
+def test_what_is_inserted_is_cut(digits: int, left: int) -> None:
+    script = SINK.format(digits, "SELECT ts FROM t")
+    rows = {"t": [("+I", FIRST)]}
+    assert answer(script, {"t": "ts TIMESTAMP(6)"}, rows) == [(FIRST.replace(microsecond=left),)]
+
+
+@pytest.mark.parametrize(
+    ("query", "is_cut"),
+    [
+        ("SELECT ts FROM t", False),
+        ("SELECT MAX(ts) AS ts FROM t", True),
+        (
+            "SELECT later AS ts FROM (SELECT ts AS later, COUNT(*) AS c FROM t GROUP BY ts) AS g",
+            False,
+        ),
+        ("SELECT fine FROM t", True),
+        ("SELECT ts + INTERVAL '1' SECOND AS ts FROM t", True),
+        (
+            "SELECT window_start FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) "
+            "GROUP BY window_start, window_end",
+            False,
+        ),
+    ],
+)
+def test_times_that_are_short_are_not_cut_again(query: str, is_cut: bool) -> None:
+    plan = plan_query(
+        SINK.format(3, query),
+        {"t": "ts TIMESTAMP(3), fine TIMESTAMP(6)"},
+        dialect="flink",
+        input_changes="append",
+        watermarks={"t": ("ts", "0 s")},
+    )
+    assert ("MAKE_DT_INTERVAL" in as_text(plan).upper()) == is_cut
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize(
+    "kind", ["TIMESTAMP(3)", "TIME(0)", "ARRAY<TIMESTAMP(3)>", "ROW<a TIMESTAMP(0)>"]
+)
+def test_what_cuts_nothing_off_refuses_digits(kind: str, dialect: Any, tmp_path: Path) -> None:
+    schema = f"k INT, x {kind}"
+    (tmp_path / "t.csv").write_text("k,x\n")
+    job = Job(
+        "SELECT k FROM t",
+        (read_table_option(f"t={tmp_path},format=csv,schema={schema}"),),
+        dialect=dialect,
+    )
+    refusals = [
+        lambda: al.AggSpec(schema, ("k",), (al.AggCall("COUNT"),), dialect=dialect),
+        lambda: al.AggSpec.from_sql(
+            "SELECT k, COUNT(*) AS c FROM t GROUP BY k", schema, dialect=dialect
+        ),
+        lambda: al.lookup_table(schema, rows=[]),
+        lambda: decoder("jsonl", schema),
+        lambda: plan_of_job(job),
+        lambda: feed_job(job),
+    ]
+    for refused in refusals:
+        with pytest.raises(SpecError, match="cut values off"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "kind", ["ARRAY<TIMESTAMP(3)>", "ROW<a TIMESTAMP(0)>", "MAP<STRING, TIMESTAMP(2)>"]
+)
+def test_digits_inside_of_other_types_are_refused(kind: str) -> None:
+    with pytest.raises(SpecError, match="cut values off"):
+        plan_query("SELECT k FROM t", {"t": f"k INT, x {kind}"}, dialect="flink")
+    script = f"CREATE TABLE t (k INT, x {kind}) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json');"
+    with pytest.raises(AggloomError, match="cut values off"):
+        plan_query(f"{script} SELECT k FROM t", {}, dialect="flink")

@@ -6,9 +6,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.codegen.operators import Calc, Node
+from aggloom.codegen.planner.builders.sink_digits import digits_of_column
 from aggloom.codegen.planner.scripts.script import Script, Target
+from aggloom.codegen.scalar.cutting import cut_column
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import to_schema
+from aggloom.codegen.spec.declared_digits import declared_digits
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import (
@@ -32,7 +35,8 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
         name = next(iter(table.computed))
         message = f"table {table.name}: {name!r} is computed, and a table to write into has no such columns."
         raise place_error(SqlError(message), target.place)
-    schema = to_schema(table.columns, dialect)
+    schema = to_schema(table.columns, dialect, is_cut=True)
+    digits = dict(declared_digits(table.columns))
     names = list(target.columns) or schema.names
     for name in names:
         if name not in schema.names:
@@ -56,6 +60,19 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
         given = own.get(field.name)
         if given is None:
             shown.append((field.name, f"CAST(NULL AS {type_name(field.type)})"))
+        elif given.type == field.type and field.name in digits:
+            left = digits[field.name]
+            is_short = digits_of_column(rows, given.name) <= left
+            shown.append(
+                (
+                    field.name,
+                    (
+                        quote_name(given.name)
+                        if is_short
+                        else cut_column(given.name, given.type, left)
+                    ),
+                )
+            )
         elif given.type == field.type:
             shown.append((field.name, quote_name(given.name)))
         elif _widens(given.type, field.type):

@@ -265,7 +265,7 @@ def _table(
     said = options.get("changes")
     if said is not None and said not in TABLE_CHANGES:
         raise OptionError(f"'changes' is {said!r}. {nearest(said, TABLE_CHANGES)}")
-    to_schema(text)
+    to_schema(text, is_cut=True)
     return CreatedTable(
         name,
         text,

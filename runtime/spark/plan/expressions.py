@@ -154,7 +154,7 @@ def analyser(spark: SparkSession) -> Analyser:
             text = f"expression {sql}: Python has no such type ({error}); CAST it, as in CAST(.. AS TIMESTAMP)."
             raise UnsupportedExpressionError(text) from None
         try:
-            return parse_type(kind)
+            return parse_type(kind, is_cut=True)
         except SpecError:
             text = f"expression {sql}: it is {kind.upper()}, which no column here can be; cast it."
             raise UntoldTypeError(text) from None
