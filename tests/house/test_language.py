@@ -43,10 +43,8 @@ PARTICIPLE = re.compile(
 ALIKE = {
     "Parser": "sqlglot's name for it: a dialect is a class with these inside or beside it",
     "Tokenizer": "sqlglot's name for it",
-    "Change": "yet to be renamed in runtime/inspection or runtime/sinks",
-    "Operator": "yet to be renamed in runtime/page; the contract keeps it",
-    "Source": "yet to be renamed in runtime/lookup or runtime/page",
-    "View": "yet to be renamed in runtime/inspection and runtime/page; users write al.View",
+    "NetChanges": "yet to be renamed in runtime/operators or runtime/sinks",
+    "StatePart": "yet to be renamed in runtime/inspection or runtime/operators",
 }
 """Public classes whose name stands twice, with the reason."""
 POSITIONAL = 6
