@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine draws slowly, which is no fault of a test.
+# A busy machine draws and compiles slowly, which is no fault of a test.
 QUIET = [HealthCheck.too_slow]
-settings.register_profile("same", derandomize=True, suppress_health_check=QUIET)
-settings.register_profile("other", derandomize=False, suppress_health_check=QUIET)
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=QUIET)
+settings.register_profile("other", derandomize=False, deadline=None, suppress_health_check=QUIET)
 settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "support"), str(HERE), str(HERE.parent / "docs"), str(HERE.parent)]
