@@ -34,7 +34,7 @@ _SIZES = struct.Struct("<4sI")
 _MAGIC = b"AGLO"
 
 
-class StatePart(Protocol):
+class StoredState(Protocol):
     """A part of what an operator remembers: arrays in an arena of its own."""
 
     arena: Arena
@@ -130,7 +130,7 @@ class Operator(ABC):
 
     @property
     @abstractmethod
-    def states(self) -> Sequence[StatePart]:
+    def states(self) -> Sequence[StoredState]:
         """The parts of what it remembers, always as many and in the same order."""
 
     @property
@@ -239,15 +239,11 @@ class Operator(ABC):
 class OneInput(Operator):
     """An operator with one input."""
 
-    @abstractmethod
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
     ) -> Rows:
-        """Apply a bundle of rows, and of accumulators, and return the changes that it brings."""
-
-    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        (bundle,) = inputs
-        return self.process(bundle.batch, bundle.kinds, clock, bundle.partials)
+        """Run a bundle of rows, and of accumulators, and return the changes that it brings."""
+        return self.run([InputBatch(batch, kinds, partials)], clock)
 
 
 class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):

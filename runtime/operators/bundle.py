@@ -8,9 +8,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.handlers.handler import Noted
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.operators.orphans import orphan_error
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.storage.jit import kernel
@@ -217,7 +217,16 @@ class Applier:
         order = np.empty(n, np.int32 if n < 1 << 30 else np.int64)
         slot, item = (np.empty(n, np.int64) for _ in range(2))
         retract = np.empty(n, np.bool_)
-        _group_rows(slots, retracts, self._rows, touched, order, slot, retract, item)
+        _group_rows(
+            slots,
+            retracts,
+            self._rows,
+            touched=touched,
+            order=order,
+            slot=slot,
+            retract=retract,
+            item=item,
+        )
         return handler.pick(inputs, order), slot, retract, item
 
 
@@ -234,7 +243,4 @@ def refuse_orphans(
     place = state.place(int(slots[row]))
     if not keeps_empty:
         state.forget(np.unique(slots[state.records[slots] == 0]))
-    raise OrphanRetractionError(
-        f"row {row} retracts from {place}, which holds no row; "
-        "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-    )
+    raise orphan_error(row, place, lack="holds no row")

@@ -180,7 +180,7 @@ class Tally:
         self._operator = operator
         self._before = _flows(operator)
 
-    def taken(self) -> tuple[int, ...]:
+    def read_counts(self) -> tuple[int, ...]:
         """FLOWS since the tally was made, then LEVELS."""
         now = _flows(self._operator)
         return *(new - old for new, old in zip(now, self._before, strict=True)), *_levels(

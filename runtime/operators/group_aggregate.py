@@ -8,10 +8,10 @@ of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, PlanOp
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.handlers.handler import Noted
 from aggloom.runtime.operators.base import (
+    InputBatch,
     OneInput,
     OperatorSpec,
     Partials,
@@ -30,13 +31,25 @@ from aggloom.runtime.operators.base import (
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.settings import Changing
+from aggloom.runtime.operators.step import Step
+from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.values import columns
-from aggloom.runtime.values.changelog import Kinds, is_retraction, transitions
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.changelog import is_retraction, transitions
+from aggloom.runtime.values.clock import Clock
 
 
-class GroupAggOperator(OneInput):
+class _CheckedRows(NamedTuple):
+    """Rows with their slots (int64[n]), accumulators, and whether the only row was there before."""
+
+    batch: pa.RecordBatch
+    slots: SlotArray  # int64[rows]
+    retracts: FlagArray  # bool[rows]
+    partials: Partials
+    shown: bool
+
+
+class GroupAggOperator(OneInput, Step[_CheckedRows]):
     """One bucket's operator. Deterministic: the same bundles in the same order give the same changes.
 
     directory: where its state's arrays are mapped; None keeps them on the heap.
@@ -75,27 +88,21 @@ class GroupAggOperator(OneInput):
         self._applier = Applier()
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
 
-    def process(
-        self,
-        batch: pa.RecordBatch,
-        kinds: Kinds,
-        clock: Clock = NO_TIME,
-        partials: Partials = (),
-    ) -> tuple[pa.RecordBatch, Array]:
-        """Apply one bundle (columns of the spec's handler_schema, a row kind each) and return the changes.
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _CheckedRows:
+        """Return the slots of rows (columns of the spec's handler_schema); old keys are forgotten before.
 
-        partials: accumulators that LocalAggregators of the same handler have taken, to be merged after the rows.
-        Raises OrphanRetractionError (policy error; the state is untouched), ArithmeticOverflowError, DataError.
+        Partials of the input are accumulators that LocalAggregators of the same handler have taken, to be merged after
+        the rows. Raises OrphanRetractionError (policy error; the state is untouched), DataError.
         """
-        self.refuse_after_failure()
-        retracts = is_retraction(kinds)
+        (bundle,) = inputs
+        batch, retracts = bundle.batch, is_retraction(bundle.kinds)
         if not self.handler.RETRACTING and retracts.any():
             row = int(np.argmax(retracts))
             raise DataError(
                 f"row {row} retracts, but the spec says input_changes='append'; use input_changes='retract'"
             )
         keeps = self.on_orphan_retraction == "keep" or not self.handler.RETRACTING
-        if partials and (self.mode == "per_record" or not keeps):
+        if bundle.partials and (self.mode == "per_record" or not keeps):
             raise AggloomError(
                 "accumulators say nothing of single rows; merge them in mini_batch, and keep orphans"
             )
@@ -103,19 +110,22 @@ class GroupAggOperator(OneInput):
         if self.state_ttl_ms:
             self._expire(clock.processing)
         shown = self._one_row and len(self.state) > 0
-        if batch.num_rows == 0 and not partials:
-            if self._one_row and not shown:
+        slots = np.zeros(0, np.int64)
+        if batch.num_rows or bundle.partials:
+            slots = self.state.lookup(batch)
+            if self.on_orphan_retraction == "error":
+                refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
+        return _CheckedRows(batch, slots, retracts, bundle.partials, shown)
+
+    def change(self, checked: _CheckedRows, clock: Clock) -> Rows:
+        """Add up the rows of a bundle, and merge its accumulators; raises ArithmeticOverflowError, DataError."""
+        if not checked.batch.num_rows and not checked.partials:
+            if self._one_row and not checked.shown:
                 return self._insert_row(clock)
             return self._emit(self.handler.no_results(), np.zeros(0, np.int64))
-        slots = self.state.lookup(batch)
-        if self.on_orphan_retraction == "error":
-            refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
-        with self.changing_state():
-            if self.mode == "per_record":
-                result = self._apply_rows(batch, slots, retracts, clock, shown)
-            else:
-                result = self._apply(batch, slots, retracts, clock, partials, shown)
-        return result
+        if self.mode == "per_record":
+            return self._apply_rows(checked, clock)
+        return self._apply(checked, clock)
 
     def _select_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns that the handler reads, in its order; raises DataError if one is missing."""
@@ -130,7 +140,7 @@ class GroupAggOperator(OneInput):
             )
         return batch.select(names)
 
-    def contents(self) -> tuple[pa.RecordBatch, Array]:
+    def contents(self) -> Rows:
         """The aggregated table now, as the changes so far make it: its rows, each an insertion."""
         slots = self.state.used_slots()
         if not self._one_row:
@@ -148,15 +158,13 @@ class GroupAggOperator(OneInput):
         """Keys that the state holds."""
         return len(self.state)
 
-    def _insert_row(self, clock: Clock) -> tuple[pa.RecordBatch, Array]:
+    def _insert_row(self, clock: Clock) -> Rows:
         """The only row, over no rows."""
         slots = self.state.lookup_only()
         if self.state_ttl_ms:
             self.state.stamps("written")[slots] = clock.processing
         values, live = self.handler.values(slots), np.ones(1, np.bool_)
-        emitted = self._emit(self.handler.pair_results(values, values, ~live, live), slots)
-        self.counters["emitted"] += len(emitted[1])
-        return emitted
+        return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
     def _keep_only_row(self, noted: Noted, shown: bool) -> Noted:
         """Return the note, where the only row is there whatever it holds; shown: also before this bundle."""
@@ -195,55 +203,39 @@ class GroupAggOperator(OneInput):
             self.state.reset(owing)
             self.state.forget(owing)
 
-    def _apply_rows(
-        self,
-        batch: pa.RecordBatch,
-        slots: SlotArray,
-        retracts: FlagArray,
-        clock: Clock,
-        shown: bool,
-    ) -> tuple[pa.RecordBatch, Array]:
+    def _apply_rows(self, checked: _CheckedRows, clock: Clock) -> Rows:
         """Per record: the changes that each row brings."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
+        batch, slots, retracts = checked.batch, checked.slots, checked.retracts
         touched = self._applier.distinct(self.state, slots)
         items = np.arange(len(slots))
         inputs = handler.bind(batch)
         dropped, noted = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
         handler.refuse_overflow(noted.after, self.state.place)
-        emitted = self._emit(self._keep_only_row(noted, shown), slots)
-        self._finish(batch.num_rows, dropped, emitted, touched, clock)
+        emitted = self._emit(self._keep_only_row(noted, checked.shown), slots)
+        self._finish(dropped, touched, clock)
         return emitted
 
-    def _apply(
-        self,
-        batch: pa.RecordBatch,
-        slots: SlotArray,
-        retracts: FlagArray,
-        clock: Clock,
-        partials: Partials,
-        shown: bool,
-    ) -> tuple[pa.RecordBatch, Array]:
+    def _apply(self, checked: _CheckedRows, clock: Clock) -> Rows:
         """Mini-batch: the one change that the whole bundle brings to each key."""
         keep = self.on_orphan_retraction == "keep"
-        opened = [self._open_partial(data) for data in partials]
+        opened = [self._open_partial(data) for data in checked.partials]
         merged = [(self.state.lookup_keys_of(other), other, None) for other in opened]
         targets = [target for target, _, _ in merged]
         touched = self._applier.distinct(
-            self.state, np.concatenate([slots, *targets]) if targets else slots
+            self.state, np.concatenate([checked.slots, *targets]) if targets else checked.slots
         )
-        rows = batch, slots, retracts
+        rows = checked.batch, checked.slots, checked.retracts
         dropped, noted = self._applier.fold(
             self.state, touched, rows, merged, keep=keep, owing=self._owing
         )
         self.handler.refuse_overflow(noted.after, self.state.place)
         if not len(touched):
-            return (
-                self._emit(noted, touched)
-                if shown or not self._one_row
-                else self._insert_row(clock)
-            )
-        emitted = self._emit(self._keep_only_row(noted, shown), touched)
-        self._finish(batch.num_rows, dropped, emitted, touched, clock)
+            if checked.shown or not self._one_row:
+                return self._emit(noted, touched)
+            return self._insert_row(clock)
+        emitted = self._emit(self._keep_only_row(noted, checked.shown), touched)
+        self._finish(dropped, touched, clock)
         return emitted
 
     def _open_partial(self, partial: bytes | memoryview) -> KeyedState:
@@ -251,17 +243,9 @@ class GroupAggOperator(OneInput):
         other.restore(partial)
         return other
 
-    def _finish(
-        self,
-        rows: int,
-        dropped: int,
-        emitted: tuple[pa.RecordBatch, Array],
-        touched: Array,
-        clock: Clock,
-    ) -> None:
+    def _finish(self, dropped: int, touched: Array, clock: Clock) -> None:
+        """Count what was dropped, and forget the keys among these slots that have nothing left."""
         self._applier.forget_counts(touched)
-        self.counters["rows"] += rows
-        self.counters["emitted"] += len(emitted[1])
         self.counters["orphans_dropped"] += dropped
         if self.state_ttl_ms:
             self.state.stamps("written")[touched] = clock.processing
@@ -277,7 +261,7 @@ class GroupAggOperator(OneInput):
         else:
             self.state.forget(empty)
 
-    def _emit(self, noted: Noted, slots: SlotArray) -> tuple[pa.RecordBatch, Array]:
+    def _emit(self, noted: Noted, slots: SlotArray) -> Rows:
         """The messages of items at these slots."""
         n = len(slots)
         changed = np.ones(n, np.bool_)

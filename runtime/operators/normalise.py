@@ -15,8 +15,8 @@ from aggloom.codegen.planner import Normalise, PlanOptions
 from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
 from aggloom.runtime.operators.base import OperatorSpec, StoredKeyState, TimeMode
 from aggloom.runtime.operators.deduplicate.at_once import cast_rows, read_row_state
-from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
+from aggloom.runtime.operators.replacements import find_unlike, replace_rows
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import KeyedStep
@@ -129,8 +129,8 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         if not self.state_ttl_ms:
             # A row that goes is not compared: there is nothing that it could be the same as.
             came = np.where(adds, before, -1)
-            acting = unlike(state.rows, rows, acting, came, old)
-        changes = messages(
+            acting = find_unlike(state.rows, rows, acting, came, old)
+        changes = replace_rows(
             batch, stored_rows, acting, before, adds, update_before=self.update_before
         )
         there = row >= 0

@@ -1,38 +1,29 @@
-"""A bundle's changes brought into sorted rows, and what becomes of one that is taken back and is not there."""
+"""A bundle's changes applied to sorted rows, orphan retractions included."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.state.sorted_rows import SortedRows
-from aggloom.runtime.storage.arena import Array, NumberArray
-
-
-class HasSortedRows(Protocol):
-    """Keys, their rows, and those that were taken back before they came, if these are remembered."""
-
-    table: KeyTable
-    sorted: SortedRows
-    debts: RowBag | None
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 
 
 class SlotChanges(NamedTuple):
-    """Rows, the slot of each, whether it is taken back, and its number in the bundle."""
+    """Rows; of each its slot (int64[n]), whether it is taken back (bool[n]), its number in the bundle (int64[n])."""
 
     batch: pa.RecordBatch
-    slots: Array  # int64[changes]
-    retracts: Array  # bool[changes]
-    numbers: Array  # int64[changes]
+    slots: SlotArray  # int64[changes]
+    retracts: FlagArray  # bool[changes]
+    numbers: NumberArray  # int64[changes]
 
     def some(self, which: NumberArray) -> SlotChanges:
-        """Those with these places."""
+        """Return the changes with these places (int64[m])."""
         batch = self.batch.take(pa.array(which))
         return SlotChanges(batch, self.slots[which], self.retracts[which], self.numbers[which])
 
@@ -46,55 +37,34 @@ class AppliedRows(NamedTuple):
     gone_by: Array  # int64[gone]
 
 
-def apply_changes(
-    state: HasSortedRows, changes: SlotChanges, policy: str, counters: dict[str, int]
-) -> AppliedRows:
+def apply_changes(rows: SortedRows, changes: SlotChanges, ledger: OrphanLedger) -> AppliedRows:
     """Add rows and take rows back, one after another as they stand.
 
-    policy: about a row that is taken back and is not there: "error", "drop", or "keep" it in mind until it comes.
-    Raises OrphanRetractionError.
+    Raises OrphanRetractionError, where the ledger's policy is "error".
     """
-    debts, places = state.debts, np.arange(len(changes.slots))
-    if debts is not None and len(debts):
-        places = _cancel_debts(debts, changes)
+
+    def encode(which: NumberArray) -> Encoded:
+        return rows.rows.encode(changes.batch.take(pa.array(which)))
+
+    places = ledger.cancel(changes.slots, changes.retracts, encode)
+    if len(places) < len(changes.slots):
         changes = changes.some(places)
-    applied = state.sorted.apply(changes.slots, changes.batch, changes.retracts)
+    applied = rows.apply(changes.slots, changes.batch, changes.retracts)
     went = applied.gone >= 0
     gone, gone_by = [applied.gone[went]], [places[went]]
     orphans = np.flatnonzero(applied.outcomes == ORPHAN)
-    if len(orphans) and policy == "error":
-        _refuse(state.table, changes.some(orphans))
-    if len(orphans) and debts is None:
-        counters["orphans_dropped"] += len(orphans)
-    elif len(orphans):
-        assert debts is not None
-        # The row may have come later in this bundle.
+    if len(orphans):
         early = changes.some(orphans)
-        again = state.sorted.remove(early.slots, early.batch)
-        went = again.gone >= 0
-        gone.append(again.gone[went])
-        gone_by.append(places[orphans][went])
-        never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
-        debts.insert(never.slots, never.batch)
+        ledger.report(early.numbers, early.slots)
+        if ledger.keeps:
+            # The row may have come later in this bundle.
+            again = rows.remove(early.slots, early.batch)
+            went = again.gone >= 0
+            gone.append(again.gone[went])
+            gone_by.append(places[orphans][went])
+            never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
+            ledger.add(never.slots, rows.rows.encode(never.batch))
     came = ~changes.retracts
     return AppliedRows(
         applied.ids[came], places[came], np.concatenate(gone), np.concatenate(gone_by)
-    )
-
-
-def _cancel_debts(debts: RowBag, changes: SlotChanges) -> Array:
-    """The places of the changes that are left without rows that were taken back before they came."""
-    news = np.flatnonzero(~changes.retracts)
-    found = debts.remove(changes.slots[news], changes.batch.take(pa.array(news)))
-    debts.free(found.gone[found.gone >= 0])
-    left = np.ones(len(changes.slots), np.bool_)
-    left[news[found.outcomes != ORPHAN]] = False
-    return np.flatnonzero(left)
-
-
-def _refuse(table: KeyTable, orphans: SlotChanges) -> None:
-    first = int(np.argmin(orphans.numbers))
-    raise OrphanRetractionError(
-        f"row {orphans.numbers[first]} retracts from {table.place(int(orphans.slots[first]))}, which does not hold it; "
-        "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
     )

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator, RowState
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sorted_rows import SortedRows
@@ -36,6 +37,11 @@ class SortedByKey(KeyedRowsOperator[S]):
 
     def count_key_rows(self) -> Array:
         return self.state.sorted.sizes(self.state.used_slots())[0]
+
+    def _ledger(self, policy: str) -> OrphanLedger:
+        """Return the ledger of the orphan retractions of its input."""
+        state = self.state
+        return OrphanLedger(state.table, state.debts, policy=policy, counters=self.counters)
 
     def _leave(self, touched: Array) -> None:
         """Forget keys that have nothing left."""

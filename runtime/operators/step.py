@@ -1,46 +1,72 @@
-"""The step of operators with one input and keys: what they do alike with every bundle stands here, once."""
+"""The step of operators: what all of them do alike with every bundle stands here, once.
+
+A bundle is checked, then it changes the state, then it is counted. An error of the check leaves the state as it was;
+one of the change closes the operator. Operators that act with each bundle forget old keys and apply rows (`KeyedStep`);
+those that may hold rows back move a clock before the rows or after them (`ClockedStep`).
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import OneInput, Partials
-from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.base import InputBatch, OneInput, Operator
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
+from aggloom.runtime.storage.arena import NumberArray
 from aggloom.runtime.values.changelog import Kinds
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
+
+P = TypeVar("P")
 
 
-class KeyedStep(OneInput):
-    """An operator that says which rows may come (`check`) and which changes they bring (`apply`).
+class Step(Operator, Generic[P]):
+    """An operator that checks a bundle, and changes its state by what the check returns (P)."""
+
+    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
+        """Check a bundle of each input, change the state, and count; return the changes of the result.
+
+        Raises what `check` and `change` raise. After an error of `check` the state is as it was; after one of `change`
+        the operator refuses further work. No clock of the operator goes back.
+        """
+        self.refuse_after_failure()
+        checked = self.check(inputs, clock)
+        with self.changing_state():
+            changes = self.change(checked, clock)
+        self.counters["rows"] += sum(each.batch.num_rows for each in inputs)
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    @abstractmethod
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> P:
+        """Return the part of a bundle that counts; raises DataError for a row that may not come."""
+
+    @abstractmethod
+    def change(self, checked: P, clock: Clock) -> Rows:
+        """Bring a bundle and the clock into the state; return the changes that this brings."""
+
+
+class KeyedStep(OneInput, Step[Rows]):
+    """An operator of one input that says which rows may come (`check_rows`) and which changes they bring (`apply`).
 
     state_ttl_ms: a key that was not written for so long is forgotten, without a message; 0: never.
     """
 
     state_ttl_ms: int
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Check a bundle, forget keys that are too old, apply the bundle, and count.
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
+        (bundle,) = inputs
+        return self.check_rows(bundle.batch, bundle.kinds)
 
-        kinds: int8[n]. Raises what `check` and `apply` raise. After an error of `check` the state is as it was; after
-        one of `apply` the operator refuses further work.
-        """
-        self.refuse_after_failure()
-        batch, kinds = self.check(batch, kinds)
-        with self.changing_state():
-            if self.state_ttl_ms:
-                self.expire(clock.processing, self.state_ttl_ms)
-            changes = no_rows(self.schema)
-            if batch.num_rows:
-                changes = self.apply(batch, kinds, clock)
-        self.counters["rows"] += batch.num_rows
-        self.counters["emitted"] += len(changes[1])
-        return changes
+    def change(self, checked: Rows, clock: Clock) -> Rows:
+        if self.state_ttl_ms:
+            self.expire(clock.processing, self.state_ttl_ms)
+        batch, kinds = checked
+        return self.apply(batch, kinds, clock) if batch.num_rows else no_rows(self.schema)
 
-    def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
+    def check_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         """Return the rows of a bundle that count; raises DataError for a row that may not come."""
         return batch, kinds
 
@@ -51,3 +77,76 @@ class KeyedStep(OneInput):
     @abstractmethod
     def expire(self, now: int, ttl: int) -> None:
         """Forget the keys that were written `ttl` milliseconds ago."""
+
+
+class JoinStep(Step[Sequence[InputBatch]]):
+    """An operator of several inputs that acts with each bundle: it forgets old rows, then it applies new ones."""
+
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> Sequence[InputBatch]:
+        return inputs
+
+    def change(self, checked: Sequence[InputBatch], clock: Clock) -> Rows:
+        self.expire(clock.processing)
+        if not any(each.batch.num_rows for each in checked):
+            return no_rows(self.schema)
+        return self.apply(checked, clock.processing)
+
+    @abstractmethod
+    def apply(self, inputs: Sequence[InputBatch], now: int) -> Rows:
+        """Bring the rows of all inputs, at least one, into the state; return the changes that this brings."""
+
+    @abstractmethod
+    def expire(self, now: int) -> None:
+        """Forget what was not written for as long as it lives; now: milliseconds."""
+
+
+class ClockedStep(Step[P]):
+    """An operator that may hold rows until a clock has come to them.
+
+    chained: its rows come from an operator that waits for the same clock, so that they are judged by the time before
+    this bundle's. Parts of the step that bring no changes return None.
+    """
+
+    @property
+    @abstractmethod
+    def chained(self) -> bool: ...
+
+    def change(self, checked: P, clock: Clock) -> Rows:
+        parts = [self.drop_unwritten(clock.processing)]
+        if not self.chained:
+            parts.append(self.move_clock(clock))
+        parts.append(self.take(checked, clock))
+        if self.chained:
+            parts.append(self.move_clock(clock))
+        parts.append(self.emit_due(clock.processing))
+        return concat_changes([part for part in parts if part is not None], self.schema)
+
+    def drop_unwritten(self, now: int) -> Rows | None:
+        """Forget what was not written for as long as it lives; now: milliseconds."""
+        return None
+
+    @abstractmethod
+    def move_clock(self, clock: Clock) -> Rows | None:
+        """Move the operator's own clock, which never goes back, and return what is due by it alone."""
+
+    @abstractmethod
+    def take(self, checked: P, clock: Clock) -> Rows | None:
+        """Bring the rows of a bundle, perhaps none, into the state."""
+
+    def emit_due(self, now: int) -> Rows | None:
+        """Return the rows that are certain now that rows have come and the clock has moved."""
+        return None
+
+
+def advance_time(stored: NumberArray, time: int, place: int = 0) -> None:
+    """Move a stored time (int64[n], at a place) to another one, if that is later.
+
+    Example:
+        >>> import numpy as np
+        >>> stored = np.array([7])
+        >>> advance_time(stored, 5)
+        >>> advance_time(stored, 9)
+        >>> stored.tolist()
+        [9]
+    """
+    stored[place] = max(int(stored[place]), time)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from aggloom.runtime.values.changelog import Kinds
@@ -17,6 +18,21 @@ def no_rows(schema: pa.Schema) -> Rows:
     """Columns of a schema without rows."""
     columns = [pa.array([], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)
+
+
+def has_values(batch: pa.RecordBatch, columns: Iterable[int | str]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows that have a value in each of these columns, by number or name (bool[n]).
+
+    Example:
+        >>> has_values(pa.record_batch({"a": [1, None], "b": [2, 2]}), ["b", 0]).tolist()
+        [True, False]
+    """
+    found = np.ones(batch.num_rows, np.bool_)
+    for name in columns:
+        column = batch.column(name)
+        if column.null_count:
+            found &= column.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def split(rows: Rows, keys: Sequence[int], buckets: int) -> Iterator[tuple[int, Rows]]:

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime.storage.arena import Arena, Array, NumberArray, RowIdArray, airy
+from aggloom.runtime.storage.arena import (
+    Arena,
+    Array,
+    NumberArray,
+    RowIdArray,
+    SelectionArray,
+    airy,
+)
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_chain
 from aggloom.runtime.storage.jit import kernel
@@ -41,6 +48,10 @@ class Encoded(NamedTuple):
 
     words: Array  # int64[rows, columns]
     flags: Array  # uint8[rows, columns // 8 + 1]
+
+    def take(self, which: SelectionArray) -> Encoded:
+        """Return the rows with these places (int64[m]), or that are marked (bool[n])."""
+        return Encoded(self.words[which], self.flags[which])
 
 
 @kernel

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.state import AsOfState
-from aggloom.runtime.operators.base import InputBatch, StoredKeyState
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.join.output import JoinOutput
 from aggloom.runtime.operators.rows_by_key import KeyedRows
-from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.steps import Rows, has_values
 from aggloom.runtime.state.order_tree import TIER
 from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds
@@ -75,16 +75,11 @@ class AsOfOperator(KeyedRows[AsOfState]):
     def _inserts(self, rows: Weighted) -> Rows:
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
 
-    def _matchable(self, which: int, given: InputBatch) -> tuple[pa.RecordBatch, Kinds]:
-        """The rows of a side that can leave: by their keys some match nothing."""
-        batch, kinds = given.batch, given.kinds
+    def _is_matchable(self, which: int, batch: pa.RecordBatch) -> Array:
+        """Tell whether each row of a side can leave: by their keys some match nothing."""
         if which == 0 and self.spec.how == "left":
-            return batch, kinds
-        keep = np.ones(batch.num_rows, np.bool_)
-        for column, safe in enumerate(self.spec.null_safe):
-            if not safe and batch.column(column).null_count:
-                keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
-        return filter_rows(batch, kinds, keep)
+            return np.ones(batch.num_rows, np.bool_)
+        return has_values(batch, (n for n, safe in enumerate(self.spec.null_safe) if not safe))
 
     def _nearest(self, ids: RowIdArray) -> Array:
         """The row of the right that each row of the left finds, or -1: of several with one time the last that came."""

@@ -10,19 +10,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.operators.as_of.base import AsOfOperator
+from aggloom.runtime.operators.as_of.base import AsOfOperator, filter_rows
 from aggloom.runtime.operators.as_of.side import AsOfSide
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.matches import Weighted
-from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
+from aggloom.runtime.operators.orphans import OrphanLedger
+from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
+from aggloom.runtime.operators.step import JoinStep
+from aggloom.runtime.operators.steps import Rows, concat_changes, has_values, no_rows
 from aggloom.runtime.operators.waves import in_waves
-from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 from aggloom.runtime.values.changelog import Kinds, is_retraction
-from aggloom.runtime.values.clock import Clock
 
 _NONE = np.zeros(0, np.int64)
 
@@ -36,20 +35,7 @@ class SideChanges(NamedTuple):
     gone_slots: Array = _NONE  # int64[gone]
 
 
-class InputChanges(NamedTuple):
-    """Changes of a side: slots, rows with the columns that are stored, kinds."""
-
-    slots: Array  # int64[changes]
-    rows: pa.RecordBatch
-    kinds: Kinds
-
-    def some(self, which: SelectionArray) -> InputChanges:
-        """Those with these numbers, or that are marked."""
-        which = np.flatnonzero(which) if which.dtype == np.bool_ else which
-        return InputChanges(self.slots[which], self.rows.take(pa.array(which)), self.kinds[which])
-
-
-class NearestOperator(AsOfOperator):
+class NearestOperator(AsOfOperator, JoinStep):
     """An operator over rows that come and go; a bundle brings the net difference of the joined rows."""
 
     def rebuild_derived(self) -> None:
@@ -58,44 +44,36 @@ class NearestOperator(AsOfOperator):
         self._gone: tuple[Array, Array] = (_NONE, _NONE)
         self._passing: list[tuple[AsOfSide, Array]] = []
 
-    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        """Take changes of both inputs, and return how the joined rows change.
+    def expire(self, now: int) -> None:
+        self._expire(now)
 
-        Raises OrphanRetractionError (policy error).
-        """
-        self.refuse_after_failure()
-        self._expire(clock.processing)
-        self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
-        if not any(given.batch.num_rows for given in inputs):
-            return no_rows(self.schema)
-        with self.changing_state():
-            left, right = (self._encode_changes(which, given) for which, given in enumerate(inputs))
-            touched = np.unique(np.concatenate([left.slots, right.slots]))
-            self.state.table.stamps("written")[touched] = clock.processing
-            if self.spec.per_record:
-                changes = concat_changes(
-                    [self._one_by_one(0, left), self._one_by_one(1, right)], self.schema
-                )
-            else:
-                changes = self._output.messages(*self._bundle(left, right))
-                self._free()
-            self.state.leave(touched)
-            self.state.tidy()
-        self.counters["emitted"] += len(changes[1])
+    def apply(self, inputs: Sequence[InputBatch], now: int) -> Rows:
+        """Take changes of both inputs; raises OrphanRetractionError (policy error)."""
+        left, right = (self._encode_changes(which, each) for which, each in enumerate(inputs))
+        touched = np.unique(np.concatenate([left.slots, right.slots]))
+        self.state.table.stamps("written")[touched] = now
+        if self.spec.per_record:
+            changes = concat_changes(
+                [self._one_by_one(0, left), self._one_by_one(1, right)], self.schema
+            )
+        else:
+            changes = self._output.messages(*self._bundle(left, right))
+            self._free()
+        self.state.leave(touched)
+        self.state.tidy()
         return changes
 
-    def _encode_changes(self, which: int, given: InputBatch) -> InputChanges:
-        """The changes of a side that can matter."""
-        side = self.state.sides[which]
-        batch, kinds = self._matchable(which, given)
-        time = batch.column(self.spec.times[which])
-        if time.null_count and (which == 1 or self.spec.how == "inner"):
-            keep = time.is_valid()
-            kinds = kinds[keep.to_numpy(zero_copy_only=False)]
-            batch = batch.filter(keep)
-        return InputChanges(self.state.lookup(batch), side.select_stored(batch), kinds)
+    def _encode_changes(self, which: int, bundle: InputBatch) -> SlotChanges:
+        """Return the changes of a side that can matter, with the columns that are stored."""
+        side, batch = self.state.sides[which], bundle.batch
+        keep = self._is_matchable(which, batch)
+        if which == 1 or self.spec.how == "inner":
+            keep &= has_values(batch, [self.spec.times[which]])
+        batch, kinds = filter_rows(batch, bundle.kinds, keep)
+        slots, rows = self.state.lookup(batch), side.select_stored(batch)
+        return SlotChanges(rows, slots, is_retraction(kinds), np.flatnonzero(keep))
 
-    def _one_by_one(self, which: int, taken: InputChanges) -> Rows:
+    def _one_by_one(self, which: int, taken: SlotChanges) -> Rows:
         """Each change by itself; those of different keys at once."""
         if not len(taken.slots):
             return no_rows(self.schema)
@@ -103,25 +81,24 @@ class NearestOperator(AsOfOperator):
 
         def bundle(rows: NumberArray) -> tuple[Rows, Array]:
             some = taken.some(rows)
-            told, kinds = self._bundle(*((some, none) if which == 0 else (none, some)))
+            joined_rows, kinds = self._bundle(*((some, none) if which == 0 else (none, some)))
             by_slot = np.zeros(self.state.table.capacity, np.int64)
             by_slot[some.slots] = rows
             # Equal rows are told together.
-            lefts = np.repeat(told.left, np.abs(told.weight))
+            lefts = np.repeat(joined_rows.left, np.abs(joined_rows.weight))
             sources = by_slot[self.state.left.slots_of(lefts)]
-            changes = self._output.messages(told, kinds)
+            changes = self._output.messages(joined_rows, kinds)
             self._free()
             return changes, sources
 
         return in_waves(taken.slots, bundle)
 
-    def _bundle(self, left: InputChanges, right: InputChanges) -> tuple[Weighted, Kinds]:
+    def _bundle(self, left: SlotChanges, right: SlotChanges) -> tuple[Weighted, Kinds]:
         """Return the messages that changes of both sides bring; the rows that are gone are readable until `_free`."""
-        lefts, rights = self._apply_changes(self.state.left, left), self._apply_changes(
-            self.state.right, right
-        )
+        lefts = self._apply_changes(self.state.left, left)
+        rights = self._apply_changes(self.state.right, right)
         self.state.fit_rows()
-        found = self.state.found
+        found = self.state.match_numbers
         came = np.zeros(len(found), np.bool_)
         came[lefts.came] = True
         looked = np.unique(np.concatenate([lefts.came, self._find_reached_rows(rights)]))
@@ -162,42 +139,24 @@ class NearestOperator(AsOfOperator):
         stretches = np.unique(np.stack([slots, starts, stops]), axis=1)
         return left.rows.collect_between(*stretches)[1]
 
-    def _apply_changes(self, side: AsOfSide, taken: InputChanges) -> SideChanges:
+    def _apply_changes(self, side: AsOfSide, changes: SlotChanges) -> SideChanges:
         """Bring changes of a side into the state."""
-        if side.debts is not None and len(side.debts):
-            taken = _cancel_debts(side, taken)
-        if not len(taken.slots):
+        if not len(changes.slots):
             return SideChanges()
-        retracts = is_retraction(taken.kinds)
-        applied = side.rows.apply(taken.slots, taken.rows, retracts)
-        went = applied.gone >= 0
-        gone, gone_slots = applied.gone[went], taken.slots[went]
-        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
-        if len(orphans):
-            late, slots = self._orphans(side, taken.some(orphans), int(orphans[0]))
-            gone, gone_slots = np.concatenate([gone, late]), np.concatenate([gone_slots, slots])
-        came, came_slots = applied.ids[~retracts], taken.slots[~retracts]
+        ledger = OrphanLedger(
+            self.state.table,
+            side.debts,
+            policy=self.spec.on_orphan_retraction,
+            counters=self.counters,
+            source=side.name,
+        )
+        applied = apply_changes(side.rows, changes, ledger)
+        came, gone = applied.came, applied.gone
+        came_slots, gone_slots = changes.slots[applied.came_by], changes.slots[applied.gone_by]
         # A row may go in the bundle in which it came: nothing was told of it.
         stays, known = ~np.isin(came, gone), ~np.isin(gone, came)
         self._passing.append((side, gone[~known]))
         return SideChanges(came[stays], gone[known], came_slots[stays], gone_slots[known])
-
-    def _orphans(self, side: AsOfSide, taken: InputChanges, row: int) -> tuple[Array, Array]:
-        """Deal with retractions of rows that are not there: return the rows that went after all, and their slots."""
-        if self.spec.on_orphan_retraction == "error":
-            raise OrphanRetractionError(
-                f"row {row} of the {side.name} retracts from "
-                f"{self.state.table.place(int(taken.slots[0]))}, which does not hold it; "
-                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-            )
-        if side.debts is None:
-            self.counters["orphans_dropped"] += len(taken.slots)
-            return _NONE, _NONE
-        # The row may have come later in this bundle.
-        again = side.rows.remove(taken.slots, taken.rows)
-        went, never = again.gone >= 0, taken.some(again.outcomes == ORPHAN)
-        side.debts.insert(never.slots, never.rows)
-        return again.gone[went], taken.slots[went]
 
     def _free(self) -> None:
         """Forget the rows that are gone."""
@@ -209,16 +168,4 @@ class NearestOperator(AsOfOperator):
 
     def _read_joined(self, slots: SlotArray) -> Weighted:
         ids = self.state.left.all_of(slots)
-        return self._pair_rows(ids, self.state.found[ids] - 1, 1)
-
-
-def _cancel_debts(side: AsOfSide, taken: InputChanges) -> InputChanges:
-    """The changes without the rows that were taken back before they came."""
-    assert side.debts is not None
-    news = np.flatnonzero(~is_retraction(taken.kinds))
-    some = taken.some(news)
-    found = side.debts.remove(some.slots, some.rows)
-    side.debts.free(found.gone[found.gone >= 0])
-    left = np.ones(len(taken.slots), np.bool_)
-    left[news[found.outcomes != ORPHAN]] = False
-    return taken.some(left)
+        return self._pair_rows(ids, self.state.match_numbers[ids] - 1, 1)

@@ -41,7 +41,7 @@ class AsOfState(RowState):
         }
 
     @property
-    def found(self) -> Array:
+    def match_numbers(self) -> Array:
         """The number of the row of the right, + 1, that each row of the left was told with; 0: with none."""
         return self.arena.array("found", 0, "i8")
 
@@ -57,7 +57,7 @@ class AsOfState(RowState):
 
     def fit_rows(self) -> None:
         """Have room for what is kept by row of the left, as many rows as there may be."""
-        if not self.settings.waits and len(self.found) != self.left.rows.rows.capacity:
+        if not self.settings.waits and len(self.match_numbers) != self.left.rows.rows.capacity:
             self.arena.resize("found", self.left.rows.rows.capacity)
 
     def free(self, side: AsOfSide, ids: RowIdArray) -> None:
@@ -65,7 +65,7 @@ class AsOfState(RowState):
         if not len(ids):
             return
         if side is self.left and not self.settings.waits:
-            self.found[ids] = 0
+            self.match_numbers[ids] = 0
         side.rows.free(ids)
         self.fit_rows()
 
@@ -111,10 +111,10 @@ class AsOfState(RowState):
         if self.settings.waits:
             audit.require_length(len(used), "due", self.due)
             return
-        audit.require_length(self.left.rows.rows.capacity, "found", self.found)
-        rows = np.flatnonzero(self.found)
+        audit.require_length(self.left.rows.rows.capacity, "found", self.match_numbers)
+        rows = np.flatnonzero(self.match_numbers)
         self.left.rows.rows.require_live(audit, "found", rows)
-        self.right.rows.rows.require_live(audit, "found", np.unique(self.found[rows] - 1))
+        self.right.rows.rows.require_live(audit, "found", np.unique(self.match_numbers[rows] - 1))
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
@@ -173,7 +173,7 @@ class AsOfState(RowState):
             old = np.flatnonzero(lefts >= 0)
             links = np.concatenate([np.zeros(1, np.int64), rights + 1])
             found = arena.array("found", rows.rows.capacity, "i8")
-            found[lefts[old]] = links[self.found[old]]
+            found[lefts[old]] = links[self.match_numbers[old]]
         arena.array("clock", 1, "i8")[:] = self.clock
         self.arena.adopt(arena)
         self._open(self.arena)

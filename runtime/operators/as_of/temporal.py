@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
 from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
 from aggloom.runtime.operators.join.condition import Condition
 from aggloom.runtime.operators.join.matches import Weighted
+from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds
@@ -29,7 +31,16 @@ from aggloom.runtime.values.clock import AFTER_ALL, Clock
 from aggloom.runtime.values.columns import flags
 
 
-class TemporalOperator(AsOfOperator):
+class _TimedInputs(NamedTuple):
+    """Rows of the left with when each is due, and versions of the right with since when each holds (milliseconds)."""
+
+    left: Rows
+    right: Rows
+    due: Array  # int64[left]
+    since: Array  # int64[right]
+
+
+class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
     """An operator over insertions on the left and versions on the right; its result is only added to."""
 
     keeps_calls = "what it has told stays"
@@ -43,28 +54,37 @@ class TemporalOperator(AsOfOperator):
             self._condition = Condition(spec.condition, (spec.left, spec.right), spec.zone)
         self._gone_place = np.array([self.state.right.places[GONE.name]], np.int64)
 
-    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        """Take rows and versions, and return the rows whose time has come; the watermark never goes back.
+    @property
+    def chained(self) -> bool:
+        return self.spec.chained
+
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedInputs:
+        """Return rows and versions with their times.
 
         Raises DataError for a row of the left that takes one back, and for rows without a time.
         """
-        self.refuse_after_failure()
         refuse_retractions(inputs[0].kinds, self.name)
-        left, right = (self._matchable(which, given) for which, given in enumerate(inputs))
-        due, since = self._due(left[0]), self._since(*right)
-        with self.changing_state():
-            used = self.state.used_slots()
-            self._expire(clock.processing, used[self.state.left.rows.sizes(used)[0] == 0])
-            self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
-            if not self.spec.chained:
-                self._advance(clock)
-            self._take_versions(*right, since, clock.processing)
-            self._take_rows(*left, due, clock.processing)
-            if self.spec.chained:
-                self._advance(clock)
-            changes = self._emit_certain()
-            self.state.tidy()
-        self.counters["emitted"] += len(changes[1])
+        left, right = (
+            filter_rows(each.batch, each.kinds, self._is_matchable(which, each.batch))
+            for which, each in enumerate(inputs)
+        )
+        return _TimedInputs(left, right, self._due(left[0]), self._since(*right))
+
+    def drop_unwritten(self, now: int) -> None:
+        used = self.state.used_slots()
+        self._expire(now, used[self.state.left.rows.sizes(used)[0] == 0])
+
+    def move_clock(self, clock: Clock) -> None:
+        advance_time(self.state.clock, clock.watermark)
+
+    def take(self, checked: _TimedInputs, clock: Clock) -> None:
+        left, right, due, since = checked
+        self._take_versions(*right, since, clock.processing)
+        self._take_rows(*left, due, clock.processing)
+
+    def emit_due(self, now: int) -> Rows:
+        changes = self._emit_certain()
+        self.state.tidy()
         return changes
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -75,10 +95,6 @@ class TemporalOperator(AsOfOperator):
     def take_late(self) -> list[Rows]:
         late, self._late = self._late, []
         return late
-
-    def _advance(self, clock: Clock) -> None:
-        now = self.state.clock
-        now[0] = max(int(now[0]), clock.watermark)
 
     def _due(self, batch: pa.RecordBatch) -> Array:
         return milliseconds_of(batch, self.spec.times[0], self.spec.clock_zone)
@@ -92,15 +108,15 @@ class TemporalOperator(AsOfOperator):
             raise DataError(
                 f"column {name!r}: a deletion has no time (NULL) from which on its row is gone; send the time with it"
             )
-        told = kinds != UPDATE_BEFORE
-        some, _ = filter_rows(batch, kinds, told)
+        counts = kinds != UPDATE_BEFORE
+        some, _ = filter_rows(batch, kinds, counts)
         since = np.zeros(batch.num_rows, np.int64)
-        since[told] = milliseconds_of(some, name, self.spec.clock_zone)
+        since[counts] = milliseconds_of(some, name, self.spec.clock_zone)
         return since
 
     def _take_versions(self, batch: pa.RecordBatch, kinds: Kinds, since: Array, now: int) -> None:
-        told = kinds != UPDATE_BEFORE
-        batch, kinds = filter_rows(batch, kinds, told)
+        counts = kinds != UPDATE_BEFORE
+        batch, kinds = filter_rows(batch, kinds, counts)
         if not len(kinds):
             return
         state, side = self.state, self.state.right
@@ -110,7 +126,7 @@ class TemporalOperator(AsOfOperator):
         # A version with a time that is there takes its place.
         gone = side.rows.insert(slots, rows).gone
         state.free(side, gone[gone >= 0])
-        self._note(slots, since[told], now)
+        self._note(slots, since[counts], now)
 
     def _take_rows(self, batch: pa.RecordBatch, kinds: Kinds, due: Array, now: int) -> None:
         """Store rows of the left that are in time."""
@@ -142,9 +158,9 @@ class TemporalOperator(AsOfOperator):
         ids = state.left.all_of(slots)
         due = self._due(state.left.rows.rows.gather(ids)) if len(ids) else ids
         come = due <= clock
-        told, times = ids[come], due[come]
-        changes = self._match_versions(told, times)
-        state.drop(state.left, told)
+        due_ids, times = ids[come], due[come]
+        changes = self._match_versions(due_ids, times)
+        state.drop(state.left, due_ids)
         state.due[slots] = AFTER_ALL
         waiting = ids[~come]
         np.minimum.at(state.due, state.left.slots_of(waiting), due[~come])

@@ -12,8 +12,8 @@ import pyarrow as pa
 from aggloom.errors import DataError
 from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
-from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
+from aggloom.runtime.operators.replacements import find_unlike, replace_rows
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -70,7 +70,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     def name(self) -> str:
         return name_choice(self.keep, self.state)
 
-    def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
+    def check_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         refuse_retractions(kinds, self.name)
         return cast_rows(batch, self.schema), kinds
 
@@ -126,8 +126,8 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         kept = was >= n
         was[kept] = n + place[was[kept] - n]
         if not self.state_ttl_ms:
-            acting = unlike(state.rows, rows, acting, was, old)
-        changes = messages(
+            acting = find_unlike(state.rows, rows, acting, was, old)
+        changes = replace_rows(
             batch,
             state.rows.gather(old),
             acting,

@@ -78,7 +78,16 @@ def choose(
     best_time = time[touched] if time is not None else np.empty(0, np.int64)
     given = times if times is not None else np.empty(0, np.int64)
     before, acts = np.empty(n, np.int64), np.empty(n, np.bool_)
-    _choose(groups, given, timed, keep == "last", best, best_time, before, acts)
+    _choose(
+        groups,
+        given,
+        timed,
+        last=keep == "last",
+        best=best,
+        best_time=best_time,
+        before=before,
+        acts=acts,
+    )
     return Choice(touched, stored, before, acts, best)
 
 

@@ -6,13 +6,14 @@ that come later are not looked at. The first or the last row of a key in a windo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Partials, StoredKeyState
+from aggloom.runtime.operators.base import InputBatch, StoredKeyState
 from aggloom.runtime.operators.deduplicate.at_once import (
     cast_rows,
     name_choice,
@@ -27,13 +28,23 @@ from aggloom.runtime.operators.deduplicate.choice import (
 )
 from aggloom.runtime.operators.deduplicate.state import GIVEN, NONE, DeduplicateState
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
+from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import Clock
 
 
-class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState]):
+class _TimedRows(NamedTuple):
+    """Rows, when each is due (int64[n], milliseconds), and the times by which they are chosen, if they have any."""
+
+    batch: pa.RecordBatch
+    kinds: Kinds
+    due: Array  # int64[rows]
+    times: Array | None  # int64[rows]
+
+
+class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedStep[_TimedRows]):
     """One bucket's operator over rows that are only added; its result is only added to.
 
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's
@@ -73,30 +84,18 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState]):
     def name(self) -> str:
         return name_choice(self.keep, self.state)
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows, and return those that are certain now; the watermark of `clock` never goes back.
+    @property
+    def chained(self) -> bool:
+        return self._chained
 
-        Raises DataError for a row that takes one back, or has no time.
-        """
-        self.refuse_after_failure()
-        refuse_retractions(kinds, self.name)
-        batch = cast_rows(batch, self.schema)
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
+        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
+        (bundle,) = inputs
+        refuse_retractions(bundle.kinds, self.name)
+        batch = cast_rows(bundle.batch, self.schema)
         due = milliseconds_of(batch, self._end or self.order or "", self._zone)
         times = None if self.order is None else event_numbers(batch, self.order)
-        with self.changing_state():
-            if self._ttl:
-                self._expire(clock.processing)
-            if not self._chained:
-                self._advance(clock)
-            self._take(batch, kinds, due, times)
-            if self._chained:
-                self._advance(clock)
-            changes = self._certain(clock.processing)
-        self.counters["rows"] += batch.num_rows
-        self.counters["emitted"] += len(changes[1])
-        return changes
+        return _TimedRows(batch, bundle.kinds, due, times)
 
     def contents(self) -> Rows:
         """No row: what waits is not given out yet, and what was given out is not kept."""
@@ -115,12 +114,24 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState]):
         late, self._late = self._late, []
         return late
 
-    def _advance(self, clock: Clock) -> None:
-        now = self.state.clock
-        now[0] = max(int(now[0]), clock.watermark)
+    def drop_unwritten(self, now: int) -> None:
+        """Forget keys whose row was given out so long ago; those that wait stay."""
+        if not self._ttl:
+            return
+        used = self.state.used_slots()
+        used = used[self.state.row[used] == GIVEN]
+        expired = used[now >= self.state.write_times[used] + self._ttl]
+        if len(expired):
+            self.counters["expired"] += len(expired)
+            self.state.row[expired] = NONE
+            self.state.forget(expired)
 
-    def _take(self, batch: pa.RecordBatch, kinds: Kinds, due: Array, times: Array | None) -> None:
+    def move_clock(self, clock: Clock) -> None:
+        advance_time(self.state.clock, clock.watermark)
+
+    def take(self, checked: _TimedRows, clock: Clock) -> None:
         """Put rows that are in time in the places of those that they are chosen over."""
+        batch, kinds, due, times = checked
         state, now = self.state, int(self.state.clock[0])
         # A window is over with its last millisecond; a row at the watermark itself is still in time.
         due = due if self._end is None else due - 1
@@ -150,7 +161,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState]):
             state.time("time")[touched] = given[winners]
         state.pool.sweep()
 
-    def _certain(self, now: int) -> Rows:
+    def emit_due(self, now: int) -> Rows:
         """The rows that the watermark has come to, in order of their times, then of arrival."""
         state = self.state
         waiting = state.with_rows()
@@ -176,13 +187,3 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState]):
         self.counters["late_dropped"] += found
         if found and self._hands_out:
             self._late.append((batch.filter(pa.array(late)), kinds[late]))
-
-    def _expire(self, now: int) -> None:
-        """Forget keys whose row was given out so long ago; those that wait stay."""
-        used = self.state.used_slots()
-        used = used[self.state.row[used] == GIVEN]
-        expired = used[now >= self.state.write_times[used] + self._ttl]
-        if len(expired):
-            self.counters["expired"] += len(expired)
-            self.state.row[expired] = NONE
-            self.state.forget(expired)

@@ -66,7 +66,7 @@ class IntervalJoinOperator(TimedJoinOperator):
                 refuse_retractions(each.kinds, self.name)
             due = self._until(which, each.batch.column(self.spec.times[which]))
             self._next = min(self._next, int(due[due > self.now].min(initial=AFTER_ALL)))
-        return self._apply_changes(inputs, clock.processing)
+        return self.apply(inputs, clock.processing)
 
     def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
         """As of a Join, without the rows that come when they can get no partner any more."""
@@ -94,7 +94,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             gone.append(ids[over][np.argsort(due[over], kind="stable")])
         return self._let_go(gone)
 
-    def _drop_unwritten(self, now: int) -> Rows:
+    def drop_unwritten(self, now: int) -> Rows:
         """Let rows that were not written for as long as they live leave as if the watermark had passed them."""
         gone = [_NONE, _NONE]
         for which, slots in self._find_unwritten(now):

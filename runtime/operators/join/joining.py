@@ -10,23 +10,20 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.base import InputBatch, StoredKeyState
 from aggloom.runtime.operators.join.per_record import EncodedChanges
 from aggloom.runtime.operators.join.settings import JoinedSettings
-from aggloom.runtime.operators.join.side import Items, NetChanges
+from aggloom.runtime.operators.join.side import Items, NetItems
 from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.operators.rows_by_key import KeyedRows
-from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.state.row_bag import RowBag
-from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.state.row_store import Encoded
-from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
+from aggloom.runtime.operators.step import JoinStep
+from aggloom.runtime.operators.steps import Rows, has_values
+from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.changelog import is_retraction
-from aggloom.runtime.values.clock import Clock
 
 
-class Joining(KeyedRows[JoinState]):
+class Joining(KeyedRows[JoinState], JoinStep):
     """One bucket's operator over several inputs, whose first columns are the key.
 
     A bundle of all inputs brings the net difference of the joined rows, and nothing for what did not change.
@@ -43,22 +40,6 @@ class Joining(KeyedRows[JoinState]):
         self.state = self.state_class(spec, directory)
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self.rebuild_derived()
-
-    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        """Take changes of all inputs, and return how the joined rows change.
-
-        Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
-        """
-        self.refuse_after_failure()
-        self.expire(clock.processing)
-        rows = sum(each.batch.num_rows for each in inputs)
-        self.counters["rows"] += rows
-        if not rows:
-            return no_rows(self.schema)
-        with self.changing_state():
-            changes = self._apply_changes(inputs, clock.processing)
-        self.counters["emitted"] += len(changes[1])
-        return changes
 
     def contents(self) -> Rows:
         """The joined rows, each an insertion."""
@@ -111,9 +92,12 @@ class Joining(KeyedRows[JoinState]):
                 self.counters["expired"] += len(old)
                 yield which, old
 
-    def _apply_changes(self, inputs: Sequence[InputBatch], now: int) -> Rows:
-        """Return the changes of the joined rows by changes of all inputs."""
-        taken = [self._encode_changes(which, each) for which, each in enumerate(inputs)]
+    def apply(self, inputs: Sequence[InputBatch], now: int) -> Rows:
+        """Return the changes of the joined rows by changes of all inputs.
+
+        Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
+        """
+        taken = [self._encode_changes(which, bundle) for which, bundle in enumerate(inputs)]
         touched = self.state.distinct(*(each.slots for each in taken))
         each = self.spec.per_record
         changes = self._apply_each(taken, now) if each else self._apply_bundle(taken, touched, now)
@@ -142,60 +126,45 @@ class Joining(KeyedRows[JoinState]):
         return items
 
     def _encode_changes(self, which: int, bundle: InputBatch) -> EncodedChanges:
-        """The changes of a side that can matter."""
+        """Return the changes of a side that can matter."""
         side, batch, kinds = self.state.sides[which], bundle.batch, bundle.kinds
-        keep = np.ones(batch.num_rows, np.bool_)
-        for column in self.spec.required_places(which):
-            if batch.column(column).null_count:
-                keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
+        keep = has_values(batch, self.spec.required_places(which))
         if not keep.all():
             batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
-        return EncodedChanges(self.state.lookup(batch), side.encode_rows(batch), kinds)
+        numbers = np.flatnonzero(keep)
+        return EncodedChanges(self.state.lookup(batch), side.encode_rows(batch), kinds, numbers)
 
-    def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
-        if self.spec.on_orphan_retraction == "error":
-            raise OrphanRetractionError(
-                f"row {row} of the {self.spec.names[which]} retracts from {self.state.table.place(slot)}, "
-                "which does not hold it; let on_orphan_retraction be 'drop' or 'keep' "
-                "if the input may be out of order"
-            )
+    def _ledger(self, which: int) -> OrphanLedger:
+        """Return the ledger of the orphan retractions of an input."""
+        return OrphanLedger(
+            self.state.table,
+            self.state.debts[which],
+            policy=self.spec.on_orphan_retraction,
+            counters=self.counters,
+            source=self.spec.names[which],
+        )
 
-    def _net(self, which: int, taken: EncodedChanges) -> NetChanges:
+    def _net(self, which: int, changes: EncodedChanges) -> NetItems:
         """Return the net changes of a side; what they take back that is not there is dealt with."""
-        side, debts = self.state.sides[which], self.state.debts[which]
-        slots, rows, retracts = taken.slots, taken.rows, is_retraction(taken.kinds)
-        if debts is not None and len(debts):
-            slots, rows, retracts = _cancel_debts(debts, slots, rows, retracts)
-        net = side.net(slots, rows, retracts)
-        stray = net.orphans
-        if not len(stray):
+        side, ledger = self.state.sides[which], self._ledger(which)
+        retracts = is_retraction(changes.kinds)
+        left = ledger.cancel(changes.slots, retracts, changes.rows.take)
+        if len(left) < len(changes.slots):
+            changes, retracts = changes.some(left), retracts[left]
+        net = side.net(changes.slots, changes.rows, retracts)
+        orphans = net.orphans
+        if not len(orphans):
             return net
-        self._refuse_orphan(which, int(stray[0]), int(slots[stray[0]]))
-        if debts is None:
-            self.counters["orphans_dropped"] += len(stray)
+        ledger.report(changes.numbers[orphans], changes.slots[orphans])
+        if not ledger.keeps:
             return net
         # The row may come later in this bundle.
-        early = np.zeros(len(slots), np.bool_)
-        early[stray] = True
-        order = np.concatenate([np.flatnonzero(~early), stray])
-        slots, retracts = slots[order], retracts[order]
-        rows = Encoded(rows.words[order], rows.flags[order])
-        net = side.net(slots, rows, retracts)
+        early = np.zeros(len(changes.slots), np.bool_)
+        early[orphans] = True
+        order = np.concatenate([np.flatnonzero(~early), orphans])
+        changes, retracts = changes.some(order), retracts[order]
+        net = side.net(changes.slots, changes.rows, retracts)
         never = net.orphans
         if len(never):
-            some = Encoded(rows.words[never], rows.flags[never])
-            debts.apply_encoded(slots[never], some, np.zeros(len(never), np.bool_))
+            ledger.add(changes.slots[never], changes.rows.take(never))
         return net
-
-
-def _cancel_debts(
-    debts: RowBag, slots: SlotArray, rows: Encoded, retracts: FlagArray
-) -> tuple[Array, Encoded, Array]:
-    """The changes without the rows that were taken back before they came."""
-    news = np.flatnonzero(~retracts)
-    some = Encoded(rows.words[news], rows.flags[news])
-    found = debts.apply_encoded(slots[news], some, np.ones(len(news), np.bool_))
-    debts.free(found.gone[found.gone >= 0])
-    keep = np.ones(len(slots), np.bool_)
-    keep[news[found.outcomes != ORPHAN]] = False
-    return slots[keep], Encoded(rows.words[keep], rows.flags[keep]), retracts[keep]

@@ -83,10 +83,26 @@ def meet_unchanged(
             if mark[row] <= 0:
                 count = np.int64(bag.count[row])
                 if before[item] > 0:
-                    _put(pairs, found, old[item], row, before[item], count, False)
+                    _put(
+                        pairs,
+                        found,
+                        old[item],
+                        other=row,
+                        mine_count=before[item],
+                        other_count=count,
+                        after=False,
+                    )
                     found += 1
                 if after[item] > 0:
-                    _put(pairs, found, new[item], row, after[item], count, True)
+                    _put(
+                        pairs,
+                        found,
+                        new[item],
+                        other=row,
+                        mine_count=after[item],
+                        other_count=count,
+                        after=True,
+                    )
                     found += 1
             link = np.int64(bag.after[row])
         if link == 0:
@@ -130,10 +146,26 @@ def meet_changed(
         while link != 0 and found < room:
             k = link - 1
             if before[item] > 0 and others_before[k] > 0:
-                _put(pairs, found, old[item], others_old[k], before[item], others_before[k], False)
+                _put(
+                    pairs,
+                    found,
+                    old[item],
+                    other=others_old[k],
+                    mine_count=before[item],
+                    other_count=others_before[k],
+                    after=False,
+                )
                 found += 1
             if after[item] > 0 and others_after[k] > 0:
-                _put(pairs, found, new[item], others_new[k], after[item], others_after[k], True)
+                _put(
+                    pairs,
+                    found,
+                    new[item],
+                    other=others_new[k],
+                    mine_count=after[item],
+                    other_count=others_after[k],
+                    after=True,
+                )
                 found += 1
             link = np.int64(chain[k])
         if link == 0:

@@ -158,7 +158,16 @@ class Matcher:
         """Add up what the rows of a side met; the rows that have not changed and met something."""
         was, now, mark = self._by_id[which]
         more = np.empty(len(pairs.mine), np.int64)
-        found = tally(pairs.mine, pairs.other_count, pairs.after, was, now, mark, more, 0)
+        found = tally(
+            pairs.mine,
+            pairs.other_count,
+            pairs.after,
+            was=was,
+            now=now,
+            mark=mark,
+            touched=more,
+            found=0,
+        )
         return np.concatenate([touched, more[:found]])
 
     def _by_degree(

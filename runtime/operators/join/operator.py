@@ -36,12 +36,9 @@ class JoinOperator(Joining):
         return f"{self.spec.how} join on {' AND '.join(words) or 'TRUE'}"
 
     def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
-        each = OneByOne(self.spec, self.state, self._matcher, now)
+        ledgers = [self._ledger(which) for which in range(2)]
+        each = OneByOne(self.spec, self.state, self._matcher, ledgers, now)
         each.take(taken)
-        for which, row, slot in each.orphans:
-            self._refuse_orphan(which, row - which * len(taken[0].slots), slot)
-        if self.spec.on_orphan_retraction == "drop":
-            self.counters["orphans_dropped"] += len(each.orphans)
         rows, kinds = each.messages()
         changes = self._output.messages(rows, kinds)
         each.free()

@@ -7,6 +7,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.differences import name_kinds, order_halves
 from aggloom.runtime.operators.join.output_kernels import (
     add_up,
     differ,
@@ -18,7 +19,7 @@ from aggloom.runtime.operators.join.stored import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray
 from aggloom.runtime.storage.room import require_memory
-from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds
 
 Columns = list[Array]
 """Numbers of the stored columns of each input."""
@@ -89,13 +90,8 @@ class JoinOutput:
                 partner = np.where(partner >= 0, places[partner], -1)[~same]
                 rows = rows.some(~same)
         weight = rows.weight
-        kinds = np.where(weight > 0, INSERT, DELETE).astype(np.int8)
-        paired = partner >= 0
-        kinds[paired] = np.where(weight[paired] > 0, UPDATE_AFTER, UPDATE_BEFORE)
-        phase = np.where(paired, 1, np.where(weight > 0, 2, 0))
-        places = np.arange(len(weight))
-        seat = np.where(paired, np.minimum(places, partner), places)
-        order = np.lexsort((weight > 0, seat, phase))
+        comes = weight > 0
+        kinds, order = name_kinds(comes, partner), order_halves(comes, partner)
         if not self.settings.update_before:
             order = order[kinds[order] != UPDATE_BEFORE]
         return rows.some(order), kinds[order]

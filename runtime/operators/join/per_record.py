@@ -11,6 +11,7 @@ from aggloom.runtime.operators.join.matches import Matcher, Weighted
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import Items, JoinSide
 from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.storage.arena import Array, SelectionArray, SlotArray
@@ -21,16 +22,18 @@ _PADDING, _JOINED, _PADDED = range(3)
 
 
 class EncodedChanges(NamedTuple):
-    """Changes of one side: the slots of their keys, their stored columns, their kinds."""
+    """Changes of one side: the slots of their keys, their stored columns, their kinds, their numbers in the bundle."""
 
-    slots: Array  # int64[changes]
+    slots: SlotArray  # int64[changes]
     rows: Encoded
     kinds: Kinds
+    numbers: Array  # int64[changes]
 
     def some(self, which: SelectionArray) -> EncodedChanges:
-        """Those with these numbers."""
-        words, flags = self.rows.words[which], self.rows.flags[which]
-        return EncodedChanges(self.slots[which], Encoded(words, flags), self.kinds[which])
+        """Return the changes with these places (int64[m])."""
+        return EncodedChanges(
+            self.slots[which], self.rows.take(which), self.kinds[which], self.numbers[which]
+        )
 
 
 class _Messages(NamedTuple):
@@ -71,13 +74,17 @@ class OneByOne:
     """Takes changes one after the other, those of the left first, and keeps what they bring until `messages`."""
 
     def __init__(
-        self, settings: JoinSettings, state: JoinState, matcher: Matcher, now: int
+        self,
+        settings: JoinSettings,
+        state: JoinState,
+        matcher: Matcher,
+        ledgers: Sequence[OrphanLedger],
+        now: int,
     ) -> None:
         self.settings, self.state, self._matcher, self._now = settings, state, matcher, now
-        self._told: list[_Messages] = []
+        self._ledgers = ledgers
+        self._messages: list[_Messages] = []
         self._gone: tuple[list[Array], list[Array]] = ([], [])
-        self.orphans: list[tuple[int, int, int]] = []
-        """The rows that were taken back and not there: of each its side, number, slot."""
 
     def take(self, taken: Sequence[EncodedChanges]) -> None:
         """Apply changes of both sides; those of the right are numbered after those of the left."""
@@ -94,15 +101,15 @@ class OneByOne:
 
     def messages(self) -> tuple[Weighted, Kinds]:
         """Return the messages that all changes bring, in their order; the rows are readable until `free`."""
-        if not self._told:
+        if not self._messages:
             return Weighted.of([]), np.zeros(0, np.int8)
-        told = _Messages(*(np.concatenate(each) for each in zip(*self._told, strict=True)))
+        emitted = _Messages(*(np.concatenate(each) for each in zip(*self._messages, strict=True)))
         if not self.settings.update_before:
             # Whether a new half comes for it is not known yet.
-            told.kind[told.kind == UPDATE_BEFORE] = DELETE
-        order = np.lexsort((told.phase, told.change))
-        told = _Messages(*(each[order] for each in told))
-        return Weighted(told.left, told.right, told.times), told.kind.astype(np.int8)
+            emitted.kind[emitted.kind == UPDATE_BEFORE] = DELETE
+        order = np.lexsort((emitted.phase, emitted.change))
+        emitted = _Messages(*(each[order] for each in emitted))
+        return Weighted(emitted.left, emitted.right, emitted.times), emitted.kind.astype(np.int8)
 
     def free(self) -> None:
         """Forget the rows that are gone."""
@@ -128,7 +135,7 @@ class OneByOne:
         elif which == 0:
             self._alone(step, taken.kinds, (sums > 0) == (self.settings.how == "semi"))
         self._meet(step, self._replace(step, taken, met, sums), taken.slots)
-        self._store(which, taken, changes, sums)
+        self._store(which, taken, sums)
 
     def _replace(self, step: _Step, taken: EncodedChanges, met: _Matches, sums: Array) -> _Matches:
         """Replace rows for those that came without them: the old one no longer meets what the new one does not meet.
@@ -179,21 +186,33 @@ class OneByOne:
             ):
                 pad = np.full(int(turns.sum()), -1, np.int64)
                 some = met.some(turns)
-                told = step.changes[some.here]
-                self._tell(step.which, told, phase, pad, some.there, padded, some.times)
+                emitted = step.changes[some.here]
+                self._tell(
+                    step.which,
+                    emitted,
+                    phase,
+                    mine=pad,
+                    others=some.there,
+                    kinds=padded,
+                    times=some.times,
+                )
         kind = step.kinds[met.here]
         if side.alone:
             kind = np.where(back, DELETE, INSERT)
         elif other.settings.alone:
             kind = np.where(back, kind, INSERT)
-        told, shown = step.changes[met.here], step.shown[met.here]
-        self._tell(step.which, told, _JOINED, shown, met.there, kind, met.times)
+        emitted, shown = step.changes[met.here], step.shown[met.here]
+        self._tell(
+            step.which, emitted, _JOINED, mine=shown, others=met.there, kinds=kind, times=met.times
+        )
 
     def _alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
         if self.state.sides[step.which].settings.alone:
             pad = np.full(int(leaves.sum()), -1, np.int64)
-            told, shown = step.changes[leaves], step.shown[leaves]
-            self._tell(step.which, told, phase, shown, pad, kinds[leaves], -pad)
+            emitted, shown = step.changes[leaves], step.shown[leaves]
+            self._tell(
+                step.which, emitted, phase, mine=shown, others=pad, kinds=kinds[leaves], times=-pad
+            )
 
     def _emit_semi_rows(self, step: _Step, met: _Matches) -> None:
         """Rows of the left that the right's let come or go, in a semi or anti join."""
@@ -203,7 +222,15 @@ class OneByOne:
         if self.settings.how == "anti":
             kind = np.where(step.back[met.here], INSERT, DELETE)
         pad = np.full(len(met.here), -1, np.int64)
-        self._tell(1, step.changes[met.here], _JOINED, pad, met.there, kind, met.times)
+        self._tell(
+            1,
+            step.changes[met.here],
+            _JOINED,
+            mine=pad,
+            others=met.there,
+            kinds=kind,
+            times=met.times,
+        )
 
     def _find_matches(self, which: int, slots: SlotArray, shown: Array) -> _Matches:
         """The pairs of rows with those of the other side that they match."""
@@ -222,32 +249,28 @@ class OneByOne:
     def _cancel_debts(
         self, which: int, taken: EncodedChanges, changes: Array
     ) -> tuple[EncodedChanges, Array]:
-        """The changes that count, where rows that are taken back before they come are remembered."""
-        side, debts = self.state.sides[which], self.state.debts[which]
-        if debts is None:
+        """Return the changes that count, where orphan retractions are kept."""
+        side, ledger = self.state.sides[which], self._ledgers[which]
+        if not ledger.keeps:
             return taken, changes
         back = is_retraction(taken.kinds)
-        news = np.flatnonzero(~back)
-        paid = debts.apply_encoded(
-            taken.slots[news], taken.some(news).rows, np.ones(len(news), np.bool_)
-        )
-        debts.free(paid.gone[paid.gone >= 0])
-        early = back & (side.bag.find_encoded(taken.slots, taken.rows) < 0)
-        some = taken.some(np.flatnonzero(early))
-        debts.apply_encoded(some.slots, some.rows, np.zeros(len(some.slots), np.bool_))
-        left = ~early
-        left[news[paid.outcomes != ORPHAN]] = False
-        return taken.some(np.flatnonzero(left)), changes[left]
+        counts = np.zeros(len(back), np.bool_)
+        counts[ledger.cancel(taken.slots, back, taken.rows.take)] = True
+        early = np.flatnonzero(back & (side.bag.find_encoded(taken.slots, taken.rows) < 0))
+        ledger.add(taken.slots[early], taken.rows.take(early))
+        counts[early] = False
+        left = np.flatnonzero(counts)
+        return taken.some(left), changes[left]
 
-    def _store(self, which: int, taken: EncodedChanges, changes: Array, met: Array) -> None:
+    def _store(self, which: int, taken: EncodedChanges, met: Array) -> None:
         side = self.state.sides[which]
         back = is_retraction(taken.kinds)
         applied = side.bag.apply_encoded(taken.slots, taken.rows, back)
         self._gone[which].append(applied.gone[applied.gone >= 0])
         if side.settings.keeps_degrees:
             side.bag.arrays.degree[applied.ids[~back]] = met[~back]
-        for row in np.flatnonzero(applied.outcomes == ORPHAN):
-            self.orphans.append((which, int(changes[row]), int(taken.slots[row])))
+        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
+        self._ledgers[which].report(taken.numbers[orphans], taken.slots[orphans])
         self._stamp(side, taken.slots)
 
     def _stamp(self, side: JoinSide, slots: SlotArray) -> None:
@@ -268,7 +291,7 @@ class OneByOne:
             left, right = (mine, others) if which == 0 else (others, mine)
             phases = np.full(len(changes), phase, np.int8)
             kinds = np.broadcast_to(np.asarray(kinds, np.int8), len(changes))
-            self._told.append(_Messages(changes, phases, left, right, kinds, times))
+            self._messages.append(_Messages(changes, phases, left, right, kinds, times))
 
 
 def ranks(slots: SlotArray, first: SelectionArray) -> Array:

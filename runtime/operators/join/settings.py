@@ -181,4 +181,12 @@ class JoinSettings:
         several = others is None or not set(others) <= set(other.names[: self.keys])
         degrees = alone and (lasting or (self.condition is not None and several))
         rows_per_key: RowsPerKey = "bag" if known is None else "rows" if known else "row"
-        return SideSettings(schema, kept, known, rows_per_key, degrees, alone, ttl)
+        return SideSettings(
+            schema,
+            kept,
+            known,
+            rows_per_key=rows_per_key,
+            keeps_degrees=degrees,
+            alone=alone,
+            ttl_ms=ttl,
+        )

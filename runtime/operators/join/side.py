@@ -46,7 +46,7 @@ class BundleItems(NamedTuple):
     was_empty: Sequence[Array]  # bool[slots] of each input
 
 
-class NetChanges(NamedTuple):
+class NetItems(NamedTuple):
     """The sum of a bundle before it is stored: as Items, but for `last`, the given row that comes or -1."""
 
     rows: Encoded
@@ -94,16 +94,18 @@ class JoinSide:
             return self.bag.rows.encode(pa.RecordBatch.from_arrays([nothing], names=[""]))
         return self.bag.rows.encode(batch.select(list(self.settings.kept)))
 
-    def net(self, slots: SlotArray, rows: Encoded, retracts: FlagArray) -> NetChanges:
+    def net(self, slots: SlotArray, rows: Encoded, retracts: FlagArray) -> NetItems:
         """Return what changes come to, one after another as they stand; nothing is stored yet."""
         bag, n = self.bag, len(slots)
         groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
         table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
         identity = bag.index.identity
-        found = name_groups(slots, rows, identity, table, hashes, groups, firsts)
+        found = name_groups(
+            slots, rows, identity, table=table, hashes=hashes, groups=groups, firsts=firsts
+        )
         firsts = firsts[:found]
         theirs = slots if found == n else slots[firsts]
-        some = rows if found == n else Encoded(rows.words[firsts], rows.flags[firsts])
+        some = rows if found == n else rows.take(firsts)
         old = bag.find_encoded(theirs, some)
         there = old >= 0
         before = np.where(there, bag.arrays.count[np.where(there, old, 0)], 0).astype(np.int64)
@@ -119,9 +121,11 @@ class JoinSide:
         if not changed.all():
             theirs, old, last = theirs[changed], old[changed], last[changed]
             before, after = before[changed], after[changed]
-        return NetChanges(rows, theirs, old, last, before, after, orphans[:stray])
+        return NetItems(
+            rows, theirs, old, last=last, before=before, after=after, orphans=orphans[:stray]
+        )
 
-    def store(self, net: NetChanges) -> Items:
+    def store(self, net: NetItems) -> Items:
         """Store what a bundle comes to. The rows that are gone stay readable until they are freed."""
         bag = self.bag
         new = np.where(net.after > 0, net.old, -1)
@@ -131,8 +135,7 @@ class JoinSide:
         fresh = net.after > 0 if bag.replaces else (net.after > 0) & (net.before == 0)
         comes = np.flatnonzero(fresh)
         if len(comes):
-            last = net.last[comes]
-            rows = Encoded(net.rows.words[last], net.rows.flags[last])
+            rows = net.rows.take(net.last[comes])
             applied = bag.apply_encoded(net.slots[comes], rows, np.zeros(len(comes), np.bool_))
             new[comes] = applied.ids
         if not bag.replaces:

@@ -52,7 +52,15 @@ def name_groups(
                 if (
                     hashes[g] == h
                     and slots[s] == slots[r]
-                    and same_row(identity, rows.words, rows.flags, r, rows.words, rows.flags, s)
+                    and same_row(
+                        identity,
+                        rows.words,
+                        rows.flags,
+                        r=r,
+                        others=rows.words,
+                        marks=rows.flags,
+                        s=s,
+                    )
                 ):
                     groups[r] = g
                     break

@@ -17,7 +17,8 @@ from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.join.timed_settings import TimedSettings
-from aggloom.runtime.operators.steps import Rows, concat_changes
+from aggloom.runtime.operators.step import ClockedStep, advance_time
+from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Arena, Array, ByteArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values.changelog import INSERT
@@ -47,7 +48,7 @@ class TimedState(JoinState):
         self.clock[0] = now
 
 
-class TimedJoinOperator(JoinOperator):
+class TimedJoinOperator(ClockedStep[Sequence[InputBatch]], JoinOperator):
     """One bucket's operator over rows that the watermark takes away. See TimedSettings for its settings."""
 
     state_class: ClassVar[type[JoinState]] = TimedState
@@ -59,35 +60,27 @@ class TimedJoinOperator(JoinOperator):
         late = (f"late_dropped_{name}" for name in spec.names)
         self.counters |= {"late_dropped": 0, **dict.fromkeys(late, 0)}
 
-    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        """Take changes of both inputs, and return what they and the watermark bring; the clocks never go back.
+    @property
+    def chained(self) -> bool:
+        return self.spec.chained
+
+    def take(self, checked: Sequence[InputBatch], clock: Clock) -> Rows | None:
+        """Take the rows of both inputs that are in time.
 
         Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
         """
-        self.refuse_after_failure()
-        with self.changing_state():
-            parts = [self._drop_unwritten(clock.processing)]
-            if not self.spec.chained:
-                parts.append(self._advance(clock))
-            rows = sum(each.batch.num_rows for each in inputs)
-            if rows:
-                parts.append(self._apply_inputs(self._in_time(inputs), clock))
-            if self.spec.chained:
-                parts.append(self._advance(clock))
-            changes = concat_changes([part for part in parts if len(part[1])], self.schema)
-        self.counters["rows"] += rows
-        self.counters["emitted"] += len(changes[1])
-        return changes
+        if not any(each.batch.num_rows for each in checked):
+            return None
+        return self._apply_inputs(self._in_time(checked), clock)
 
     @property
     def now(self) -> int:
         """The watermark."""
         return int(self.state.clock[0])
 
-    def _advance(self, clock: Clock) -> Rows:
-        """Return the rows that leave as the watermark moves on."""
-        now = self.state.clock
-        now[0] = max(int(now[0]), clock.watermark)
+    def move_clock(self, clock: Clock) -> Rows:
+        """Move the watermark, and return the rows that leave by it."""
+        advance_time(self.state.clock, clock.watermark)
         return self._drop_passed()
 
     @abstractmethod
@@ -97,10 +90,6 @@ class TimedJoinOperator(JoinOperator):
     @abstractmethod
     def _drop_passed(self) -> Rows:
         """Forget what the watermark has passed; what that brings."""
-
-    @abstractmethod
-    def _drop_unwritten(self, now: int) -> Rows:
-        """Forget what was not written for as long as it lives; what that brings."""
 
     @abstractmethod
     def _is_late(self, which: int, batch: pa.RecordBatch) -> Array | None:

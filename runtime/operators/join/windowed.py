@@ -63,9 +63,6 @@ class WindowJoinOperator(TimedJoinOperator):
         self.state.forget(slots)
         return changes
 
-    def _drop_unwritten(self, now: int) -> Rows:
-        return no_rows(self.schema)
-
     def _ends(self, slots: SlotArray) -> Array:
         """The last milliseconds of the windows of slots."""
         table = self.state.table

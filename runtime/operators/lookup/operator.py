@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy
-from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.base import StoredKeyState
+from aggloom.runtime.operators.differences import diff_rows
 from aggloom.runtime.operators.lookup.kernels import follow
-from aggloom.runtime.operators.lookup.messages import SlotRows, diff_rows
 from aggloom.runtime.operators.lookup.state import LookupState
+from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, concat_changes
-from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import (
     DELETE,
@@ -61,10 +61,10 @@ class LookupSettings:
 class _Arrivals(NamedTuple):
     """Joined rows that come: by each its slot, the number of its arrival, whether it stands for none."""
 
-    slots: Array  # int64[rows]
+    slots: SlotArray  # int64[rows]
     arrivals: Array  # int64[rows]
     rows: pa.RecordBatch
-    nothing: Array  # bool[rows]
+    nothing: FlagArray  # bool[rows]
 
 
 class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
@@ -128,31 +128,64 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         stray = np.empty(n, np.int64)
         keeps = settings.on_orphan_retraction == "keep"
         replaces = settings.replaces
-        found = follow(groups, adds, replaces, keeps, depth, debts, stays, taken, under, top, stray)
+        found = follow(
+            groups,
+            adds,
+            replaces,
+            keeps=keeps,
+            depth=depth,
+            debts=debts,
+            stays=stays,
+            taken=taken,
+            under=under,
+            top=top,
+            stray=stray,
+        )
         if found:
-            self._orphans(int(stray[0]), int(found), slots[groups[stray[0]]])
+            policy = settings.on_orphan_retraction
+            ledger = OrphanLedger(state.table, None, policy=policy, counters=self.counters)
+            ledger.report(stray[:found], slots[groups[stray[:found]]])
         places, gone = state.latest(slots[taken > 0], taken[taken > 0])
         gone_slots = slots[taken > 0][places]
-        leaves = gone[~state.is_nothing(gone)]
-        counts = state.bag.counts(leaves)
-        old = SlotRows(
-            np.repeat(gone_slots[~state.is_nothing(gone)], counts),
-            state.gather(_repeat_rows(leaves, counts)),
-        )
+        real = ~state.is_nothing(gone)
+        counts = state.bag.counts(gone[real])
+        old_ids, old_slots = _repeat_rows(gone[real], counts), np.repeat(gone_slots[real], counts)
         rows = np.flatnonzero(stays)
         came = self._join_arrivals(batch, rows, slots[groups[rows]])
         state.bag.take(gone)
-        state.bag.free(gone)
-        state.arrive(came.slots, came.arrivals, came.rows, came.nothing)
+        new_ids = state.arrive(came.slots, came.arrivals, came.rows, came.nothing)
         state.depth[slots] = depth - taken + np.bincount(groups[rows], minlength=len(slots))
         state.debts[slots] = debts
         state.write_times[slots] = now
-        real = pa.array(~came.nothing)
-        new = SlotRows(came.slots[~came.nothing], came.rows.filter(real))
+        real = ~came.nothing
+        ids, every = np.concatenate([old_ids, new_ids[real]]), (old_slots, came.slots[real])
+        comes = np.arange(len(ids)) >= len(old_ids)
+        kind = int(kinds[0]) if settings.per_record else None
+        changes = self._find_changes(ids, np.concatenate(every), comes, kind)
+        state.bag.free(gone)
         state.leave(slots)
-        if settings.per_record:
-            return _emit_in_kind(old, new, int(kinds[0]), self.schema)
-        return diff_rows(old, new, self.schema, settings.output_key, settings.update_before)
+        return changes
+
+    def _find_changes(
+        self, ids: Array, slots: SlotArray, comes: FlagArray, kind: int | None
+    ) -> Rows:
+        """Return the changes between stored rows that go and come; kind: of the one row that brings them, or None."""
+        state, settings = self.state, self.settings
+        if kind is not None:
+            goes = UPDATE_BEFORE if kind == UPDATE_BEFORE else DELETE
+            news = UPDATE_AFTER if kind == UPDATE_AFTER else INSERT
+            return state.gather(ids), np.where(comes, news, goes).astype(np.int8)
+        key, names = settings.output_key, self.schema.names
+        order, kinds = diff_rows(
+            state.bag.rows,
+            slots,
+            ids,
+            comes,
+            columns=state.result_places,
+            key=None if key is None else state.result_places[[names.index(name) for name in key]],
+            update_before=settings.update_before,
+        )
+        return state.gather(ids[order]), kinds
 
     def _join_arrivals(self, batch: pa.RecordBatch, rows: Array, slots: SlotArray) -> _Arrivals:
         """The joined rows of the rows of a batch that come and stay."""
@@ -181,27 +214,6 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         ]
         joined_rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return _Arrivals(slots[arrivals], arrivals, joined_rows, nothing)
-
-    def _orphans(self, row: int, count: int, slot: int) -> None:
-        policy = self.settings.on_orphan_retraction
-        if policy == "error":
-            raise OrphanRetractionError(
-                f"row {row} retracts from {self.state.table.place(slot)}, which does not hold it; let "
-                "on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-            )
-        if policy == "drop":
-            self.counters["orphans_dropped"] += count
-
-
-def _emit_in_kind(old: SlotRows, new: SlotRows, kind: int, schema: pa.Schema) -> Rows:
-    """The messages of one row, in its own kind."""
-    goes = UPDATE_BEFORE if kind == UPDATE_BEFORE else DELETE
-    comes = UPDATE_AFTER if kind == UPDATE_AFTER else INSERT
-    parts = [
-        (side.rows, np.full(len(side.slots), code, np.int8))
-        for side, code in ((old, goes), (new, comes))
-    ]
-    return concat_changes(parts, schema)
 
 
 def _repeat_rows(ids: RowIdArray, counts: Array) -> Array:

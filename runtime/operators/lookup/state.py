@@ -64,15 +64,15 @@ class LookupState(RowState):
 
     def arrive(
         self, slots: SlotArray, per_arrival: NumberArray, rows: pa.RecordBatch, nothing: FlagArray
-    ) -> None:
-        """Store joined rows. per_arrival: which of them arrived together, as rising numbers."""
+    ) -> Array:
+        """Store joined rows, and return the number of each. per_arrival: which arrived together, as rising numbers."""
         first = int(self._next[0])
         numbers = first + per_arrival
         if len(numbers):
             self._next[0] = int(numbers[-1]) + 1
         columns = [pa.array(numbers), pa.array(nothing), *rows.columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._stored)
-        self.bag.insert(slots, batch)
+        return self.bag.insert(slots, batch).ids
 
     def latest(self, slots: SlotArray, arrivals: NumberArray) -> tuple[Array, Array]:
         """The rows of the latest so many arrivals of slots: (place in `slots`, id)."""

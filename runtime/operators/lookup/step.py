@@ -16,7 +16,7 @@ from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
 from aggloom.runtime.lookup.tables import Answer, open_table
-from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.steps import Rows, has_values
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values.changelog import is_retraction
 
@@ -115,7 +115,7 @@ def pair_lists(asked: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListArray
 
 def asks(asked: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
     """Which of the rows that come ask: those with a key, that pass what they have to."""
-    asking = comes & _has_key(asked, batch)
+    asking = comes & has_values(batch, asked.keys)
     return asking if asked.before is None else asking & _holds(asked.before, batch)
 
 
@@ -191,16 +191,6 @@ def _tabulate_answers(asked: LookupQuestion, answers: Sequence[Answer]) -> Found
     unsaid = np.array([rows is None for rows in answers], np.bool_)
     table = pa.RecordBatch.from_arrays(arrays, schema=asked.answers)
     return FoundAnswers(table, np.cumsum(counts) - counts, counts, unsaid)
-
-
-def _has_key(asked: LookupQuestion, batch: pa.RecordBatch) -> Array:
-    """Tell whether a row has a value in each column of the key."""
-    found = np.ones(batch.num_rows, np.bool_)
-    for name in asked.keys:
-        column = batch.column(name)
-        if column.null_count:
-            found &= column.is_valid().to_numpy(zero_copy_only=False)
-    return found
 
 
 def _distinct(

@@ -278,10 +278,10 @@ class Deltas:
             items,
             places,
             head,
-            chain,
-            self._marks[which],
-            changed.was_empty[which],
-            side.is_empty(changed.slots),
+            chain=chain,
+            mark=self._marks[which],
+            was_empty=changed.was_empty[which],
+            is_empty=side.is_empty(changed.slots),
         )
 
     def _whole(self, parts: list[Combined]) -> Combined:

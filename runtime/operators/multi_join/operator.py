@@ -34,7 +34,6 @@ class MultiJoinOperator(Joining):
     def rebuild_derived(self) -> None:
         self._deltas = Deltas(self.spec, self.state)
         self._output = JoinOutput(self.spec, self.state)
-        self._numbers: list[Array] | None = None
 
     @property
     def name(self) -> str:
@@ -56,14 +55,14 @@ class MultiJoinOperator(Joining):
         kinds = np.concatenate([each.kinds for each in taken])
         rank = ranks(slots, np.zeros(len(slots), np.bool_))
         order = np.argsort(rank, kind="stable")
-        batches, told, numbers = [no_rows(self.schema)[0]], [kinds[:0]], [order[:0]]
+        batches, all_kinds, numbers = [no_rows(self.schema)[0]], [kinds[:0]], [order[:0]]
         for wave in np.split(order, np.flatnonzero(np.diff(rank[order])) + 1):
             if not len(wave):
                 continue
-            self._numbers = [
-                wave[(wave >= start) & (wave < end)] - start for start, end in pairwise(starts)
+            some = [
+                each.some(wave[(wave >= start) & (wave < end)] - start)
+                for each, (start, end) in zip(taken, pairwise(starts), strict=True)
             ]
-            some = [each.some(own) for each, own in zip(taken, self._numbers, strict=True)]
             # Each slot has one change.
             changed = self._store_bundle(some, slots[wave], now)
             rows = self._output.cancel_rows(self._find_deltas(changed))
@@ -71,14 +70,13 @@ class MultiJoinOperator(Joining):
             each = wave[rows.places]
             batch, kind = self._output.messages(rows, self._kinds(rows, kinds[each]))
             batches.append(batch)
-            told.append(kind)
+            all_kinds.append(kind)
             numbers.append(np.repeat(each, np.abs(rows.weight)))
             self._free(changed)
-        self._numbers = None
         every = np.argsort(np.concatenate(numbers), kind="stable")
         table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(every))
         (batch,) = table.combine_chunks().to_batches() or [no_rows(self.schema)[0]]
-        return batch, np.concatenate(told)[every]
+        return batch, np.concatenate(all_kinds)[every]
 
     def _kinds(self, rows: Combined, given: Kinds) -> Kinds:
         """Return the kind by which each joined row is told, beside the kind of the change that it comes from."""
@@ -109,10 +107,6 @@ class MultiJoinOperator(Joining):
         except TooManyMatches as many:
             place = self.state.table.place(int(many.args[0]))
             raise match_limit_error(place, self.spec.match_limit) from None
-
-    def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
-        number = row if self._numbers is None else int(self._numbers[which][row])
-        super()._refuse_orphan(which, number, slot)
 
     def _read_joined(self, slots: SlotArray) -> Rows:
         rows = self._deltas.all_of(slots)

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.settings import Changing
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """The way in which one more input joins those before it.
 
     padded: whether joined rows that match none of its rows stay, padded (LEFT), or go (INNER). null_safe: of each
@@ -42,7 +42,7 @@ class MultiJoinSettings:
     """
 
     tables: tuple[pa.Schema, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     columns: tuple[str, ...]
     known: tuple[tuple[str, ...] | None, ...]
     output_key: Changing[tuple[str, ...] | None] = None
@@ -108,4 +108,12 @@ class MultiJoinSettings:
         kept = tuple(name for name in schema.names if name in read)
         rows_per_key: RowsPerKey = "bag" if known is None else "rows" if known else "row"
         alone = which == 0 and all(step.padded for step in self.steps)
-        return SideSettings(schema, kept, known, rows_per_key, False, alone, self.ttls[which])
+        return SideSettings(
+            schema,
+            kept,
+            known,
+            rows_per_key=rows_per_key,
+            keeps_degrees=False,
+            alone=alone,
+            ttl_ms=self.ttls[which],
+        )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.codegen.planner import MultiJoin, PlanOptions
 from aggloom.runtime.operators.join.spec import JoinedSpec
 from aggloom.runtime.operators.multi_join.operator import MultiJoinOperator
-from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings, Step
+from aggloom.runtime.operators.multi_join.settings import ChainStep, MultiJoinSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class MultiJoinSpec(MultiJoinSettings, JoinedSpec[MultiJoin]):
         steps = zip(node.kinds, node.null_safe, node.via, node.conditions, strict=True)
         return cls(
             tables=tuple(each.schema for each in node.inputs),
-            steps=tuple(Step(kind == "left", safe, via, on) for kind, safe, via, on in steps),
+            steps=tuple(ChainStep(kind == "left", safe, via, on) for kind, safe, via, on in steps),
             columns=node.columns,
             known=node.row_keys,
             output_key=node.unique_key,

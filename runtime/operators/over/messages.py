@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggloom.runtime.operators.differences import pair_rows
 from aggloom.runtime.operators.grouping import order_by_arrival
-from aggloom.runtime.operators.rank.difference import row_partners
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
@@ -69,7 +69,7 @@ def messages(
     return ValuedChanges(some.places, some.ids, some.value_numbers, kinds[order].astype(np.int8))
 
 
-def pair_rows(
+def pair_values(
     store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: SlotArray, identity: NumberArray
 ) -> tuple[Array, Array]:
     """Rows that went and rows that came that are the same ones by identity: numbers in `gone` and in `fresh`.
@@ -82,7 +82,7 @@ def pair_rows(
     places = np.concatenate([gone.places, fresh.places])
     ids = np.concatenate([gone.ids, fresh.ids])
     comes = np.arange(len(ids)) >= len(gone.ids)
-    partner = row_partners(store, places, ids, comes, slots[places], identity)[: len(gone.ids)]
+    partner = pair_rows(store, places, ids, comes, slots[places], identity)[: len(gone.ids)]
     found = np.flatnonzero(partner >= 0)
     return found, partner[found] - len(gone.ids)
 

@@ -6,14 +6,14 @@ frame with a first row the rows in it are kept; of one without, accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import Partials, StoredKeyState
+from aggloom.runtime.operators.base import InputBatch, StoredKeyState
 from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
 from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
 from aggloom.runtime.operators.over.bounds import Standing
@@ -23,6 +23,7 @@ from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.operators.over.sums import Sums
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
+from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
@@ -34,7 +35,15 @@ _NUMBERS = ("given", "seen", "times", "last", "due")
 and the next, in milliseconds."""
 
 
-class OverOnceOperator(SortedByKey[OverState]):
+class _DueRows(NamedTuple):
+    """Rows, and when the time of each has come (int64[n], milliseconds)."""
+
+    batch: pa.RecordBatch
+    kinds: Kinds
+    due: Array  # int64[rows]
+
+
+class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
     """One bucket's operator over rows that are only added; its result is only added to. See OverSettings."""
 
     keeps_calls = "it has told the values of its calls"
@@ -71,31 +80,15 @@ class OverOnceOperator(SortedByKey[OverState]):
     def states(self) -> list[Any]:
         return [self.state] if self._sums is None else [self.state, self._sums.state]
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows, and return those whose time has come; the clocks never go back.
+    @property
+    def chained(self) -> bool:
+        return self.spec.chained
 
-        Raises DataError for a row that takes one back, or has no time.
-        """
-        self.refuse_after_failure()
-        refuse_retractions(kinds, self.name)
-        due = self._due(batch, clock)
-        with self.changing_state():
-            if self.spec.state_ttl_ms:
-                self._expire(clock.processing)
-            if not self.spec.chained:
-                self._advance(clock)
-            if batch.num_rows:
-                self._take(self._stamp_rows(batch, clock), kinds, due, clock.processing)
-            if self.spec.chained:
-                self._advance(clock)
-            changes = self._certain()
-            self._clean()
-            self.state.tidy()
-        self.counters["rows"] += batch.num_rows
-        self.counters["emitted"] += len(changes[1])
-        return changes
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _DueRows:
+        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
+        (bundle,) = inputs
+        refuse_retractions(bundle.kinds, self.name)
+        return _DueRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock))
 
     def contents(self) -> Rows:
         """No row: what waits is not given out yet, and what was given out is not kept."""
@@ -161,13 +154,15 @@ class OverOnceOperator(SortedByKey[OverState]):
         now = pa.scalar(clock.processing, pa.int64()).cast(pa.timestamp("ms")).cast(field.type)
         return batch.set_column(place, field, pa.repeat(now, batch.num_rows))
 
-    def _advance(self, clock: Clock) -> None:
-        now = self.state.clock
-        time = clock.watermark if self._waits else clock.processing
-        now[0] = max(int(now[0]), time)
+    def move_clock(self, clock: Clock) -> None:
+        advance_time(self.state.clock, clock.watermark if self._waits else clock.processing)
 
-    def _take(self, batch: pa.RecordBatch, kinds: Kinds, due: Array, now: int) -> None:
+    def take(self, checked: _DueRows, clock: Clock) -> None:
         """Store rows that are in time."""
+        batch, kinds, due = checked
+        if not batch.num_rows:
+            return
+        batch = self._stamp_rows(batch, clock)
         state = self.state
         late = self._is_late(batch, due)
         found = int(late.sum())
@@ -186,7 +181,7 @@ class OverOnceOperator(SortedByKey[OverState]):
         times[slots[none]] = np.iinfo(np.int64).max
         np.minimum.at(times, slots, due)
         state.sorted.insert(slots, batch)
-        state.table.stamps("written")[slots] = now
+        state.table.stamps("written")[slots] = clock.processing
 
     def _is_late(self, batch: pa.RecordBatch, due: Array) -> Array:
         """Tell whether rows come behind what was given out: their key's last time, or, of all rows, the watermark."""
@@ -212,7 +207,13 @@ class OverOnceOperator(SortedByKey[OverState]):
         """Return the number of rows of slots that were not given out yet."""
         return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
 
-    def _certain(self) -> Rows:
+    def emit_due(self, now: int) -> Rows:
+        changes = self._emit_certain()
+        self._clean()
+        self.state.tidy()
+        return changes
+
+    def _emit_certain(self) -> Rows:
         """The rows whose time has come, in order of time and arrival, with their values."""
         state = self.state
         used = state.used_slots()
@@ -340,8 +341,10 @@ class OverOnceOperator(SortedByKey[OverState]):
             if len(empty):
                 state.forget(empty)
 
-    def _expire(self, now: int) -> None:
+    def drop_unwritten(self, now: int) -> None:
         """Forget keys that were not written for so long; those that wait stay."""
+        if not self.spec.state_ttl_ms:
+            return
         state = self.state
         used = state.used_slots()
         idle = now >= state.table.stamps("written")[used] + self.spec.state_ttl_ms

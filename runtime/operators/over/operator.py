@@ -22,7 +22,7 @@ from aggloom.runtime.operators.over.messages import (
     ValuedRows,
     inserts,
     messages,
-    pair_rows,
+    pair_values,
 )
 from aggloom.runtime.operators.over.reach import Balance, Stretches, reach
 from aggloom.runtime.operators.over.settings import OverSettings
@@ -115,8 +115,8 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
 
     def contents(self) -> Rows:
         """The rows with their values, each an insertion."""
-        changed_rows = self._read_current(self.state.used_slots())
-        return self._rows(changed_rows), changed_rows.kinds
+        changed = self._read_current(self.state.used_slots())
+        return self._rows(changed), changed.kinds
 
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
@@ -138,13 +138,12 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         """Rows together: the changes that they bring, and by change the first row of its key."""
         state = self.state
         touched, firsts, rows, places = group_rows(slots, state.table.capacity)
-        given = SlotChanges(
+        bundle = SlotChanges(
             batch.take(pa.array(rows)), slots[rows], is_retraction(kinds[rows]), rows
         )
         before = state.sorted.sizes(touched)
-        came, came_by, gone, gone_by = apply_changes(
-            state, given, self.spec.on_orphan_retraction, self.counters
-        )
+        ledger = self._ledger(self.spec.on_orphan_retraction)
+        came, came_by, gone, gone_by = apply_changes(state.sorted, bundle, ledger)
         state.fit_rows()
         # A row may go in the bundle in which it came: nothing was told of it.
         brief = gone[state.value_numbers[gone] == 0]
@@ -153,11 +152,11 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             came, came_by = came[stays], came_by[stays]
         keys = _Keys(touched, firsts, len(rows), before, state.sorted.sizes(touched))
         owners = places[np.concatenate([came_by, gone_by])]
-        changed_rows = self._find_changes(keys, came, gone, owners, kinds[rows[came_by]])
-        changes = self._rows(changed_rows), changed_rows.kinds
+        changed = self._find_changes(keys, came, gone, owners, kinds[rows[came_by]])
+        changes = self._rows(changed), changed.kinds
         self._settle(gone)
         state.table.stamps("written")[touched] = now
-        return changes, firsts[changed_rows.places]
+        return changes, firsts[changed.places]
 
     def _find_changes(
         self,
@@ -203,10 +202,10 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             lost,
             before,
             after,
-            came_as,
-            where,
-            keys.firsts,
-            keys.rows,
+            came=came_as,
+            positions=where,
+            firsts=keys.firsts,
+            rows=keys.rows,
             update_before=self.update_before,
         )
 
@@ -216,7 +215,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         """Make of rows that went and came again one that changes: which of `lost`, and of the others, are left."""
         fresh = np.flatnonzero(came >= 0)
         store = self.state.sorted.rows
-        old, new = pair_rows(store, lost, after.take(fresh), touched, self._identity)
+        old, new = pair_values(store, lost, after.take(fresh), touched, self._identity)
         new = fresh[new]
         before.ids[new], before.value_numbers[new] = lost.ids[old], lost.value_numbers[old]
         came[new] = -1
@@ -261,8 +260,8 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         self._replaced = np.zeros(0, np.int64)
         self.state.free(gone)
 
-    def _rows(self, changed_rows: ValuedChanges) -> pa.RecordBatch:
+    def _rows(self, changed: ValuedChanges) -> pa.RecordBatch:
         """The rows of messages."""
-        rows = self.state.sorted.rows.gather(changed_rows.ids)
-        values = self.state.results.gather(changed_rows.value_numbers)
+        rows = self.state.sorted.rows.gather(changed.ids)
+        values = self.state.results.gather(changed.value_numbers)
         return pa.RecordBatch.from_arrays([*rows.columns, *values.columns], schema=self.schema)

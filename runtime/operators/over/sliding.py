@@ -70,10 +70,30 @@ def _steps(
 def steps_of(stretch: NumberArray, starts: NumberArray, stops: NumberArray) -> tuple[Steps, Array]:
     """The steps of frames, which never go back within a stretch, and by row the item that has its values, or -1."""
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    count, _ = _steps(stretch, starts, stops, none, flags, none, none, none, False)
+    count, _ = _steps(
+        stretch,
+        starts,
+        stops,
+        rows=none,
+        retracts=flags,
+        stretches=none,
+        items=none,
+        values=none,
+        write=False,
+    )
     rows, owners, items = (np.empty(count, np.int64) for _ in range(3))
     retracts, values = np.empty(count, np.bool_), np.empty(len(stretch), np.int64)
-    _steps(stretch, starts, stops, rows, retracts, owners, items, values, True)
+    _steps(
+        stretch,
+        starts,
+        stops,
+        rows=rows,
+        retracts=retracts,
+        stretches=owners,
+        items=items,
+        values=values,
+        write=True,
+    )
     return Steps(rows, retracts, owners, items), values
 
 

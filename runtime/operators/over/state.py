@@ -59,7 +59,7 @@ class OverState(SortedState):
     @property
     def value_numbers(self) -> Array:
         """The number of the values of each row, + 1."""
-        return self.arena.array("told", 0, "i8")
+        return self.arena.array("values", 0, "i8")
 
     def number(self, name: str) -> Array:
         """Return the number that is kept under a name for each slot."""
@@ -73,14 +73,14 @@ class OverState(SortedState):
     def fit_rows(self) -> None:
         """Have room for what is kept by row, as many rows as there may be."""
         if self.kept and len(self.value_numbers) != self.sorted.rows.capacity:
-            self.arena.resize("told", self.sorted.rows.capacity)
+            self.arena.resize("values", self.sorted.rows.capacity)
 
     def free(self, ids: RowIdArray) -> None:
         """Forget rows that are gone, and what was told of them."""
         if self.kept and len(ids):
             self.fit_rows()
-            told = self.value_numbers[ids]
-            self.results.delete(told[told > 0] - 1)
+            values = self.value_numbers[ids]
+            self.results.delete(values[values > 0] - 1)
             self.value_numbers[ids] = 0
         self.sorted.free(ids)
         self.fit_rows()
@@ -111,10 +111,10 @@ class OverState(SortedState):
         self.sorted.check_restored(audit, used)
         if self.kept:
             self.results.check_restored(audit)
-            audit.require_length(self.sorted.rows.capacity, "told", self.value_numbers)
+            audit.require_length(self.sorted.rows.capacity, "values", self.value_numbers)
             rows = np.flatnonzero(self.value_numbers)
-            self.sorted.rows.require_live(audit, "told", rows)
-            self.results.require_live(audit, "told", self.value_numbers[rows] - 1)
+            self.sorted.rows.require_live(audit, "values", rows)
+            self.results.require_live(audit, "values", self.value_numbers[rows] - 1)
         if self.debts is not None:
             self.debts.check_restored(audit, used)
         for name in self._numbers:
@@ -128,7 +128,7 @@ class OverState(SortedState):
         self.sorted = SortedRows(arena, self.pool, "rows", self.every, self.order, slots)
         if self.kept:
             self.results = RowStore(arena, self.pool, "results", self.kept)
-            arena.array("told", self.sorted.rows.capacity, "i8")
+            arena.array("values", self.sorted.rows.capacity, "i8")
         self.debts = None
         if self.keeps_debts:
             self.debts = RowBag(arena, self.pool, "debts", self.every, slots)
@@ -155,9 +155,9 @@ class OverState(SortedState):
         rows, places = self.sorted.copy_into(arena, pool, moved, table.capacity)
         if self.kept:
             _, numbers = self.results.copy_into(arena, pool)
-            told = arena.array("told", rows.rows.capacity, "i8")
+            values = arena.array("values", rows.rows.capacity, "i8")
             old = np.flatnonzero((places >= 0) & (self.value_numbers[: len(places)] > 0))
-            told[places[old]] = numbers[self.value_numbers[old] - 1] + 1
+            values[places[old]] = numbers[self.value_numbers[old] - 1] + 1
         if self.debts is not None:
             self.debts.copy_into(arena, pool, moved, table.capacity)
         there = np.flatnonzero(moved >= 0)

@@ -6,24 +6,28 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from aggloom.runtime.operators.differences import (
+    mark_same,
+    name_kinds,
+    order_halves,
+    pair_marks,
+    pair_rows,
+    seat_halves,
+)
 from aggloom.runtime.operators.rank.kernels import (
     drop_same,
-    hash_rows,
     pair_numbers,
-    pair_off,
 )
 from aggloom.runtime.operators.rank.seen import VisibleRows
-from aggloom.runtime.state.row_store import RowStore, same_rows
+from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import (
     Array,
     FlagArray,
-    NumberArray,
     RowIdArray,
     SelectionArray,
     SlotArray,
 )
-from aggloom.runtime.storage.key_index import cells_for
-from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+from aggloom.runtime.values.changelog import UPDATE_BEFORE, Kinds
 
 By = Literal["key", "number", "row", "nothing"]
 """The thing that makes a row that comes the successor of one that goes: the same key, number or identity."""
@@ -77,21 +81,19 @@ class Difference:
             return self._pair_in_place(store, places, ids, numbers, gone)
         comes = np.arange(len(ids)) >= gone
         partner = self._partners(store, places, ids, numbers, comes, slots)
-        paired = partner >= 0
         twin = partner
         if self.by == "nothing" and 0 < gone < len(ids):
-            twin = row_partners(store, places, ids, comes, slots[places], store.every_column)
+            twin = pair_rows(store, places, ids, comes, slots[places], store.every_column)
         same = np.zeros(len(ids), np.bool_)
         pairs = np.flatnonzero(twin >= 0)
         if len(pairs):
-            same[pairs] = _same(store, ids[pairs], ids[twin[pairs]], store.every_column)
+            same[pairs] = mark_same(store, ids[pairs], ids[twin[pairs]], store.every_column)
             if self.numbered:
                 same[pairs] &= numbers[pairs] == numbers[twin[pairs]]
-        kinds = np.where(comes, INSERT, DELETE).astype(np.int8)
-        kinds[paired] = np.where(comes[paired], UPDATE_AFTER, UPDATE_BEFORE)
-        told = ~same & (self.update_before | (kinds != UPDATE_BEFORE))
+        kinds = name_kinds(comes, partner)
+        is_emitted = ~same & (self.update_before | (kinds != UPDATE_BEFORE))
         chosen = self._order(places, ids, numbers, comes, partner, replaced)
-        chosen = chosen[told[chosen]]
+        chosen = chosen[is_emitted[chosen]]
         return NumberedChanges(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
 
     def _different(self, store: RowStore, ids: RowIdArray, numbers: Array, before: int) -> Array:
@@ -111,12 +113,12 @@ class Difference:
             store.arrays,
             store.every_column,
             places,
-            ids,
-            numbers,
-            gone,
-            self.by == "number",
-            chosen,
-            kinds,
+            ids=ids,
+            numbers=numbers,
+            before=gone,
+            marked=self.by == "number",
+            chosen=chosen,
+            kinds=kinds,
         )
         chosen, kinds = chosen[:count], kinds[:count]
         if not self.update_before:
@@ -138,9 +140,9 @@ class Difference:
         if self.by == "nothing" or not n:
             return np.full(n, -1, np.int64)
         if self.by == "row":
-            return row_partners(store, places, ids, comes, slots[places], self.identity)
+            return pair_rows(store, places, ids, comes, slots[places], self.identity)
         marks = numbers if self.by == "number" else np.zeros(n, np.int64)
-        return _partners(places, marks, comes)
+        return pair_marks(places, marks, comes)
 
     def _order(
         self,
@@ -152,47 +154,9 @@ class Difference:
         replaced: Array | None,
     ) -> Array:
         """The order of messages: by number, or what goes, what changes and what comes; halves of an update together."""
-        n = len(ids)
-        seat = np.where(partner >= 0, np.minimum(np.arange(n), partner), np.arange(n))
-        if self.by == "number":
-            phase = numbers.copy()
-            if replaced is not None:
-                phase[~comes & np.isin(ids, replaced)] = -1
-            return np.lexsort((comes, seat, phase, places))
-        phase = np.where(partner >= 0, 1, np.where(comes, 2, 0))
-        return np.lexsort((comes, seat, phase, places))
-
-
-def row_partners(
-    store: RowStore,
-    places: NumberArray,
-    ids: RowIdArray,
-    comes: FlagArray,
-    slots: SlotArray,
-    identity: NumberArray,
-) -> Array:
-    """Return for each row the one with its identity at its place that comes where it goes, or goes where it comes,
-    or -1.
-    """
-    marks = np.empty(len(ids), np.int64)
-    hash_rows(store.arrays, ids, slots, identity, marks)
-    partner = _partners(places, marks, comes)
-    paired = np.flatnonzero(partner >= 0)
-    unlike = paired[~_same(store, ids[paired], ids[partner[paired]], identity)]
-    partner[unlike] = -1
-    return partner
-
-
-def _partners(places: Array, marks: Array, comes: FlagArray) -> Array:
-    """Return for each row the one with its mark at its place on the other side, the first beside the first, or -1."""
-    n = len(marks)
-    partner, table = np.full(n, -1, np.int64), np.zeros(cells_for(n), np.int32)
-    waiting, after = np.empty(n, np.int32), np.empty(n, np.int32)
-    pair_off(places, marks, comes, table, waiting, after, partner)
-    return partner
-
-
-def _same(store: RowStore, left: Array, right: Array, columns: Array) -> Array:
-    out = np.empty(len(left), np.bool_)
-    same_rows(store.arrays, left, right, columns, out)
-    return out
+        if self.by != "number":
+            return order_halves(comes, partner, places)
+        phase = numbers.copy()
+        if replaced is not None:
+            phase[~comes & np.isin(ids, replaced)] = -1
+        return np.lexsort((comes, seat_halves(partner), phase, places))

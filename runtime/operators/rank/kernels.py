@@ -12,13 +12,10 @@ from aggloom.runtime.state.order_tree import (
     rows_in,
     weight_of,
 )
-from aggloom.runtime.state.row_index import row_hash
-from aggloom.runtime.state.row_store import RowArrays, is_null, same_row
+from aggloom.runtime.state.row_store import RowArrays, same_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
-from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import around, home
 from aggloom.runtime.storage.pool import PoolArrays, compare_bytes
 
 ROW_NUMBER, RANK, DENSE_RANK = range(3)
@@ -57,56 +54,6 @@ def in_range(
             order = tiers[r] - (tree.heap[entry + 3] >> TIER)
         # Equals share a rank; their row numbers are in the order of arrival, and this row arrives last.
         out[r] = order < 0 or (order == 0 and function != ROW_NUMBER)
-
-
-@kernel
-def hash_rows(rows: RowArrays, ids: Array, slots: Array, identity: Array, out: Array) -> None:
-    """The hash of stored rows in their slots, by some columns. That of a NULL is no value's."""
-    for k in range(len(ids)):
-        h = row_hash(rows.words, rows.flags, ids[k], slots[k], identity)
-        for place in range(len(identity)):
-            if is_null(rows.flags, ids[k], identity[place]):
-                h = combine(h, place + 1)
-        out[k] = h
-
-
-@kernel
-def pair_off(
-    places: Array,
-    marks: Array,
-    comes: Array,
-    table: Array,
-    waiting: Array,
-    after: Array,
-    partner: Array,
-) -> None:
-    """Write for each row the one with its mark at its place on the other side, the first beside the first; -1 before.
-
-    table, zero before: by hash the first row with a place and mark, + 1, with room to spare. waiting, after: by row.
-    """
-    cells = len(table)
-    for r in range(len(marks)):
-        at = home(combine(places[r], marks[r]), cells)
-        own = np.int64(table[at]) - 1
-        while own >= 0 and (places[own] != places[r] or marks[own] != marks[r]):
-            at = around(at + 1, cells)
-            own = np.int64(table[at]) - 1
-        if own < 0:
-            own = np.int64(r)
-            table[at] = r + 1
-            waiting[own] = -1
-        # Those that wait are of one side: a ring, in which the last is followed by the first.
-        last = np.int64(waiting[own])
-        if last < 0:
-            waiting[own] = after[r] = r
-        elif comes[last] == comes[r]:
-            after[r], after[last] = after[last], r
-            waiting[own] = r
-        else:
-            first = np.int64(after[last])
-            partner[r], partner[first] = first, r
-            waiting[own] = -1 if first == last else last
-            after[last] = after[first]
 
 
 @kernel
@@ -165,7 +112,15 @@ def pair_numbers(
             found += 1
             j += 1
         else:
-            if not same_row(every, rows.words, rows.flags, ids[i], rows.words, rows.flags, ids[j]):
+            if not same_row(
+                every,
+                rows.words,
+                rows.flags,
+                r=ids[i],
+                others=rows.words,
+                marks=rows.flags,
+                s=ids[j],
+            ):
                 chosen[found], kinds[found] = i, 1
                 chosen[found + 1], kinds[found + 1] = j, 2
                 found += 2

@@ -103,7 +103,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
             yield StoredKeyState(None, None, records=records, written=written, results=row)
 
-    def check(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
+    def check_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
         """Return the rows that the strategy takes; raises DataError for a row that goes where none may."""
         if self.spec.strategy == "update":
             # The new half of an update says all.
@@ -127,8 +127,10 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         fresh, rows = np.unique(slots, return_index=True)
         new = self.state.end[fresh] == 0
         if new.any():
-            told = pc.fill_null(batch.column(column).take(pa.array(rows[new])).cast(pa.int64()), 0)
-            self.state.end[fresh[new]] = 1 + np.clip(told.to_numpy(), 0, _FAR)
+            changed = pc.fill_null(
+                batch.column(column).take(pa.array(rows[new])).cast(pa.int64()), 0
+            )
+            self.state.end[fresh[new]] = 1 + np.clip(changed.to_numpy(), 0, _FAR)
             self.state.table.stamps("written")[fresh[new]] = now
 
     def _ends(self, slots: SlotArray) -> Array:
@@ -167,12 +169,12 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         after = self._find_visible(touched)
         # Per record, a row that moves up is taken from its old number before it is at the new one.
         shown = replaced if self.spec.per_record and len(replaced) else None
-        told = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
-        told = told.some(order_by_arrival(told.places, firsts, len(order)))
-        changes = self._rows(told), told.kinds
+        changed = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
+        changed = changed.some(order_by_arrival(changed.places, firsts, len(order)))
+        changes = self._rows(changed), changed.kinds
         self.state.sorted.free(gone)
         self.state.table.stamps("written")[touched] = now
-        return changes, given.numbers[firsts[told.places]]
+        return changes, given.numbers[firsts[changed.places]]
 
     def _apply(self, changes: SlotChanges, order: Array) -> tuple[Array, Array]:
         """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced.
@@ -181,9 +183,9 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         """
         if self.spec.strategy != "retract":
             return self._add(changes.batch, changes.slots)
-        policy = self.spec.on_orphan_retraction
-        brought = apply_changes(self.state, changes.some(order), policy, self.counters)
-        return brought.gone, np.zeros(0, np.int64)
+        ledger = self._ledger(self.spec.on_orphan_retraction)
+        applied = apply_changes(self.state.sorted, changes.some(order), ledger)
+        return applied.gone, np.zeros(0, np.int64)
 
     def _add(self, batch: pa.RecordBatch, slots: SlotArray) -> tuple[Array, Array]:
         """Store the rows that are in range: as _apply."""
@@ -223,7 +225,17 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         fits = np.empty(len(slots), np.bool_)
         tree, pool, by_bytes = rows.tree.arrays, self.state.pool.arrays, rows.key.by_bytes
         ends = self._ends(slots)
-        in_range(tree, pool, by_bytes, self._function, slots, words, tiers, ends, fits)
+        in_range(
+            tree,
+            pool,
+            by_bytes,
+            function=self._function,
+            slots=slots,
+            words=words,
+            tiers=tiers,
+            ends=ends,
+            out=fits,
+        )
         if rows.unique:
             fits |= rows.find(slots, batch) >= 0
         return fits
@@ -233,12 +245,12 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         if self.spec.end_column is None:
             super()._leave(touched)
 
-    def _rows(self, told: NumberedChanges) -> pa.RecordBatch:
+    def _rows(self, changed: NumberedChanges) -> pa.RecordBatch:
         """The rows of messages."""
-        rows = self.state.sorted.rows.gather(told.ids)
+        rows = self.state.sorted.rows.gather(changed.ids)
         columns = list(rows.columns)
         if self.spec.number is not None:
-            columns.append(pa.array(told.numbers, pa.int64()))
+            columns.append(pa.array(changed.numbers, pa.int64()))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _comparison(self) -> Difference:

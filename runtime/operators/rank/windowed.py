@@ -9,19 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.windows import to_instants
-from aggloom.runtime.operators.base import Partials
 from aggloom.runtime.operators.rank.difference import NumberedChanges
 from aggloom.runtime.operators.rank.operator import RankOperator
+from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array, SlotArray
-from aggloom.runtime.values.changelog import INSERT, Kinds
-from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.values.changelog import INSERT
+from aggloom.runtime.values.clock import BEFORE_ALL, Clock
 
 if TYPE_CHECKING:
     from aggloom.runtime.operators.rank.settings import RankSettings
 
 
-class WindowRankOperator(RankOperator):
+class WindowRankOperator(ClockedStep[Rows], RankOperator):
     """One bucket's operator, of which one of the key columns is the end of the row's window.
 
     Rows are only added. One that comes when its window is over is dropped and counted. The clock moves before a
@@ -40,25 +40,21 @@ class WindowRankOperator(RankOperator):
             arena.array("clock", 1, "i8")[:] = BEFORE_ALL
         return arena.array("clock", 1, "i8")
 
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Take rows, move the clock, and return the rows of windows that are over.
+    @property
+    def chained(self) -> bool:
+        return self.spec.chained
 
-        Raises DataError for a row that takes one back.
-        """
-        self.refuse_after_failure()
-        batch, kinds = self.check(batch, kinds)
-        self.counters["rows"] += batch.num_rows
-        with self.changing_state():
-            if not self.spec.chained:
-                self.clock[0] = max(int(self.clock[0]), clock.watermark)
-            if batch.num_rows and not self.spec.is_empty:
-                self._take(batch)
-            self.clock[0] = max(int(self.clock[0]), clock.watermark)
-            changes = self._fire()
-            self.state.pool.sweep()
-        self.counters["emitted"] += len(changes[1])
+    def move_clock(self, clock: Clock) -> None:
+        advance_time(self.clock, clock.watermark)
+
+    def take(self, checked: Rows, clock: Clock) -> None:
+        batch, _ = checked
+        if batch.num_rows and not self.spec.is_empty:
+            self._take(batch)
+
+    def emit_due(self, now: int) -> Rows:
+        changes = self._fire()
+        self.state.pool.sweep()
         return changes
 
     def contents(self) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,21 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Aligned, Windowing, result_schema
 from aggloom.errors import DataError, NotMergeableError
-from aggloom.runtime.operators.base import OneInput, Partials
+from aggloom.runtime.operators.base import InputBatch, OneInput, Partials
+from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array, FlagArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds, is_retraction
-from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock, instant
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, Clock, instant
 
 WATERMARK, PROCESSING, DUE, STAGGER, FIRED = range(5)
 """Places in the clock: the watermark, the processing time, when something is due, 1 + the stagger, how far it fired."""
 
 
-class WindowOperator(OneInput):
+class WindowOperator(OneInput, ClockedStep[InputBatch]):
     """One bucket's operator; subclasses say what rows and the clock bring.
 
     chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.
@@ -74,33 +76,21 @@ class WindowOperator(OneInput):
             arena.array("clock", 5, "i8")[:] = (BEFORE_ALL, 0, AFTER_ALL, 0, BEFORE_ALL)
         return arena.array("clock", 5, "i8")
 
-    def process(
-        self,
-        batch: pa.RecordBatch,
-        kinds: Kinds,
-        clock: Clock = NO_TIME,
-        partials: Partials = (),
-    ) -> Rows:
-        """Move the clock, apply rows (columns of the spec's handler_schema), and return the changes.
+    @property
+    def chained(self) -> bool:
+        return self._chained
 
-        Rows are judged by the watermark of `clock`. Neither the watermark nor the clock goes back. After an error the
-        operator refuses further work: restore a snapshot.
-        """
-        self.refuse_after_failure()
-        with self.changing_state():
-            parts = [] if self._chained else [self._move(clock)]
-            if batch.num_rows or partials:
-                self.counters["rows"] += batch.num_rows
-                if self._per_record:
-                    rows = range(batch.num_rows)
-                    parts += [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in rows]
-                else:
-                    parts.append(self._take(batch, kinds, partials))
-            if self._chained:
-                parts.append(self._move(clock))
-        changes = concat_changes(parts, self.schema)
-        self.counters["emitted"] += len(changes[1])
-        return changes
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> InputBatch:
+        return inputs[0]
+
+    def take(self, checked: InputBatch, clock: Clock) -> Rows | None:
+        """Apply rows (columns of the spec's handler_schema), which are judged by the operator's own watermark."""
+        batch, kinds, partials = checked
+        if not self._per_record:
+            return self._take(batch, kinds, partials) if batch.num_rows or partials else None
+        rows = range(batch.num_rows)
+        parts = [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in rows]
+        return concat_changes(parts, self.schema)
 
     def snapshot(self) -> bytes:
         self.clock  # noqa: B018
@@ -177,10 +167,9 @@ class WindowOperator(OneInput):
             return int(self.clock[WATERMARK])
         return int(self.clock[PROCESSING]) - 1
 
-    def _move(self, clock: Clock) -> Rows:
-        now = self.clock
-        now[WATERMARK] = max(int(now[WATERMARK]), clock.watermark)
-        now[PROCESSING] = max(int(now[PROCESSING]), clock.processing)
+    def move_clock(self, clock: Clock) -> Rows:
+        advance_time(self.clock, clock.watermark, WATERMARK)
+        advance_time(self.clock, clock.processing, PROCESSING)
         return self._advance()
 
     def _give_out(

@@ -203,7 +203,16 @@ class SessionTable:
             order = np.argsort(starts, kind="stable")
         slots = np.empty(n, np.int64)
         merges = np.empty(n + len(self), np.int64)
-        merged = _place(self.arrays, keys, starts, ends, closed, order, slots, merges)
+        merged = _place(
+            self.arrays,
+            keys,
+            starts,
+            ends=ends,
+            closed=closed,
+            order=order,
+            slots=slots,
+            merges=merges,
+        )
         _roots(self.arrays, slots)
         return slots, merges[:merged].copy()
 

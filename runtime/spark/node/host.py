@@ -261,4 +261,4 @@ def _stamp(frames: Sequence[pd.DataFrame]) -> int | None:
 
 def _take_counts(tallies: Sequence[Tally]) -> Iterator[int]:
     """Return the counts of each operator, one after the other."""
-    return (count for tally in tallies for count in tally.taken())
+    return (count for tally in tallies for count in tally.read_counts())

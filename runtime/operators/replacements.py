@@ -1,4 +1,4 @@
-"""The messages of rows that take the places of others: of a bundle, in order, the rows before and the rows after."""
+"""Rows that take the places of others: the changes of a bundle, in order, the row before and the row after."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _same_inside(
     for k in range(len(acting)):
         was = before[acting[k]]
         if 0 <= was < len(words):
-            same[k] = same_row(columns, words, flags, was, words, flags, acting[k])
+            same[k] = same_row(columns, words, flags, r=was, others=words, marks=flags, s=acting[k])
 
 
 @kernel
-def _messages(
+def _write_changes(
     acting: Array,
     before: Array,
     adds: Array,
@@ -49,7 +49,7 @@ def _messages(
     return n
 
 
-def unlike(
+def find_unlike(
     store: RowStore, rows: Encoded, acting: NumberArray, before: NumberArray, old: RowIdArray
 ) -> Array:
     """Which of the acting rows differ from their predecessors; `old`: the ids of those that are stored.
@@ -64,7 +64,7 @@ def unlike(
     return acting[~same]
 
 
-def messages(
+def replace_rows(
     batch: pa.RecordBatch,
     stored: pa.RecordBatch,
     acting: NumberArray,
@@ -80,6 +80,8 @@ def messages(
     """
     taken = np.empty(2 * len(acting), np.int64)
     kinds = np.empty(2 * len(acting), np.int8)
-    n = _messages(acting, before, adds, update_before, insert, taken, kinds)
+    n = _write_changes(
+        acting, before, adds, update_before=update_before, insert=insert, taken=taken, kinds=kinds
+    )
     both = pa.concat_batches([batch, stored]) if stored.num_rows else batch
     return both.take(pa.array(taken[:n])), kinds[:n]
