@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "95e07f9c1d7b2800"
-DIGEST = "d70876cab88fcee0"
+SUPPORT = "6c4d85ee16191d10"
+DIGEST = "6ec3442a6085185c"
 
 
 class Inputs(NamedTuple):

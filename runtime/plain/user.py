@@ -91,7 +91,7 @@ def choose_state(state: Any, returned: Any) -> Any:
     return state if returned is None else returned
 
 
-copied = copy.deepcopy
+copy_state = copy.deepcopy
 
 
 def real_or_none(value: Any) -> float | None:
