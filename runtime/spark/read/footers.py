@@ -123,8 +123,8 @@ def sound_in_java(spark: Any, look: Footers) -> Column | None:
 def sound_in_workers(look: Footers) -> Column:
     """As `sound_in_java`, asked by workers; they cannot open every file that Spark reads."""
 
-    def are_missing(paths: pa.Array) -> pa.Array:
+    def look_at_footers(paths: pa.Array) -> pa.Array:
         return look(paths)
 
     first = F.when(F.col("_metadata.row_index") == 0, F.col("_metadata.file_path"))
-    return arrow_udf(are_missing, BooleanType())(first).isNull()
+    return arrow_udf(look_at_footers, BooleanType())(first).isNull()
