@@ -52,7 +52,7 @@ def check_subject(registry: SchemaRegistry, subject: str, schema: Mapping[str, A
             f"{where}: its schema cannot be read ({error}). Write to another topic, or delete the subject"
         ) from None
     # Rows are in an envelope twice.
-    differences = dict.fromkeys(_differences(_expanded(schema, {}), registered, ""))
+    differences = dict.fromkeys(_differences(_expand_names(schema, {}), registered, ""))
     if differences:
         raise SinkError(
             f"{where} has another schema than the result: {'; '.join(differences)}. Or write to another topic, or "
@@ -80,13 +80,13 @@ def _read_schema(text: str, before: Iterable[str]) -> Any:
         named: dict[str, Any] = {}
         for each in before:
             library().parse_schema(json.loads(each), named_schemas=named)
-        return _expanded(json.loads(text), named)
+        return _expand_names(json.loads(text), named)
     except Exception as error:
         # What is no schema fails in as many ways as there are.
         raise NotASchema(f"{type(error).__name__}: {error}") from None
 
 
-def _expanded(schema: Any, named: dict[str, Any]) -> Any:
+def _expand_names(schema: Any, named: dict[str, Any]) -> Any:
     """A schema in which each type stands where it is used."""
     return library().parse_schema(schema, named_schemas=named, expand=True, _write_hint=False)
 

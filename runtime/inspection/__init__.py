@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggloom.runtime.inspection.description import FragmentDescription
-from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, StatePart
+from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, PartContents
 from aggloom.runtime.inspection.heaviest import Heaviest, HeldWindow, KeyWeight, weigh
 from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
 from aggloom.runtime.inspection.parts import describe_parts, keys_of, parts_of
@@ -18,8 +18,8 @@ __all__ = [
     "KeyState",
     "KeyWeight",
     "OperatorState",
+    "PartContents",
     "ReplayedEntry",
-    "StatePart",
     "StateReport",
     "Why",
     "WindowFilter",

@@ -42,7 +42,7 @@ class ViewSize(Report):
 
 
 @dataclass(frozen=True)
-class StatePart(Report):
+class PartContents(Report):
     """Part of an operator's state for a key: all of it, or one window.
 
     records: rows in it, None where nothing counts them. results: by column, None where there is no row, or where rows
@@ -65,7 +65,7 @@ class KeyState(Report):
 
     key: Row
     bucket: int
-    parts: tuple[StatePart, ...]
+    parts: tuple[PartContents, ...]
     nearest: tuple[str, ...] = ()
 
 

@@ -16,7 +16,7 @@ from aggloom.codegen import type_name
 from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
 from aggloom.physical import is_nested
-from aggloom.runtime.inspection.facts import KeyBundle, StatePart
+from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.operators.steps import split
 
 _CANDIDATES = 20_000
@@ -50,7 +50,7 @@ class WindowFilter:
     start: Any = None
     end: Any = None
 
-    def parts(self, parts: Iterable[StatePart]) -> tuple[StatePart, ...]:
+    def parts(self, parts: Iterable[PartContents]) -> tuple[PartContents, ...]:
         """Those of the windows."""
         return tuple(part for part in parts if self._takes(part.window))
 

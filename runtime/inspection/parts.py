@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.inspection.accumulators import Layout
-from aggloom.runtime.inspection.facts import Row, StatePart
+from aggloom.runtime.inspection.facts import PartContents, Row
 from aggloom.runtime.inspection.keys import distinct
 from aggloom.runtime.operators.base import Operator, StoredKeyState
 
 
-def parts_of(operator: Operator, key: pa.RecordBatch) -> list[StatePart]:
+def parts_of(operator: Operator, key: pa.RecordBatch) -> list[PartContents]:
     """Return the parts that an operator holds of a key, its windows in order of time; without accumulators."""
     return [part for part, _ in _parts(operator, key)]
 
 
 def describe_parts(
     operator: Operator, key: pa.RecordBatch, limit: int | None = None
-) -> list[StatePart]:
+) -> list[PartContents]:
     """As parts_of, with accumulators and views by name; of views the first `limit` values."""
     layout = None if operator.handler_class is None else Layout(operator.handler_class)
     found = []
@@ -32,7 +32,7 @@ def describe_parts(
             kept = held.handler.accumulators
             more["accumulators"] = tuple(layout.accumulators(kept, held.slot))
             more["views"] = tuple(layout.views(kept, held.slot, limit))
-        found.append(StatePart(**{**vars(part), **more}))
+        found.append(PartContents(**{**vars(part), **more}))
     return found
 
 
@@ -50,14 +50,16 @@ def keys_of(operator: Operator) -> tuple[int, list[pa.Array]]:
     return (distinct(columns, names) if len(columns[0]) else 0), columns
 
 
-def _parts(operator: Operator, key: pa.RecordBatch) -> Iterator[tuple[StatePart, StoredKeyState]]:
+def _parts(
+    operator: Operator, key: pa.RecordBatch
+) -> Iterator[tuple[PartContents, StoredKeyState]]:
     for held in operator.read_key_state(key):
         window = None if held.window is None else operator.format_window(held.window)
         records = held.records
         if records is None:
             records = 0 if held.slot is None else int(held.handler.accumulators.records[held.slot])
         counts = held.records is not None or counts_rows(operator.handler_class)
-        part = StatePart(
+        part = PartContents(
             window,
             records if counts else None,
             held.results or _results_of(held, records),

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.inspection.facts import Effect, KeyBundle, KeyChange, Row, StatePart
+from aggloom.runtime.inspection.facts import Effect, KeyBundle, KeyChange, PartContents, Row
 from aggloom.runtime.inspection.parts import counts_rows, parts_of
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.steps import no_rows
@@ -41,9 +41,9 @@ class ReplayedEntry(NamedTuple):
 class Replay(NamedTuple):
     """The state of a key at first, the effect of each bundle, and the state at last."""
 
-    first: list[StatePart]
+    first: list[PartContents]
     bundles: list[KeyBundle]
-    last: list[StatePart]
+    last: list[PartContents]
 
 
 def replay(
@@ -96,7 +96,7 @@ class _Alone:
 
     def __init__(self, operator: Any, key: pa.RecordBatch, moves_last: bool) -> None:
         self.operator, self.key, self.moves_last = operator, key, moves_last
-        self.parts: list[StatePart] = []
+        self.parts: list[PartContents] = []
 
     def apply(self, entry: ReplayedEntry, whole: Any) -> Iterator[KeyChange]:
         """The key's changes in a bundle; whole: the operator that has applied all of it."""
@@ -177,7 +177,7 @@ def _row(batch: pa.RecordBatch, row: int, skip: int) -> Row:
     return {name: batch.column(skip + place)[row].as_py() for place, name in enumerate(names)}
 
 
-def _effects(before: list[StatePart], after: list[StatePart]) -> Iterator[Effect]:
+def _effects(before: list[PartContents], after: list[PartContents]) -> Iterator[Effect]:
     old, new = ({part.window: part for part in parts} for parts in (before, after))
     for window in sorted({*old, *new}, key=repr):
         was, now = old.get(window), new.get(window)
@@ -190,11 +190,11 @@ def _effects(before: list[StatePart], after: list[StatePart]) -> Iterator[Effect
             )
 
 
-def _same(some: list[StatePart], others: list[StatePart]) -> bool:
+def _same(some: list[PartContents], others: list[PartContents]) -> bool:
     return _comparable(some) == _comparable(others)
 
 
-def _comparable(parts: list[StatePart]) -> list[Any]:
+def _comparable(parts: list[PartContents]) -> list[Any]:
     return [
         (part.window, part.records, same_value(list((part.results or {}).values())))
         for part in parts

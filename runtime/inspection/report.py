@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aggloom.runtime.inspection.facts import KeyBundle, OperatorState, Report, Row, StatePart
+from aggloom.runtime.inspection.facts import KeyBundle, OperatorState, PartContents, Report, Row
 from aggloom.runtime.inspection.html import HtmlPage
 from aggloom.runtime.inspection.text import (
     NOT_THERE,
@@ -60,10 +60,10 @@ class Why(Report):
     key: Row
     bucket: int
     has_snapshot: bool
-    snapshot: tuple[StatePart, ...]
+    snapshot: tuple[PartContents, ...]
     entries: int
     bundles: tuple[KeyBundle, ...]
-    now: tuple[StatePart, ...]
+    now: tuple[PartContents, ...]
     nearest: tuple[str, ...] = ()
 
     @property

@@ -11,8 +11,8 @@ from aggloom.runtime.inspection.facts import (
     KeyChange,
     KeyState,
     OperatorState,
+    PartContents,
     Row,
-    StatePart,
     ViewSize,
 )
 from aggloom.shown import fields_of, text_of
@@ -194,7 +194,7 @@ def key_text(key: Row) -> str:
     )
 
 
-def part_text(part: StatePart) -> str:
+def part_text(part: PartContents) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
     held = "no result" if part.results is None else fields_of(part.results)

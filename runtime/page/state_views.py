@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from aggloom.runtime.inspection import KeyState, OperatorState, Why
-from aggloom.runtime.inspection.facts import KeyBundle, StatePart
+from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.page.charts import windows
@@ -121,14 +121,14 @@ def key_of(found: KeyFinding, operator: OperatorProgress, place: int = 0) -> dic
     }
 
 
-def part_text(part: StatePart) -> str:
+def part_text(part: PartContents) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window(part.window)} "
     held = "no result" if part.results is None else row(part.results)
     return f"{window}{held}{_records(part.records)}"
 
 
-def _part(part: StatePart) -> dict[str, Any]:
+def _part(part: PartContents) -> dict[str, Any]:
     held = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
     held += [[v.name, v.kind, view_text(v, _VALUES, value), ", ".join(v.calls)] for v in part.views]
     where = "" if part.window is None else f" of {_window(part.window)}"
@@ -200,7 +200,7 @@ def _describe_share(weighed: WeighedOperator) -> str:
     )
 
 
-def _list_windows(parts: Sequence[StatePart]) -> list[HeldWindow]:
+def _list_windows(parts: Sequence[PartContents]) -> list[HeldWindow]:
     return [HeldWindow(*part.window, part.records) for part in parts if part.window is not None]
 
 

@@ -20,7 +20,7 @@ from aggloom.masking import mask_values
 from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
 from aggloom.runtime.sinks.database_options import DatabaseOptions
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
-from aggloom.runtime.sinks.net import NetChanges, NetRows, net_rows, tells_before
+from aggloom.runtime.sinks.net import NetRow, NetRows, net_rows, tells_before
 from aggloom.runtime.sinks.retries import NOTHING, PERHAPS, Retries, is_away
 from aggloom.runtime.sinks.statements import Statements
 from aggloom.runtime.sinks.stopping import STOP
@@ -232,7 +232,7 @@ class DatabaseSink:
         if not (many and write_blocks(cursor, say, net)):
             self._write_each(cursor, say, net.each())
 
-    def _write_each(self, cursor: Any, say: Statements, net: list[NetChanges]) -> None:
+    def _write_each(self, cursor: Any, say: Statements, net: list[NetRow]) -> None:
         """Write the keys in their order, those that are written alike together."""
         makers = [say.dialect.value_of(field.type) for field in say.schema]
         own = [makers[say.schema.names.index(name)] for name in self.key]
@@ -252,7 +252,7 @@ def _roll_back(connection: Any) -> None:
         connection.rollback()
 
 
-def _kind(net: NetChanges) -> tuple[bool, bool]:
+def _kind(net: NetRow) -> tuple[bool, bool]:
     return net.row is None, any(value is None for value in net.key)
 
 

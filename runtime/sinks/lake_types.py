@@ -247,13 +247,13 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pt.is_decimal(target):
         if pt.is_integer(source):
             return values.cast(pa.decimal256(_WIDE, target.scale)).cast(target)
-        return _rounded(values, target.scale).cast(target)
+        return _round_decimals(values, target.scale).cast(target)
     if pt.is_decimal(source):
-        return _rounded(values, 0).cast(target)
+        return _round_decimals(values, 0).cast(target)
     return values.cast(target)
 
 
-def _rounded(values: pa.Array, scale: int) -> pa.Array:
+def _round_decimals(values: pa.Array, scale: int) -> pa.Array:
     """Decimals with so many digits after the point at most; Arrow casts them to a narrower type."""
     wide = values.cast(pa.decimal256(_WIDE, values.type.scale))
     return wide if values.type.scale <= scale else pc.round(wide, scale, _AWAY_FROM_ZERO)

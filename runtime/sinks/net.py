@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 Places = npt.NDArray[np.int64]  # int64[n]
 
 
-class NetChanges(NamedTuple):
+class NetRow(NamedTuple):
     """A key, and its row from now on; None: it has none."""
 
     key: Row
@@ -43,14 +43,14 @@ class NetRows:
     gone: npt.NDArray[np.bool_]  # bool[rows]
     key: tuple[str, ...]
 
-    def each(self) -> list[NetChanges]:
+    def each(self) -> list[NetRow]:
         """Key by key."""
         columns = [column.to_pylist() for column in self.rows.columns]
         rows = list(zip(*columns, strict=True)) if columns else [()] * len(self.gone)
         places = [self.rows.column_names.index(name) for name in self.key]
         keys = [tuple(row[place] for place in places) for row in rows]
         return [
-            NetChanges(key, None if gone else row)
+            NetRow(key, None if gone else row)
             for key, row, gone in zip(keys, rows, self.gone.tolist(), strict=True)
         ]
 
@@ -85,7 +85,7 @@ def tells_before(kinds: Kinds) -> bool:
 
 def net_by_key(
     rows: pa.Table, kinds: Kinds, key: Sequence[str], tells_before: bool, where: str
-) -> list[NetChanges]:
+) -> list[NetRow]:
     """The keys of a batch with their rows, one by one, as of `net_rows`."""
     return net_rows(rows, kinds, key, tells_before, where).each()
 

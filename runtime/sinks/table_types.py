@@ -52,7 +52,7 @@ class TableColumns:
         return cls(types, frozenset(loose))
 
     @property
-    def padded(self) -> frozenset[str]:
+    def padded_columns(self) -> frozenset[str]:
         """The columns of texts that end in blanks which the database does not look at: CHAR(n)."""
         return frozenset(name for name, kind in self.types.items() if _PADDED.fullmatch(kind))
 
@@ -107,7 +107,7 @@ def check_blanks(
     for name in say.schema.names:
         is_key = name in say.key
         if (
-            name not in table.padded
+            name not in table.padded_columns
             or not _is_text(say.schema.field(name).type)
             or (cast and not is_key)
         ):

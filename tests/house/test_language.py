@@ -17,8 +17,30 @@ ROOMS = (
 TREE = ("codegen", "runtime", "aggloom")
 """Folders of production."""
 IN_VERBS = (
-    "codegen",
-    *("runtime/arithmetic", "runtime/handlers", "runtime/local", "runtime/plain", "runtime/scalar"),
+    *(
+        "aggloom",
+        "codegen",
+        "runtime/arithmetic",
+        "runtime/avro",
+        "runtime/connectors",
+        "runtime/formats",
+    ),
+    *(
+        "runtime/handlers",
+        "runtime/inspection",
+        "runtime/lakes",
+        "runtime/local",
+        "runtime/lookup",
+        "runtime/page",
+    ),
+    *(
+        "runtime/plain",
+        "runtime/platform",
+        "runtime/scalar",
+        "runtime/sinks",
+        "runtime/sizing",
+        "runtime/spark",
+    ),
     *("runtime/state", "runtime/storage", "runtime/values", "runtime/views"),
 )
 """Rooms whose functions are verbs with their objects."""
@@ -26,6 +48,8 @@ PARTICIPLES = {
     "cut": "is a verb: rows by task, texts by place",
     "fit": "is a verb: arrays beside rows to their number, numbers to a type",
     "merged": "users' triggers read it: the states of the windows that were merged",
+    "open": "is a verb: a description gives the fragment that it describes, a source its connection",
+    "put": "is a verb: rows into a cache or a list of Spark's",
     "read": "is a verb: a harness reads files, as users write it",
     "reopen": "is a verb that ends as participles do",
     "run": "is a verb: a lowered Calc runs over a batch, a kernel over rows",
@@ -43,8 +67,6 @@ PARTICIPLE = re.compile(
 ALIKE = {
     "Parser": "sqlglot's name for it: a dialect is a class with these inside or beside it",
     "Tokenizer": "sqlglot's name for it",
-    "NetChanges": "yet to be renamed in runtime/operators or runtime/sinks",
-    "StatePart": "yet to be renamed in runtime/inspection or runtime/operators",
 }
 """Public classes whose name stands twice, with the reason."""
 POSITIONAL = 6

@@ -22,7 +22,7 @@ from aggloom.runtime.inspection.facts import (
     KeyChange,
     KeyState,
     OperatorState,
-    StatePart,
+    PartContents,
 )
 from aggloom.runtime.operators.counts import Counts, OperatorCounts
 from aggloom.shown import ROWS, html_table, text_of
@@ -121,7 +121,9 @@ def test_hostile_names_and_values_are_words() -> None:
 
 def test_state_why_and_counts_escape() -> None:
     row = {HOSTILE: HOSTILE, "n": None}
-    part = StatePart(None, 1, row, accumulators=(Accumulator(HOSTILE, "sum", (HOSTILE,), HOSTILE),))
+    part = PartContents(
+        None, 1, row, accumulators=(Accumulator(HOSTILE, "sum", (HOSTILE,), HOSTILE),)
+    )
     operator = OperatorState(
         *(0, HOSTILE, (HOSTILE,), (HOSTILE,), "d", 1, 1, None, {HOSTILE: HOSTILE}),
         *(0, 0, 0, 1, 1, 1, 1, 1, None, None, None, ()),

@@ -14,8 +14,8 @@ from aggloom.runtime.inspection import (
     BucketSize,
     KeyState,
     OperatorState,
+    PartContents,
     ReplayedEntry,
-    StatePart,
     StateReport,
     Why,
     WindowFilter,
@@ -183,7 +183,7 @@ class Look:
     def _key_state(self, key: Mapping[str, Any], limit: int | None) -> tuple[KeyState, Clock]:
         row, window = self._split_key(key)
         bucket = self._bucket(row)
-        clock, parts = Clock(), tuple[StatePart, ...]()
+        clock, parts = Clock(), tuple[PartContents, ...]()
         files = [each for each in self.files if each.bucket == bucket]
         for _, operator, last in self._rebuilt(files):
             clock, parts = last, window.parts(describe_parts(operator, row, limit))
