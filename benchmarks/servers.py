@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from flink import VERSION, Flink, Setup, folded, interpreter
+from flink import VERSION, Flink, Setup, fold_table, interpreter
 from matrix import BATCHES, FEW, LOOM, MINI, OWN
 from measure import Contender, Run, Series, take_turns
 from pyspark import cloudpickle
@@ -249,7 +249,7 @@ def on_flink(
         settings = {**setup.settings(checkpoints), "pipeline.jars": jars}
         answer = flink.ask(settings, place.statements(), sql, collect, sink)
     if collect:
-        return folded(answer["changes"])
+        return fold_table(answer["changes"])
     return Run(place.count, answer["seconds"], place.count / answer["job"])
 
 
