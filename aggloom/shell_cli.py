@@ -78,7 +78,7 @@ def sql_shell(
     sources = tuple(map(read_table_option, tables))
     check_names(sources, "sql")
     options = pairs_of("--set", "OPTION=VALUE", settings)
-    job = Job("", sources, None, "console", changes, dialect, backend, options=options)
+    job = Job("", sources, changes=changes, dialect=dialect, backend=backend, options=options)
     shell = Shell(job, form, changelog, None if script is None else script.parent)
     for told in describe_inferred_tables(sources):
         click.echo(told, err=True)

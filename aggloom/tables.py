@@ -268,7 +268,9 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
     schema, watermark, keys, changes = _told_of_rows(given, where)
-    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+    return TableSource(
+        str(name), path, chosen, schema, options, watermark, keys=keys, changes=changes, kafka=kafka
+    )
 
 
 def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
@@ -323,7 +325,14 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
         known = ("connector", "path", "schema", "watermark", "keys", "changes", *ENTRIES[connector])
         raise SpecError(f"{where}: there is no entry {entry!r}. {nearest(str(entry), known)}")
     return TableSource(
-        str(name), lake["path"], connector, schema, {}, watermark, keys, changes, lake=lake
+        str(name),
+        lake["path"],
+        connector,
+        schema,
+        watermark=watermark,
+        keys=keys,
+        changes=changes,
+        lake=lake,
     )
 
 

@@ -79,7 +79,14 @@ def replay(
             rows = entry.batch.num_rows
             bundles.append(
                 KeyBundle(
-                    number, rows, processing, watermark, tuple(changes), emitted, agrees, note
+                    number,
+                    rows,
+                    processing,
+                    watermark,
+                    changes=tuple(changes),
+                    emitted=emitted,
+                    agrees=agrees,
+                    note=note,
                 )
             )
     return Replay(first, bundles, parts_of(whole, key))

@@ -72,12 +72,11 @@ ALIKE = {
 POSITIONAL = 6
 """Positional arguments that a call may have; longer ones name the rest."""
 LONG_CALLS = {
-    "aggloom": 3,
     "runtime/formats": 1,
-    "runtime/inspection": 2,
+    "runtime/inspection": 1,
     "runtime/operators": 28,
     "runtime/page": 3,
-    "runtime/spark": 5,
+    "runtime/spark": 4,
 }
 """Calls by room that are yet to be shortened, most of them of compiled kernels: the numbers may only fall."""
 KNOW_THE_TEXT = {

@@ -200,7 +200,16 @@ def read_changes(
             told_csv = (lenient, here, by_name, words, False, own_reader)
             return remember(rows, new_reader(), path, looked, (), *told_csv)
         return order_rows(
-            _csv(spark, new_reader(), path, columns, options, lenient, words, inferred)
+            _csv(
+                spark,
+                new_reader(),
+                path,
+                columns,
+                options,
+                lenient=lenient,
+                words=words,
+                inferred=inferred,
+            )
         )
     kind = MESSAGES[format]
     key = key if kind.takes_keys or words.lacks_before else ()
