@@ -191,9 +191,11 @@ def test_a_wrong_table_is_told() -> None:
 def test_contenders_agree_with_duckdb(spark: Any, name: str) -> None:
     (case,) = matrix.cases(False, (name,))
     few = replace(case.few(), rows=replace(case.rows, rows=800, keys=20, files=4))
-    tables = throughput.found(spark, None, few)
+    tables = throughput.compute_tables(spark, None, few)
     assert len(tables) == 1 + len(few.own) + bool(few.by_hand)
-    assert throughput.differences(throughput.expected(few.rows, few.query.sql), tables) == []
+    assert (
+        throughput.differences(throughput.compute_expected(few.rows, few.query.sql), tables) == []
+    )
 
 
 @pytest.mark.parametrize("changes", ["append", "retract"])
