@@ -123,7 +123,12 @@ def test_a_type_has_the_same_values(tmp_path: Path, kind: str, texts: list[str])
     (tmp_path / "f.csv").write_text(f"k,v\n{lines}")
 
     def plain(rows: Counter[Any]) -> list[str]:
-        return sorted(map(repr, rows.elements()))
+        # -0.0 is 0.0 once a row is compared with another (deviation D6); the sum below has no sign of zero.
+        unsigned = (
+            [each + 0.0 if isinstance(each, float) else each for each in row]
+            for row in rows.elements()
+        )
+        return sorted(map(repr, unsigned))
 
     columns = f"k {kind}, v INT"
     expected = plain(streamed(tmp_path / "f.csv", columns, {}))

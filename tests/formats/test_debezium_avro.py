@@ -272,7 +272,7 @@ def test_schemas_that_refer_to_others(registry: Registry) -> None:
     lacking = registry.add(
         whole, "x", references=[{"name": "v.Value", "subject": "gone", "version": 1}]
     )
-    with pytest.raises(SchemaRegistryError, match="no such version"):
+    with pytest.raises(SchemaRegistryError, match="no such subject"):
         decoded(registry, b"\0" + lacking.to_bytes(4, "big") + body.getvalue(), unreadable="drop")
 
 
