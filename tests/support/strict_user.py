@@ -71,6 +71,8 @@ def windows(spec: al.AggSpec) -> None:
         al.EventTimeTrigger(early="1 minute"),
         al.ProcessingTimeTrigger(),
         al.ContinuousTrigger("1 minute"),
+        al.DeltaTrigger(1.5, "x"),
+        al.ProcessingTimeoutTrigger(al.CountTrigger(3), "1 minute"),
         al.PurgingTrigger(al.CountTrigger(3)),
         al.NeverTrigger(),
     ]
