@@ -102,7 +102,7 @@ class IncrementalAggregate(AccumulatorRows, Stateful):
 
 def _is_identity(step: Node) -> bool:
     """Tell whether a step takes all columns as they are."""
-    return getattr(step, "picked", None) == tuple(step.schema.names)
+    return getattr(step, "picked_columns", None) == tuple(step.schema.names)
 
 
 def _line(name: str, details: dict[str, list[str]]) -> str:

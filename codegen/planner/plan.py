@@ -189,7 +189,7 @@ def _plan_query(
     explained: bool,
     lookups: Mapping[str, LookupTable],
 ) -> Plan:
-    script = read_script(sql)
+    script = read_script(sql, dialect)
     if script.explains is not None and not explained:
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
         raise refusal(script.explains, "EXPLAIN where the query is to run is", fix)

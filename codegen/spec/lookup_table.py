@@ -14,6 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
+from aggloom.codegen.spec.declared_digits import Digits, declared_digits
 from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.given_names import names_of
@@ -156,7 +157,11 @@ class Asking:
 
 @dataclass(frozen=True)
 class LookupTable:
-    """A table that a lookup join asks. key: columns of which no two rows have the same values."""
+    """A table that a lookup join asks.
+
+    key: columns of which no two rows have the same values. digits: columns of times that are declared with fewer digits
+    after the second than values may have, which are cut off in answers.
+    """
 
     columns: pa.Schema
     source: Source
@@ -165,6 +170,7 @@ class LookupTable:
     asking: Asking = Asking()
     identity: str = field(default_factory=lambda: uuid4().hex)
     """The mark by which a worker process knows its connection and its cache again."""
+    digits: Digits = ()
 
     @property
     def label(self) -> str:
@@ -216,9 +222,10 @@ def lookup_table(
     `key`; async or not). See docs/lookup.md for the rest.
     """
     declared: tuple[str, ...] = ()
+    digits = declared_digits(schema)
     if isinstance(schema, str):
         schema, declared = without_primary_key(schema)
-    columns = to_schema(schema)
+    columns = to_schema(schema, is_cut=True)
     known = tuple(names_of("lookup_table: key", key)) or declared
     for name in known:
         if name not in columns.names:
@@ -268,7 +275,7 @@ def lookup_table(
         miss_delay=_length("miss_delay", miss_delay),
         on_error=on_error,
     )
-    return LookupTable(columns, source, known, kept, asking)
+    return LookupTable(columns, source, known, kept, asking, digits=digits)
 
 
 def _with_options(source: Source, options: Mapping[str, Any]) -> Files:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from aggloom.codegen import type_name
 from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.request import Key, Request, Row
+from aggloom.runtime.values.cut_times import cut_digits
 
 
 def fit_rows(request: Request, rows: Sequence[Sequence[Any]], key: Key | None) -> list[Row]:
@@ -20,7 +21,7 @@ def fit_rows(request: Request, rows: Sequence[Sequence[Any]], key: Key | None) -
     if not len(rows):
         return []
     columns = [
-        _column(request, field, [row[place] for row in rows], key)
+        _cut_column(request, field, _column(request, field, [row[place] for row in rows], key))
         for place, field in enumerate(request.read)
     ]
     return list(zip(*columns, strict=True))
@@ -70,6 +71,15 @@ def _column(request: Request, field: pa.Field, values: list[Any], key: Key | Non
         # Arrow cuts fractions off, and takes numbers for dates.
         raise _mismatch(request, field, f"{given!r:.80} would be {value!r:.80}", key)
     return kept
+
+
+def _cut_column(request: Request, field: pa.Field, values: list[Any]) -> list[Any]:
+    """Values of a time with the digits that the table declares."""
+    digits = dict(request.table.digits).get(field.name)
+    if digits is None:
+        return values
+    cut: list[Any] = cut_digits(pa.array(values, field.type), digits).to_pylist()
+    return cut
 
 
 def _mismatch(request: Request, field: pa.Field, why: str, key: Key | None) -> LookupAnswerError:

@@ -277,7 +277,6 @@ def test_what_cuts_nothing_off_refuses_digits(kind: str, dialect: Any, tmp_path:
         lambda: al.AggSpec.from_sql(
             "SELECT k, COUNT(*) AS c FROM t GROUP BY k", schema, dialect=dialect
         ),
-        lambda: al.lookup_table(schema, rows=[]),
         lambda: decoder("jsonl", schema),
         lambda: plan_of_job(job),
         lambda: feed_job(job),

@@ -60,6 +60,9 @@ class LookupClause:
         self.dimension, self.right = dimension, right.schema
         self.own = list(left.schema.names)
         self.pairs: list[tuple[str, str]] = []
+        # A source that is asked by key compares all digits of its own, and the query those that are declared.
+        table = dimension.table
+        self.cut = {} if table.cache.kind == "full" else dict(table.digits)
 
     def plan(self, conditions: list[exp.Expression], hint: Mapping[str, Any]) -> Node:
         """The join. conditions: what ON says, and of an inner join WHERE; hint: settings of asking."""
@@ -72,6 +75,7 @@ class LookupClause:
         rest = [each for each in conditions if not self._pair(each, tables)]
         if not self.pairs:
             fix = f"compare a column of {self.dimension.name} with =, as in ON s.id = {self.dimension.name}.id"
+            fix += self._advise_digits()
             raise refusal(self.as_of.place, "a lookup join without an equality is", fix)
         self._check_function()
         before = [each for each in rest if column_names(each) <= left]
@@ -81,6 +85,7 @@ class LookupClause:
             found
             for each in tested
             if (found := _push_condition(each, tables, self.dimension.schema)) is not None
+            and found[0] not in dict(self.dimension.table.digits)
         ]
         above, condition = None, self._sql(tested, both)
         if condition is not None and not self._lowers(condition, both, tested):
@@ -119,7 +124,7 @@ class LookupClause:
             fix = "write =; a row whose key is NULL finds nothing"
             raise refusal(condition, "IS NOT DISTINCT FROM in a lookup join is", fix)
         name = tables[other.name]
-        if any(name == known for _, known in self.pairs):
+        if name in self.cut or any(name == known for _, known in self.pairs):
             return False
         wanted = self.dimension.schema.field(name).type
         scope = Scope(self.left.schema, self.builder.dialect, set())
@@ -156,7 +161,15 @@ class LookupClause:
         if isinstance(table.source, Function) and missing:
             what = f"a lookup of {self.dimension.name} without {' and '.join(missing)} is"
             fix = "its function is called with the values of its key; compare each of its columns with ="
+            fix += self._advise_digits()
             raise refusal(self.as_of.place, what, fix)
+
+    def _advise_digits(self) -> str:
+        """Return what to do where an equality of a time is none by which the source can be asked."""
+        if not self.cut:
+            return ""
+        names = " and ".join(self.cut)
+        return f" ({names}: declare six digits, as TIMESTAMP(6), or read the table whole, cache='full')"
 
     def _sql(self, conditions: list[exp.Expression], columns: pa.Schema) -> str | None:
         """Conditions as Spark evaluates them."""

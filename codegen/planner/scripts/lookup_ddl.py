@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aggloom.codegen.planner.scripts.created import CreatedTable
 from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
+from aggloom.codegen.spec.schemas import to_schema
 from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import OptionError, SpecError, nearest
 
@@ -39,13 +41,14 @@ def is_only_asked(table: CreatedTable) -> bool:
     )
 
 
-def lookup_of(table: CreatedTable) -> LookupTable:
-    """The lookup table of a created one; raises SpecError with its place."""
+def lookup_of(table: CreatedTable, dialect: str = "spark") -> LookupTable:
+    """The lookup table of a created one, with the types of a dialect; raises SpecError with its place."""
     try:
-        return _table(table, {k: v for k, v in table.options.items() if k != "connector"})
+        made = _table(table, {k: v for k, v in table.options.items() if k != "connector"})
     except SpecError as error:
         message = f"CREATE TABLE {table.name}: {error}"
         raise place_error(type(error)(message), table.place) from None
+    return replace(made, columns=to_schema(table.columns, dialect, is_cut=True))
 
 
 def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:

@@ -76,15 +76,18 @@ class ViewQuery:
     columns: tuple[str, ...] = ()
 
 
-def read_script(sql: str) -> Script:
-    """The parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`."""
+def read_script(sql: str, dialect: str = "spark") -> Script:
+    """The parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`.
+
+    dialect: whose types the columns of lookup tables have; tables that stream get theirs with the plan.
+    """
     if not isinstance(sql, str):
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
     with underline_errors(sql):
-        return _read_script(sql)
+        return _read_script(sql, dialect)
 
 
-def _read_script(sql: str) -> Script:
+def _read_script(sql: str, dialect: str) -> Script:
     query: exp.Query | None = None
     target: Target | None = None
     views: dict[str, ViewQuery] = {}
@@ -114,7 +117,7 @@ def _read_script(sql: str) -> Script:
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
     made = Script(sql, query, views, settings, explains, created=created, target=target)
-    _find_uses(made)
+    _find_uses(made, dialect)
     return made
 
 
@@ -152,7 +155,7 @@ def _with_queries(tree: exp.Insert, query: exp.Query) -> exp.Query:
     return query
 
 
-def _find_uses(script: Script) -> None:
+def _find_uses(script: Script, dialect: str) -> None:
     """Tell of each created table that is read whether it streams or is asked."""
     read: dict[str, list[bool]] = {}
     for query in script.queries():
@@ -163,7 +166,7 @@ def _find_uses(script: Script) -> None:
         if versions is None:
             continue
         if is_only_asked(table) or (may_be_asked(table) and all(versions)):
-            script.lookups[name] = lookup_of(table)
+            script.lookups[name] = lookup_of(table, dialect)
             continue
         script.streams[name] = table
         if table.computed:

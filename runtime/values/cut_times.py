@@ -16,12 +16,13 @@ def cut_times(rows: pa.RecordBatch, digits: Digits) -> pa.RecordBatch:
     for name, left in digits:
         place = rows.schema.get_field_index(name)
         if place >= 0 and rows.column(place).null_count < rows.num_rows:
-            cut = _cut_digits(rows.column(place), left)
+            cut = cut_digits(rows.column(place), left)
             rows = rows.set_column(place, rows.schema.field(place), cut)
     return rows
 
 
-def _cut_digits(times: pa.Array, digits: int) -> pa.Array:
+def cut_digits(times: pa.Array, digits: int) -> pa.Array:
+    """Return timestamps or times of day, in microseconds, with so many digits after the second; NULLs stay."""
     multiple, unit = step_of_digits(digits)
     # Whatever the zone, a second has the same parts.
     plain = times.view(pa.timestamp("us"))
