@@ -82,7 +82,7 @@ def test_any_changes_of_any_types() -> None:
         assert wanted is not None
         kept += len(found)
         assert sorted(map(repr, found)) == sorted(
-            f"Net(key={k!r}, row={r!r})" for k, r in wanted.values()
+            f"NetRow(key={k!r}, row={r!r})" for k, r in wanted.values()
         )
         at = [each.key[0] for each in found if key and each.key[0] == each.key[0]]
         if key and key[0] not in ("list", "map", "row"):

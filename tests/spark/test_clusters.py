@@ -21,7 +21,7 @@ SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.dr
 SCRIPT = """
 import json, sys
 import aggloom as al
-from aggloom.runtime.spark import explained
+from aggloom.runtime.spark import explain_failure
 
 spark = al.session("sent", **json.loads(sys.argv[1]))
 rows = spark.createDataFrame([("a", 1), ("b", 2), ("a", 4)], "k STRING, v INT")
@@ -38,7 +38,7 @@ lacking = ""
 try:
     table()
 except Exception as failure:
-    error = explained(failure)
+    error = explain_failure(failure)
     lacking = f"{type(error).__name__}: {error}"
 al.ship(spark)
 places = spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()
