@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.classic.column import _to_java_column, _to_seq
 
-from aggloom.codegen import templates
 from aggloom.tuned import is_tuned
 
 _log = logging.getLogger("aggloom")
@@ -23,6 +22,9 @@ def compile_template(jvm: Any, parent: Any, template: str, texts: Mapping[str, s
 
     parent: the loader whose classes it sees. texts: those that the template prints.
     """
+    # A process that asks for state variables imports this module, and pays for nothing that it does not use.
+    from aggloom.codegen import templates
+
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(parent)
     compiler.cook(templates().get_template(template).render(texts))
