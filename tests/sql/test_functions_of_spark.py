@@ -22,7 +22,7 @@ JSON: Final = '{"a": 5, "b": null, "c": [1, "x"]}'
 
 
 def test_the_list_of_functions_is_the_session_s(spark: Any) -> None:
-    shown = {row[0].lower() for row in spark.sql("SHOW FUNCTIONS").collect()}
+    shown = {row[0].lower() for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     listed = {each for each in shown if each.isidentifier()} - WORDS - TABLES - TABLES_OF_VARIANT
     assert listed == {*ARITIES, *AGGREGATES, *WINDOW_FUNCTIONS} - OF_THE_PARSER
 
