@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Scan
 from aggloom.errors import DataError
+from aggloom.runtime.formats.cut_times import cut_times
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, Kinds, parse_kinds
 from aggloom.runtime.values.columns import to_python
-from aggloom.runtime.values.cut_times import cut_times
 
 
 def scanned_rows(rows: Any, kinds: Kinds | None, scan: Scan) -> tuple[pa.RecordBatch, Array]:

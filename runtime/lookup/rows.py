@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from aggloom.codegen import type_name
 from aggloom.errors import LookupAnswerError
+from aggloom.runtime.formats.cut_times import cut_digits
 from aggloom.runtime.lookup.request import Key, Request, Row
-from aggloom.runtime.values.cut_times import cut_digits
 
 
 def fit_rows(request: Request, rows: Sequence[Sequence[Any]], key: Key | None) -> list[Row]:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen import Digits, load_text
+from aggloom.runtime.formats.cut_times import cut_times
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import Step, run_steps
 from aggloom.runtime.operators.steps import Rows, no_rows, split
@@ -22,7 +23,6 @@ from aggloom.runtime.spark.node.blobs import BLOB_BYTES, empty_columns, pack_blo
 from aggloom.runtime.spark.node.moment import batch_number, work_for_this_batch
 from aggloom.runtime.spark.node.partitioning import bucket_keys
 from aggloom.runtime.values.changelog import Kinds
-from aggloom.runtime.values.cut_times import cut_times
 
 PACKED_DDL = "bucket INT, input INT, partition INT, seq INT, blob BINARY"
 SIDE = 1 << 24
