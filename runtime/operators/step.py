@@ -103,20 +103,20 @@ class JoinStep(Step[Sequence[InputBatch]]):
 class ClockedStep(Step[P]):
     """An operator that may hold rows until a clock has come to them.
 
-    chained: its rows come from an operator that waits for the same clock, so that they are judged by the time before
+    is_chained: its rows come from an operator that waits for the same clock, so that they are judged by the time before
     this bundle's. Parts of the step that bring no changes return None.
     """
 
     @property
     @abstractmethod
-    def chained(self) -> bool: ...
+    def is_chained(self) -> bool: ...
 
     def change(self, checked: P, clock: Clock) -> Rows:
         parts = [self.drop_unwritten(clock.processing)]
-        if not self.chained:
+        if not self.is_chained:
             parts.append(self.move_clock(clock))
         parts.append(self.take(checked, clock))
-        if self.chained:
+        if self.is_chained:
             parts.append(self.move_clock(clock))
         parts.append(self.emit_due(clock.processing))
         return concat_changes([part for part in parts if part is not None], self.schema)

@@ -8,10 +8,10 @@ from aggloom.runtime.operators.base import NodeT, OperatorSpec, TimeMode
 
 
 class WaitingSpec(OperatorSpec[NodeT]):
-    """waits: whether it waits for the watermark; chained: for rows that come from below by the same watermark."""
+    """waits: whether it waits for the watermark; is_chained: for rows that come from below by the same watermark."""
 
     waits: bool
-    chained: bool
+    is_chained: bool
     late_rows: bool
     state_ttl_ms: int
 
@@ -32,4 +32,4 @@ class WaitingSpec(OperatorSpec[NodeT]):
 
     @property
     def moves_last(self) -> bool:
-        return self.chained
+        return self.is_chained

@@ -386,7 +386,7 @@ def test_a_rank_of_the_rows_of_windows_waits_and_forgets() -> None:
     tables = {"t": "g STRING, n INT, ts TIMESTAMP"}
     with Harness.from_sql(OF_ROWS, tables=tables, input_changes="append") as t:
         assert t.plan.root.changelog == ("I",)
-        assert t.operator.spec.to_data()["chained"] is False  # type: ignore[attr-defined]
+        assert t.operator.spec.to_data()["is_chained"] is False  # type: ignore[attr-defined]
         t.process([("+I", "abc"[k], k, at[0]) for k in range(3)] + [("+I", "a", 9, at[2])])
         t.watermark(start + 9 * minute)
         assert t.changes() == []
@@ -406,7 +406,7 @@ def test_a_rank_of_the_rows_of_windows_waits_and_forgets() -> None:
 def test_rows_of_windows_that_are_taken_back_are_ranked_as_any_others() -> None:
     tables = {"t": "g STRING, n INT, ts TIMESTAMP"}
     with Harness.from_sql(OF_ROWS, tables=tables, input_changes="retract") as t:
-        assert t.operator.spec.to_data()["chained"] is True  # type: ignore[attr-defined]
+        assert t.operator.spec.to_data()["is_chained"] is True  # type: ignore[attr-defined]
         at = dt.datetime(2026, 1, 1, 0, 1, tzinfo=dt.UTC)
         t.process([("+I", "a", 1, at)])
         t.flush()

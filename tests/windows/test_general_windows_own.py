@@ -262,7 +262,7 @@ def test_kept_orphans_wait_for_their_rows(backend: Backend) -> None:
 
 def test_rows_of_a_chain_come_before_their_watermark() -> None:
     windowing = Windowing(TUMBLE)
-    chained, alone = operator(windowing, SUM, chained=True), operator(windowing, SUM)
+    chained, alone = operator(windowing, SUM, is_chained=True), operator(windowing, SUM)
     rows, clock = adds(1, time=5), Clock(0, 100)
     assert sums(feed(chained, rows, clock)) == [("+I", 1)]
     assert feed(alone, rows, clock) == [] and alone.counters["late_dropped"] == 1

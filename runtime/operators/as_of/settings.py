@@ -20,7 +20,7 @@ class AsOfSettings:
     null_safe: of each of the first columns, which must agree, whether NULL equals NULL. times: the columns that are
     compared. matches: how the left's stands to the right's (>=, >, <=, <). known: by side the columns that tell rows
     apart, None: all of them. waits: whether rows of the left wait for the watermark, and those of the right are
-    versions; chained: whether those of the left come from what waits for the same one. clock_zone: on whose clocks
+    versions; is_chained: whether those of the left come from what waits for the same one. clock_zone: on whose clocks
     times without a zone lie. late_rows: whether rows that come too late are handed out.
     """
 
@@ -41,7 +41,7 @@ class AsOfSettings:
     per_record: Changing[bool] = False
     state_ttl_ms: Changing[int] = 0
     on_orphan_retraction: Changing[OrphanPolicy] = "drop"
-    chained: Changing[bool] = False
+    is_chained: Changing[bool] = False
     late_rows: Changing[bool] = False
 
     @property

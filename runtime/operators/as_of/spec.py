@@ -42,7 +42,7 @@ class AsOfSpec(AsOfSettings, WaitingSpec[AsOfJoin]):
             per_record=not options.mini_batch_enabled,
             state_ttl_ms=options.state_ttl,
             on_orphan_retraction=options.on_orphan_retraction,
-            chained=node.is_chained,
+            is_chained=node.is_chained,
             late_rows=node.waits and options.late_rows,
         )
 

@@ -55,8 +55,8 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         self._gone_place = np.array([self.state.right.places[GONE.name]], np.int64)
 
     @property
-    def chained(self) -> bool:
-        return self.spec.chained
+    def is_chained(self) -> bool:
+        return self.spec.is_chained
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedInputs:
         """Return rows and versions with their times.

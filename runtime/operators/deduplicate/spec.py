@@ -38,7 +38,7 @@ class DeduplicateSpec(WaitingSpec[Deduplicate]):
     per_record: Changing[bool] = False
     compact: Changing[bool] = True
     state_ttl_ms: Changing[int] = 0
-    chained: Changing[bool] = False
+    is_chained: Changing[bool] = False
     late_rows: Changing[bool] = False
 
     @classmethod
@@ -56,7 +56,7 @@ class DeduplicateSpec(WaitingSpec[Deduplicate]):
             per_record=not options.mini_batch_enabled,
             compact=options.deduplicate_compact_changes,
             state_ttl_ms=options.state_ttl,
-            chained=node.is_chained,
+            is_chained=node.is_chained,
             late_rows=node.waits and options.late_rows,
         )
 
@@ -69,7 +69,7 @@ class DeduplicateSpec(WaitingSpec[Deduplicate]):
                 order=self.order,
                 window_end=self.window_end,
                 zone=self.zone,
-                chained=self.chained,
+                is_chained=self.is_chained,
                 late_rows=self.late_rows,
                 state_ttl_ms=self.state_ttl_ms,
                 directory=directory,

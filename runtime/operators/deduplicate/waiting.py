@@ -48,7 +48,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
     """One bucket's operator over rows that are only added; its result is only added to.
 
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's
-    window ends; None: rows wait for their own times. zone: on whose clocks times without one lie. chained: rows come
+    window ends; None: rows wait for their own times. zone: on whose clocks times without one lie. is_chained: rows come
     from another operator that waits for the same watermark, so that they are judged by the one before. state_ttl_ms:
     after how long a key whose row was given out is forgotten. late_rows: whether rows that come too late are handed
     out; they are counted in any case.
@@ -67,13 +67,13 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         order: str | None,
         window_end: str | None = None,
         zone: str = "UTC",
-        chained: bool = False,
+        is_chained: bool = False,
         late_rows: bool = False,
         state_ttl_ms: int = 0,
         directory: Path | None = None,
     ) -> None:
         self.schema, self.keep, self.order = schema, keep, order
-        self._end, self._zone, self._chained = window_end, zone, chained
+        self._end, self._zone, self._is_chained = window_end, zone, is_chained
         self._ttl, self._hands_out = state_ttl_ms, late_rows
         times = ("due",) if order is None else ("time", "due")
         self.state = DeduplicateState(schema, keys, True, times, directory)
@@ -85,8 +85,8 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         return name_choice(self.keep, self.state)
 
     @property
-    def chained(self) -> bool:
-        return self._chained
+    def is_chained(self) -> bool:
+        return self._is_chained
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
         """Return rows with their times; raises DataError for one that takes one back, or has no time."""

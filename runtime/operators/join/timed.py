@@ -61,8 +61,8 @@ class TimedJoinOperator(ClockedStep[Sequence[InputBatch]], JoinOperator):
         self.counters |= {"late_dropped": 0, **dict.fromkeys(late, 0)}
 
     @property
-    def chained(self) -> bool:
-        return self.spec.chained
+    def is_chained(self) -> bool:
+        return self.spec.is_chained
 
     def take(self, checked: Sequence[InputBatch], clock: Clock) -> Rows | None:
         """Take the rows of both inputs that are in time.

@@ -15,14 +15,14 @@ class TimedSettings(JoinSettings):
 
     times: the column of each side by which rows leave. bounds: the least and the greatest difference of the left's time
     and the right's, in microseconds; None: times are the ends of windows. once: whether each row of the result is given
-    out once and for all. chained: whether rows come when the watermark does by which they are judged. time_zone: on
+    out once and for all. is_chained: whether rows come when the watermark does by which they are judged. time_zone: on
     whose clocks times without one lie.
     """
 
     times: tuple[str, str] = ("", "")
     bounds: tuple[int, int] | None = None
     once: bool = True
-    chained: Changing[bool] = False
+    is_chained: Changing[bool] = False
     time_zone: str = "UTC"
 
     @property

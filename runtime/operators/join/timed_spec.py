@@ -34,7 +34,7 @@ class TimedJoinSpec(TimedSettings, JoinSpec):
             times=node.times,
             bounds=node.bounds,
             once=node.once,
-            chained=node.is_chained,
+            is_chained=node.is_chained,
             time_zone=options.local_time_zone,
         )
 
@@ -55,4 +55,4 @@ class TimedJoinSpec(TimedSettings, JoinSpec):
 
     @property
     def moves_last(self) -> bool:
-        return self.chained
+        return self.is_chained

@@ -81,8 +81,8 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         return [self.state] if self._sums is None else [self.state, self._sums.state]
 
     @property
-    def chained(self) -> bool:
-        return self.spec.chained
+    def is_chained(self) -> bool:
+        return self.spec.is_chained
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _DueRows:
         """Return rows with their times; raises DataError for one that takes one back, or has no time."""

@@ -34,7 +34,7 @@ class OverSettings:
     keys: how many of the first columns are the key. results: the columns of the functions' values. spec: what the
     handler of the aggregates is generated from. identity: the columns by which a row is known again when it changes;
     none: all. by: the time by which rows are given out once. time: the column of that time, on the clocks of `zone` if
-    it is a wall clock. chained: rows come from another operator that waits for the same watermark.
+    it is a wall clock. is_chained: rows come from another operator that waits for the same watermark.
     """
 
     schema: pa.Schema
@@ -50,7 +50,7 @@ class OverSettings:
     per_record: Changing[bool] = False
     state_ttl_ms: Changing[int] = 0
     on_orphan_retraction: Changing[OrphanPolicy] = "drop"
-    chained: Changing[bool] = False
+    is_chained: Changing[bool] = False
     late_rows: Changing[bool] = False
 
     @cached_property

@@ -55,7 +55,7 @@ class OverSpec(OverSettings, OperatorSpec[Over]):
             per_record=not options.mini_batch_enabled,
             state_ttl_ms=options.state_ttl,
             on_orphan_retraction=options.on_orphan_retraction,
-            chained=node.is_chained,
+            is_chained=node.is_chained,
             late_rows=node.waits and options.late_rows,
         )
 
@@ -90,7 +90,7 @@ class OverSpec(OverSettings, OperatorSpec[Over]):
 
     @property
     def moves_last(self) -> bool:
-        return self.chained
+        return self.is_chained
 
     @property
     def needs_order(self) -> bool:

@@ -19,8 +19,8 @@ class RankSettings:
     keys: how many of the first columns are the key. first, end: the range of numbers, or end_column, the column that
     says the end in the first row of a key. unique: the columns by which a row is replaced, in the strategy update;
     identity: those by which a row is known to the reader. number: the name of the number's column, if it is read.
-    window: the key column that is the end of the row's window, on the clocks of `zone` if it is a wall clock. chained:
-    rows of windows come from below when the same watermark says so.
+    window: the key column that is the end of the row's window, on the clocks of `zone` if it is a wall clock.
+    is_chained: rows of windows come from below when the same watermark says so.
     """
 
     schema: pa.Schema
@@ -40,7 +40,7 @@ class RankSettings:
     on_orphan_retraction: Changing[OrphanPolicy] = "drop"
     window: int | None = None
     zone: str = "UTC"
-    chained: bool = True
+    is_chained: bool = True
 
     @property
     def result(self) -> pa.Schema:

@@ -49,7 +49,7 @@ class RankSpec(RankSettings, OperatorSpec[Rank]):
             on_orphan_retraction=options.on_orphan_retraction,
             window=None if node.window is None else names.index(node.window),
             zone=node.zone,
-            chained=node.is_chained,
+            is_chained=node.is_chained,
         )
 
     def make(

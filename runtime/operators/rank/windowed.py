@@ -41,8 +41,8 @@ class WindowRankOperator(ClockedStep[Rows], RankOperator):
         return arena.array("clock", 1, "i8")
 
     @property
-    def chained(self) -> bool:
-        return self.spec.chained
+    def is_chained(self) -> bool:
+        return self.spec.is_chained
 
     def move_clock(self, clock: Clock) -> None:
         advance_time(self.clock, clock.watermark)

@@ -29,7 +29,7 @@ WATERMARK, PROCESSING, DUE, STAGGER, FIRED = range(5)
 class WindowOperator(OneInput, ClockedStep[InputBatch]):
     """One bucket's operator; subclasses say what rows and the clock bring.
 
-    chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.
+    is_chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.
     per_record: each row acts at once, so that a window may fire several times in a bundle.
     """
 
@@ -41,14 +41,14 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
         handler_class: type[Any],
         windowing: Windowing,
         bounds: Bounds,
-        chained: bool,
+        is_chained: bool,
         update_before: bool,
         per_record: bool = False,
     ) -> None:
         self.handler_class, self.windowing = handler_class, windowing
         self.spec = handler_class.spec()
         self.update_before, self.bounds = update_before, bounds
-        self._chained = chained and windowing.assigner.event_time
+        self._is_chained = is_chained and windowing.assigner.event_time
         # Where windows fire once, it is the same whether rows act one by one.
         self._per_record = per_record and bool(windowing.updates)
         more = result_schema(windowing.function)
@@ -77,8 +77,8 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
         return arena.array("clock", 5, "i8")
 
     @property
-    def chained(self) -> bool:
-        return self._chained
+    def is_chained(self) -> bool:
+        return self._is_chained
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> InputBatch:
         return inputs[0]

@@ -73,12 +73,12 @@ class GeneralWindowOperator(WindowOperator):
         row_schema: pa.Schema | None = None,
         on_orphan_retraction: OrphanPolicy = "drop",
         update_before: bool = True,
-        chained: bool = False,
+        is_chained: bool = False,
         bucket: int = 0,
         directory: Path | None = None,
     ) -> None:
         _check(on_orphan_retraction)
-        super().__init__(handler_class, windowing, bounds, chained, update_before)
+        super().__init__(handler_class, windowing, bounds, is_chained, update_before)
         if windowing.assigner.merges and windowing.evictor is None and windowing.function is None:
             self.require_merge("sessions")
         self.on_orphan_retraction, self._bucket = on_orphan_retraction, bucket

@@ -31,7 +31,7 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
     row_schema: pa.Schema
     on_orphan_retraction: Changing[str]
     update_before: Changing[bool]
-    chained: Changing[bool]
+    is_chained: Changing[bool]
     per_record: Changing[bool]
 
     @classmethod
@@ -44,7 +44,7 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
             # What merges has been found to hold no orphans, or to keep them.
             on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
             update_before=node.update_before,
-            chained=node.is_chained,
+            is_chained=node.is_chained,
             per_record=not options.mini_batch_enabled,
         )
 
@@ -55,7 +55,7 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
         options: dict[str, Any] = {
             "on_orphan_retraction": self.on_orphan_retraction,
             "update_before": self.update_before,
-            "chained": self.chained,
+            "is_chained": self.is_chained,
             "directory": directory,
         }
         if not self.windowing.is_vectorised or self._moves(handler_class):
@@ -100,7 +100,7 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
 
     @property
     def moves_last(self) -> bool:
-        return self.chained and self.windowing.assigner.event_time
+        return self.is_chained and self.windowing.assigner.event_time
 
     @property
     def needs_order(self) -> bool:

@@ -41,12 +41,12 @@ class SessionWindowOperator(WindowOperator):
         *,
         on_orphan_retraction: str = "drop",
         update_before: bool = True,
-        chained: bool = False,
+        is_chained: bool = False,
         per_record: bool = False,
         directory: Path | None = None,
     ) -> None:
         assert isinstance(windowing.assigner, Session)
-        super().__init__(handler_class, windowing, bounds, chained, update_before, per_record)
+        super().__init__(handler_class, windowing, bounds, is_chained, update_before, per_record)
         self.require_merge("sessions")
         self._assigner = windowing.assigner
         self.on_orphan_retraction = on_orphan_retraction

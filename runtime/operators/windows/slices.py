@@ -52,14 +52,14 @@ class SlicedRows(WindowOperator):
         *,
         on_orphan_retraction: str = "drop",
         update_before: bool = True,
-        chained: bool = False,
+        is_chained: bool = False,
         per_record: bool = False,
         bucket: int = 0,
         directory: Path | None = None,
     ) -> None:
         assigner = windowing.assigner
         assert isinstance(assigner, Aligned)
-        super().__init__(handler_class, windowing, bounds, chained, update_before, per_record)
+        super().__init__(handler_class, windowing, bounds, is_chained, update_before, per_record)
         if windowing.updates or assigner.slice_ms != assigner.size_ms:
             self.require_merge("windows that overlap or fire again")
         self.on_orphan_retraction = on_orphan_retraction
