@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.connectors.kafka.topics import check_topics
+from aggloom.runtime.hosting.evolution import changed_calls
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
-from aggloom.runtime.spark.node.evolution import changed_calls
 from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
 from aggloom.runtime.spark.plan.timers import check_timers
 from aggloom.runtime.spark.read.source_log import (

@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from chaos.workload import DDL, Workload, plain
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting import factory
+from aggloom.runtime.hosting.factory import FragmentFactory
 from aggloom.runtime.spark import await_end, check_records, read_changes, session, sql
-from aggloom.runtime.spark.node import factory
-from aggloom.runtime.spark.node.factory import FragmentFactory
 from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES
 
 
@@ -36,7 +36,7 @@ class BriefFactory(FragmentFactory):
     log_bytes: int = 0
 
     def open(self, directory: Path | None, bucket: int) -> Any:
-        from aggloom.runtime.spark.node import store
+        from aggloom.runtime.hosting import bucket_store as store
 
         store.LOG_MINIMUM_BYTES = self.log_bytes
         return super().open(directory, bucket)

@@ -102,6 +102,7 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | _in("runtime", *VALUES, "avro", "formats", "sinks", "connectors"),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
+    "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
     "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
@@ -276,7 +277,7 @@ NAMED = {
     "runtime/spark/plan/lookup_frame.py": {"Lookup", "LookupJoin"},
     "runtime/spark/plan/ordinary.py": {"Lookup", "LookupJoin"},
     "runtime/spark/api/query.py": {"WindowAggregate"},
-    "runtime/spark/plan/routes.py": {"LocalAggregator"},
+    "runtime/hosting/local_phase.py": {"LocalAggregator"},
     "aggloom/__init__.py": {"GroupAggOperator"},
 }
 

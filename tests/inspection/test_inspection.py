@@ -16,7 +16,7 @@ import aggloom as al
 from aggloom.errors import (
     CheckpointError,
 )
-from aggloom.runtime.spark.node import store as store_module
+from aggloom.runtime.hosting import bucket_store as store_module
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 DDL = "k STRING, ts TIMESTAMP, v INT"

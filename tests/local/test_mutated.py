@@ -17,9 +17,9 @@ from mutated.queries import feed, made
 from mutated.run import CHECKPOINT, play
 
 from aggloom.errors import StateCorruptError
+from aggloom.runtime.hosting.blobs import with_kinds, write_blob
+from aggloom.runtime.hosting.bucket_store import Blob, gather
 from aggloom.runtime.operators.base import Operator
-from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
-from aggloom.runtime.spark.node.store import Blob, gather
 from aggloom.runtime.storage.pool import HEAP_LIVE, HEAP_USED, PoolArrays, hash_bytes
 from aggloom.runtime.storage.pool import _rehash as rehash
 

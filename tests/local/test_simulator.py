@@ -15,10 +15,10 @@ import pytest
 import simulated_spark
 from simulator import Failure, play
 
-from aggloom.runtime.spark.node import store
+from aggloom.runtime.hosting import bucket_store as store
+from aggloom.runtime.hosting.bucket_store import BucketStore, Head
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.node.residency import Residence
-from aggloom.runtime.spark.node.store import BucketStore, Head
 from aggloom.runtime.storage import arena
 from aggloom.runtime.storage.arena import Identity
 

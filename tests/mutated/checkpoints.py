@@ -16,14 +16,14 @@ import pyarrow as pa
 from recorded import Recorded, Single, Variable
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting.blobs import is_partial, read_blob, write_blob
+from aggloom.runtime.hosting.bucket_store import BucketStore, Head
+from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, SNAPSHOT, CheckedFrame, Owner, seal
+from aggloom.runtime.hosting.framing import unseal as opened
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.spark.checkpoint import QUERY_FILE
-from aggloom.runtime.spark.node.blobs import is_partial, read_blob, write_blob
-from aggloom.runtime.spark.node.framing import DESCRIPTION, LOG, SNAPSHOT, CheckedFrame, Owner, seal
-from aggloom.runtime.spark.node.framing import unseal as opened
-from aggloom.runtime.spark.node.store import BucketStore, Head
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, read_plan
 from aggloom.runtime.storage.checked import with_checksum

@@ -16,15 +16,15 @@ from udafs import define_sum
 import aggloom as al
 from aggloom.codegen.planner import PlanOptions, Stateful, plan_query
 from aggloom.errors import StateCorruptError, StateMismatchError
+from aggloom.runtime.hosting.bucket_store import BucketStore, Came
+from aggloom.runtime.hosting.evolution import evolve_state
+from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
+from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.failures import explain_failure
-from aggloom.runtime.spark.node.evolution import evolve_state
-from aggloom.runtime.spark.node.factory import FragmentFactory, factory_of
-from aggloom.runtime.spark.node.framing import Owner
-from aggloom.runtime.spark.node.store import BucketStore, Came
 from aggloom.runtime.spark.write import sinks
 from aggloom.runtime.values.clock import NO_TIME
 from tests.operators.test_evolution import Change, messages

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from recorded import Single, Variable
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
+from aggloom.runtime.hosting import bucket_store as store_module
+from aggloom.runtime.hosting.blobs import with_kinds, write_blob
+from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came, Head, gather
+from aggloom.runtime.hosting.framing import LOG, SNAPSHOT, Owner, seal, unseal
 from aggloom.runtime.operators.base import InputBatch
-from aggloom.runtime.spark.node import store as store_module
-from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
-from aggloom.runtime.spark.node.framing import LOG, SNAPSHOT, Owner, seal, unseal
-from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 

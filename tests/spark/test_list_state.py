@@ -16,8 +16,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
 
+from aggloom.runtime.hosting.blobs import binaries
 from aggloom.runtime.spark.node import list_state
-from aggloom.runtime.spark.node.blobs import binaries
 from aggloom.runtime.spark.node.list_state import BlobList
 
 BLOBS = [b"", b"\x00" * 5, b"x" * 127, b"y" * 128, b"z" * 70_000]

@@ -12,10 +12,10 @@ import pytest
 
 from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
+from aggloom.runtime.hosting.bucket_store import Blob, gather
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.node.partitioning import bucket_keys, hash_int, int_with_hash
-from aggloom.runtime.spark.node.store import Blob, gather
 from aggloom.runtime.spark.plan.routes import Route
 from aggloom.runtime.spark.plan.unpack import Having
 from aggloom.runtime.values.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds

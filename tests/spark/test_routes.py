@@ -15,14 +15,15 @@ import pytest
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting.blobs import is_partial
+from aggloom.runtime.hosting.bucket_store import Blob, gather
+from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.steps import split
-from aggloom.runtime.spark.node.blobs import is_partial
 from aggloom.runtime.spark.node.partitioning import bucket_keys
-from aggloom.runtime.spark.node.store import Blob, gather
-from aggloom.runtime.spark.plan.routes import SIDE, HandlerText, Packer, Route
+from aggloom.runtime.spark.plan.routes import SIDE, Packer, Route
 from aggloom.runtime.values.clock import NO_TIME
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -100,7 +101,7 @@ def test_rows_are_aggregated_where_that_makes_them_fewer(rows: int, keys: int, l
 
 
 def test_a_task_gives_up_once_keys_turn_out_to_be_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggloom.runtime.spark.plan.routes._TRIAL", 20_000)
+    monkeypatch.setattr("aggloom.runtime.hosting.local_phase._TRIAL", 20_000)
     of = handler(SQL)
     few, many = np.arange(5000) % 10, np.arange(5000)
     whole = [batch(few, few), *(batch(many + 5000 * i, many) for i in range(6))]
@@ -114,8 +115,8 @@ def test_a_task_gives_up_once_keys_turn_out_to_be_many(monkeypatch: pytest.Monke
 
 
 def test_accumulators_leave_before_they_take_too_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggloom.runtime.spark.plan.routes._TRIAL", 10_000)
-    monkeypatch.setattr("aggloom.runtime.spark.plan.routes._LOCAL_BYTES", 1)
+    monkeypatch.setattr("aggloom.runtime.hosting.local_phase._TRIAL", 10_000)
+    monkeypatch.setattr("aggloom.runtime.hosting.local_phase._LOCAL_BYTES", 1)
     of = handler(SQL)
     whole = [batch(np.arange(5000) % 10, np.arange(5000)) for _ in range(6)]
     out = packed(route(of), whole)
@@ -131,10 +132,10 @@ def test_many_keys_are_split_by_bucket_before_they_are_aggregated(
     rng = np.random.default_rng(3)
     whole = [batch(rng.integers(0, 60, 5000), rng.integers(0, 3, 5000)) for _ in range(5)]
     bare = packed(route(None), whole)
-    monkeypatch.setattr("aggloom.runtime.spark.plan.routes._LOOKS", (100, 9000))
+    monkeypatch.setattr("aggloom.runtime.hosting.local_phase._LOOKS", (100, 9000))
     for few, repeats in ((10_000, 16), (30, 1 << 20), (0, 1 << 20), (0, 300)):
-        monkeypatch.setattr("aggloom.runtime.spark.plan.routes._FEW", few)
-        monkeypatch.setattr("aggloom.runtime.spark.plan.routes._REPEATS", repeats)
+        monkeypatch.setattr("aggloom.runtime.hosting.local_phase._FEW", few)
+        monkeypatch.setattr("aggloom.runtime.hosting.local_phase._REPEATS", repeats)
         out = packed(route(of), whole)
         assert came(out).batch.num_rows == 0 and any(is_partial(row[4]) for row in out)
         # A key is in one bucket, and that is where its rows would be.

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
+from aggloom.runtime.hosting.factory import FragmentFactory  # noqa: E402
 from aggloom.runtime.spark import (  # noqa: E402
     await_end,
     explain_failure,
@@ -43,7 +44,6 @@ from aggloom.runtime.spark import (  # noqa: E402
 )
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
 from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
-from aggloom.runtime.spark.node.factory import FragmentFactory  # noqa: E402
 from aggloom.runtime.spark.node.partitioning import hash_int  # noqa: E402
 
 DDL = "name STRING, cnt INT"
@@ -183,7 +183,7 @@ def test_a_worker_that_ends_in_the_middle_of_a_batch(
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    module = sys.modules["aggloom.runtime.spark.node.factory"]
+    module = sys.modules["aggloom.runtime.hosting.factory"]
     trigger = tmp_path / "die"
     factory = partial(DeadlyFactory, trigger=str(trigger), kills=kills)
     monkeypatch.setattr(module, "FragmentFactory", factory)

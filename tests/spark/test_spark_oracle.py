@@ -19,9 +19,9 @@ from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, fold
 
 pytestmark = pytest.mark.spark
 
+from aggloom.runtime.hosting.bucket_store import Head  # noqa: E402
 from aggloom.runtime.spark import read_changes, read_table, write_changes  # noqa: E402
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
-from aggloom.runtime.spark.node.store import Head  # noqa: E402
 
 Change = tuple[Any, ...]
 SETTINGS = [(1, 1, "mini_batch"), (2, 5, "per_record"), (7, 7, "mini_batch"), (7, 3, "per_record")]

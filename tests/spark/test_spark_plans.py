@@ -196,9 +196,7 @@ def test_a_worker_that_dies_between_the_steps(
     cloudpickle.register_pickle_by_value(test_spark)
     trigger = tmp_path / "die"
     factory = partial(test_spark.DeadlyFactory, trigger=str(trigger), kills=True)
-    monkeypatch.setattr(
-        sys.modules["aggloom.runtime.spark.node.factory"], "FragmentFactory", factory
-    )
+    monkeypatch.setattr(sys.modules["aggloom.runtime.hosting.factory"], "FragmentFactory", factory)
     out: list[Row] = []
     write_file(tmp_path / "in", 0, history(0))
     stream(spark, tmp_path, CASCADE, out.extend, **PLANS[plan])

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import Row
 
 from aggloom.codegen.planner import Plan, list_stateful_nodes, plan_query
+from aggloom.runtime.hosting.factory import factory_of
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
-from aggloom.runtime.spark.node.factory import factory_of
 from aggloom.runtime.spark.plan.counting import Totals
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.journal import about

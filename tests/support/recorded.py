@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aggloom.codegen.planner import Stateful
+from aggloom.runtime.hosting.blobs import with_kinds, write_blob
+from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came, Head
+from aggloom.runtime.hosting.factory import factory_of
+from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
-from aggloom.runtime.spark.node.factory import factory_of
-from aggloom.runtime.spark.node.framing import Owner
-from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head
 from aggloom.runtime.spark.watch.inspecting import Look, StatefulNode
 from aggloom.runtime.spark.watch.state_reader import (
     BucketFiles,

@@ -27,12 +27,12 @@ from aggloom.codegen.windows import (
     Tumble,
     Windowing,
 )
+from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.plan.host_settings import HostSettings
 from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.plan.ordinary import InputTable
-from aggloom.runtime.spark.plan.routes import HandlerText
 from aggloom.runtime.spark.plan.unpack import Unpack
 
 INSTANT = pa.timestamp("us", "UTC")

@@ -11,9 +11,9 @@ import pyarrow as pa
 from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
+from aggloom.runtime.hosting.bucket_store import Blob, gather
 from aggloom.runtime.spark.node.output_encoding import PackedRowOutput, emit_frames
 from aggloom.runtime.spark.node.partitioning import hash_int
-from aggloom.runtime.spark.node.store import Blob, gather
 from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
 

@@ -23,6 +23,7 @@ from aggloom.codegen import (
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.spark.api.group_aggregate import (
     check_frame,
     check_host_settings,
@@ -34,7 +35,6 @@ from aggloom.runtime.spark.plan.expressions import is_ansi, use_analyser
 from aggloom.runtime.spark.plan.lookup_frame import as_lookups
 from aggloom.runtime.spark.plan.lower import HandlerOf, SparkLowering
 from aggloom.runtime.spark.plan.ordinary import InputTable
-from aggloom.runtime.spark.plan.routes import HandlerText
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 

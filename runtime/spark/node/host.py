@@ -19,14 +19,15 @@ import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came, Head, gather
+from aggloom.runtime.hosting.evolution import evolve_state
+from aggloom.runtime.hosting.factory import FragmentFactory
+from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.platform.kept_memory import keep_memory
 from aggloom.runtime.spark.node.deferred import Deferred, Variables
-from aggloom.runtime.spark.node.evolution import evolve_state
-from aggloom.runtime.spark.node.factory import FragmentFactory
-from aggloom.runtime.spark.node.framing import Owner
 from aggloom.runtime.spark.node.list_state import BlobList
 from aggloom.runtime.spark.node.moment import LAST_WATERMARK
 from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
@@ -40,7 +41,6 @@ from aggloom.runtime.spark.node.residency import (
     make_room,
     residence,
 )
-from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock
 
 _QUERY_ID = "sql.streaming.queryId"

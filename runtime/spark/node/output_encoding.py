@@ -16,8 +16,8 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
+from aggloom.runtime.hosting.blobs import cut_batch, late_blob, with_kinds, write_blob
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.spark.node.blobs import cut_batch, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.plan.routes import PackedRow, Packer, Route
 from aggloom.runtime.spark.plan.unpack import shown_rows
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError, UnknownChangeTypeError
-from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.plan.routes import PackedRow, Packer, Route
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds

@@ -24,7 +24,7 @@ from aggloom.errors import (
     UntoldTypeError,
     nearest,
 )
-from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.release import SPARK, require
 from aggloom.runtime.values.changelog import Kinds
 

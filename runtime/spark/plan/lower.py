@@ -34,10 +34,11 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.errors import OptionError, SpecError
+from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
+from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, is_step, step_of
-from aggloom.runtime.spark.node.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.node.host import FragmentProcessor, Options
 from aggloom.runtime.spark.node.output_encoding import (
     BlobOutput,
@@ -69,7 +70,7 @@ from aggloom.runtime.spark.plan.ordinary import (
     spark_fields,
     with_kind,
 )
-from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
+from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, Packer, Route
 from aggloom.runtime.spark.plan.spelling import translate_kinds
 from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
 from aggloom.runtime.spark.plan.unpack import Unpack

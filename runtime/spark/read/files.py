@@ -22,9 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.packed_files import unpack_bytes
+from aggloom.runtime.hosting.blobs import binaries, empty_columns
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
-from aggloom.runtime.spark.node.blobs import binaries, empty_columns
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, order_key, packed_batch
 from aggloom.runtime.spark.plan.ordinary import filter_rows
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer

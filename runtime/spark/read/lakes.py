@@ -25,12 +25,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
+from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.lakes.delta import DeltaPlace
 from aggloom.runtime.lakes.delta_source import DeltaSource
 from aggloom.runtime.lakes.iceberg import IcebergPlace
 from aggloom.runtime.lakes.iceberg_source import IcebergSource
 from aggloom.runtime.lakes.pieces import Lake, Piece
-from aggloom.runtime.spark.node.blobs import empty_columns
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, Packer

@@ -19,7 +19,7 @@ from aggloom.runtime.formats.partitions import (
     partition_value,
     split_columns,
 )
-from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.fitting import (
     NANOSECONDS_HINT,

@@ -15,9 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
-from aggloom.runtime.inspection import FragmentDescription
-from aggloom.runtime.spark.failures import explain_failure
-from aggloom.runtime.spark.node.framing import (
+from aggloom.runtime.hosting.bucket_store import BucketStore, Head
+from aggloom.runtime.hosting.framing import (
     DESCRIPTION,
     LOG,
     SNAPSHOT,
@@ -25,8 +24,9 @@ from aggloom.runtime.spark.node.framing import (
     stated_owner,
     unseal,
 )
+from aggloom.runtime.inspection import FragmentDescription
+from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.node.partitioning import bucket_keys, hash_int
-from aggloom.runtime.spark.node.store import BucketStore, Head
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _VARIABLES, _FORMER = {"commit", "log"}, {"head", "log"}

@@ -20,10 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import StateCorruptError
-from aggloom.runtime.operators.base import InputBatch
-from aggloom.runtime.operators.fragment import Fragment
-from aggloom.runtime.operators.steps import no_rows
-from aggloom.runtime.spark.node.blobs import (
+from aggloom.runtime.hosting.blobs import (
     BLOB_BYTES,
     KIND_FIELD,
     concat,
@@ -31,7 +28,7 @@ from aggloom.runtime.spark.node.blobs import (
     read_blob,
     split_kinds,
 )
-from aggloom.runtime.spark.node.framing import (
+from aggloom.runtime.hosting.framing import (
     DESCRIPTION,
     LOG,
     SNAPSHOT,
@@ -40,6 +37,9 @@ from aggloom.runtime.spark.node.framing import (
     stated_digest,
     unseal,
 )
+from aggloom.runtime.operators.base import InputBatch
+from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.storage.audit import corrupt_snapshot, reading_snapshot
 from aggloom.runtime.values.changelog import KIND_NAMES
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -174,7 +174,18 @@ class BucketStore:
         # Where only the clock moved there is a frame without rows, which says so.
         pieces = [(blob.input, bytes(blob.data)) for blob in came.blobs] or [(0, b"")]
         frames = [
-            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock, number),)
+            (
+                seal(
+                    piece,
+                    self.owner,
+                    LOG,
+                    entry=old.log_entries,
+                    part=part,
+                    parts=len(pieces),
+                    clock=clock,
+                    number=number,
+                ),
+            )
             for part, (number, piece) in enumerate(pieces)
         ]
         about = [] if old.description == self.described else [self._about()]

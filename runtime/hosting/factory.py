@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.planner import Stateful, collect_lineage, lineage
+from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.operators.fragment import (
     Fragment,
     FragmentPart,
@@ -16,7 +17,6 @@ from aggloom.runtime.operators.fragment import (
     feeds_data,
     inputs_data,
 )
-from aggloom.runtime.spark.plan.routes import HandlerText
 
 Handlers = tuple[HandlerText | None, ...]
 

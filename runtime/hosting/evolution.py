@@ -16,6 +16,9 @@ from typing import Any
 
 from aggloom.codegen import AggSpec, Carried, describe_call, generate, match_state
 from aggloom.errors import AggloomError, StateCorruptError, StateMismatchError
+from aggloom.runtime.hosting.bucket_store import BucketStore, Head
+from aggloom.runtime.hosting.factory import FragmentFactory
+from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.comparison import (
     CallChanges,
@@ -27,9 +30,6 @@ from aggloom.runtime.operators.comparison import (
 from aggloom.runtime.operators.evolution import change_settings, evolve
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, feeds_from, inputs_from
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.spark.node.factory import FragmentFactory
-from aggloom.runtime.spark.node.store import BucketStore, Head
-from aggloom.runtime.spark.plan.routes import HandlerText
 from aggloom.runtime.values.clock import Clock
 
 _LOG = logging.getLogger("aggloom")

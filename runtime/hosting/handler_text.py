@@ -1,0 +1,36 @@
+"""A generated module on its way to a worker."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from aggloom.codegen import load_text
+
+_BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class HandlerText:
+    """A generated module as a worker needs it: the text, not the class."""
+
+    text: str
+    text_digest: str
+
+    @property
+    def backend(self) -> str:
+        """The backend that the module says it runs on."""
+        found = _BACKEND.search(self.text)
+        return found[1] if found else ""
+
+    def load(self) -> type[Any]:
+        """The handler class."""
+        return _load_class(self.text, self.text_digest)
+
+
+@lru_cache(maxsize=64)
+def _load_class(text: str, digest: str) -> type[Any]:
+    """The class of a text; looking for it among the files of a full cache takes longer than a small batch."""
+    return load_text(text, digest)
