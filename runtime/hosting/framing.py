@@ -110,7 +110,8 @@ def unseal(blob: bytes, owner: Owner, content: int) -> CheckedFrame:
     _check_owner(digest.rstrip(b"\0").decode("ascii", "replace"), bucket, buckets, owner, where)
     if found != content:
         raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
-    return CheckedFrame(found, entry, part, parts, number, Clock(now, watermark), payload)
+    clock = Clock(now, watermark)
+    return CheckedFrame(found, entry, part, parts, input=number, clock=clock, payload=payload)
 
 
 def stated_digest(blob: bytes) -> str:

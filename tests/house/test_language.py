@@ -73,10 +73,11 @@ POSITIONAL = 6
 """Positional arguments that a call may have; longer ones name the rest."""
 LONG_CALLS = {
     "runtime/formats": 1,
+    "runtime/hosting": 1,
     "runtime/inspection": 1,
     "runtime/operators": 28,
     "runtime/page": 3,
-    "runtime/spark": 4,
+    "runtime/spark": 1,
 }
 """Calls by room that are yet to be shortened, most of them of compiled kernels: the numbers may only fall."""
 KNOW_THE_TEXT = {
