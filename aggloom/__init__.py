@@ -67,6 +67,9 @@ if TYPE_CHECKING:
         WindowFunction,
         Windowing,
     )
+    from aggloom.runtime.connectors.delta.source import read_delta
+    from aggloom.runtime.connectors.files.source import read_changes
+    from aggloom.runtime.connectors.iceberg.source import read_iceberg
     from aggloom.runtime.connectors.kafka.source import read_kafka
     from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
     from aggloom.runtime.local.harness import Harness
@@ -83,9 +86,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time, window_aggregate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.plan.counting import progress
-    from aggloom.runtime.spark.read.lakes import read_delta, read_iceberg
     from aggloom.runtime.spark.read.messages import read_messages
-    from aggloom.runtime.spark.read.sources import read_changes
     from aggloom.runtime.spark.sessions.cluster import ship
     from aggloom.runtime.spark.sessions.session import session
     from aggloom.runtime.spark.watch.inspecting import state, why
@@ -223,9 +224,9 @@ _HOMES = {
     "progress": "aggloom.runtime.spark.plan.counting",
     "rank": "aggloom.runtime.spark.api.rank",
     "kafka_settings": "aggloom.runtime.connectors.kafka.spark_package",
-    "read_changes": "aggloom.runtime.spark.read.sources",
-    "read_delta": "aggloom.runtime.spark.read.lakes",
-    "read_iceberg": "aggloom.runtime.spark.read.lakes",
+    "read_changes": "aggloom.runtime.connectors.files.source",
+    "read_delta": "aggloom.runtime.connectors.delta.source",
+    "read_iceberg": "aggloom.runtime.connectors.iceberg.source",
     "read_kafka": "aggloom.runtime.connectors.kafka.source",
     "read_messages": "aggloom.runtime.spark.read.messages",
     "read_table": "aggloom.runtime.spark.write.sinks",
@@ -248,7 +249,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'aggloom' has no attribute {name!r}")
     if name == "errors":
         return import_module("aggloom.errors")
-    value: object = getattr(import_module(_HOMES.get(name, "aggloom.codegen")), name)
+    home = _HOMES.get(name, "aggloom.codegen")
+    if home.endswith(".source"):
+        # It says how Spark is installed, where it is not.
+        import_module("aggloom.runtime.spark")
+    value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from aggloom.errors import SpecError
 from aggloom.inferred import is_here, sniff_format
+from aggloom.runtime.connectors.files.places import suggest_sibling
 from aggloom.runtime.formats.packed_files import format_suffix
-from aggloom.runtime.formats.places import suggest_sibling
 from aggloom.runtime.formats.registry import FORMATS
 
 _SUFFIXES = {

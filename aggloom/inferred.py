@@ -19,6 +19,7 @@ from aggloom.codegen import quote_name, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.later_rows import check_csv, check_json
+from aggloom.runtime.connectors.files.places import files_at
 from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.inferred_values import (
     DAY,
@@ -32,7 +33,6 @@ from aggloom.runtime.formats.inferred_values import (
 from aggloom.runtime.formats.json_text import describe_layout
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
-from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.local.csv_rows import read_csv_texts
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS

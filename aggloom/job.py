@@ -20,7 +20,7 @@ from aggloom.codegen.spec.choices import (
 )
 from aggloom.errors import SpecError, nearest
 from aggloom.masking import mask_repr
-from aggloom.runtime.sinks.registry import destination
+from aggloom.runtime.connectors.registry import destination
 from aggloom.tables import TableSource, relative_to, table_source
 from aggloom.text_file import read_text
 

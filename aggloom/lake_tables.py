@@ -21,10 +21,10 @@ MAPPINGS = ("storage", "connect")
 
 def lake_columns(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> pa.Schema:
     """The columns that are read of a table: the schema, or those that it has; raises SpecError."""
-    from aggloom.runtime.lakes.delta import DeltaPlace
-    from aggloom.runtime.lakes.delta_source import DeltaSource
-    from aggloom.runtime.lakes.iceberg import IcebergPlace
-    from aggloom.runtime.lakes.iceberg_source import IcebergSource
+    from aggloom.runtime.connectors.delta.changes import DeltaSource
+    from aggloom.runtime.connectors.delta.table import DeltaPlace
+    from aggloom.runtime.connectors.iceberg.changes import IcebergSource
+    from aggloom.runtime.connectors.iceberg.table import IcebergPlace
 
     wanted = to_schema(schema) if isinstance(schema, str) else schema
     if lake["connector"] == "iceberg":
@@ -37,7 +37,8 @@ def lake_columns(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> pa.
 
 def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | None) -> Any:
     """The changes of a table, as a stream."""
-    from aggloom.runtime.spark.read.lakes import read_delta, read_iceberg
+    from aggloom.runtime.connectors.delta.source import read_delta
+    from aggloom.runtime.connectors.iceberg.source import read_iceberg
 
     told = {name: value for name, value in lake.items() if name not in ("connector", "path")}
     read: Any = read_iceberg if lake["connector"] == "iceberg" else read_delta

@@ -22,8 +22,8 @@ from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
 from aggloom.planned import declared_tables, plan_of_job
 from aggloom.private import cache_directory
-from aggloom.runtime.formats.places import check_one_batch, files_at
-from aggloom.runtime.sinks.registry import destination
+from aggloom.runtime.connectors.files.places import check_one_batch, files_at
+from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.sinks.stopping import STOP
 from aggloom.writable import check_cache, check_checkpoint_directory, check_output_directory
 

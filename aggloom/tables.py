@@ -27,10 +27,16 @@ from aggloom.inferred import (
 from aggloom.lake_tables import ENTRIES, check_lake, group_options, lake_columns, lake_frame
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.connectors.files.options import option_types
+from aggloom.runtime.connectors.files.places import (
+    check_caps,
+    files_at,
+    is_by_name,
+    suggest_sibling,
+    which,
+)
 from aggloom.runtime.connectors.kafka.options import KafkaSource, job_types
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
-from aggloom.runtime.formats.file_options import option_types
-from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, suggest_sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.values.change_words import ChangeWords
@@ -105,7 +111,7 @@ class TableSource:
 
             told: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
             return read_kafka(spark, **self.kafka, **told, **self.reader_options)
-        from aggloom.runtime.spark.read.sources import read_changes
+        from aggloom.runtime.connectors.files.source import read_changes
 
         return read_changes(
             spark, self.path, self.format, self._own_columns(), **self.checks, **self.reader_options

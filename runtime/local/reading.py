@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from aggloom.codegen import ABSENT, without_absent
 from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
+from aggloom.runtime.connectors.files.places import DEEP, NAMES, files_at, is_by_name, which
 from aggloom.runtime.formats.base import Format, Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
-from aggloom.runtime.formats.places import DEEP, NAMES, files_at, is_by_name, which
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.local.arrow_rows import arrow_rows

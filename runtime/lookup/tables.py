@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from aggloom.codegen import Database, Files, Function, GivenRows
+from aggloom.codegen import Database, Files, Function, GivenRows, LookupTable
 from aggloom.errors import AggloomError, LookupAnswerError, LookupFailedError
 from aggloom.masking import mask_secrets
+from aggloom.runtime.connectors.database.lookup import DatabaseSource
+from aggloom.runtime.connectors.files.lookup import FileSource, prepare_files
 from aggloom.runtime.lookup.cache import Partial, Whole
-from aggloom.runtime.lookup.database import DatabaseSource
-from aggloom.runtime.lookup.files import FileSource
 from aggloom.runtime.lookup.function import FunctionSource
 from aggloom.runtime.lookup.given import GivenSource
 from aggloom.runtime.lookup.request import (
@@ -42,6 +42,11 @@ _LOG = logging.getLogger("aggloom.lookup")
 _MOST = 64
 Answer = list[Row] | None
 """The rows of a key; None if the table could not be asked, and rows that ask are to be left out."""
+
+
+def prepare_table(table: LookupTable, zone: str) -> LookupTable:
+    """Return a table with its options checked, and with the zone of times that name none; raises SpecError."""
+    return prepare_files(table, zone) if isinstance(table.source, Files) else table
 
 
 class OpenTable:

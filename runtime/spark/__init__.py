@@ -21,27 +21,27 @@ if find_spec("pyspark") is None:
 from aggloom.runtime.spark.sessions.session import session
 
 if TYPE_CHECKING:
+    from aggloom.runtime.connectors.files.source import read_changes
     from aggloom.runtime.spark.api.query import sql
     from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time
     from aggloom.runtime.spark.checkpoint import check_records
     from aggloom.runtime.spark.failures import await_end, explain_failure
     from aggloom.runtime.spark.read.messages import read_messages
-    from aggloom.runtime.spark.read.sources import read_changes
     from aggloom.runtime.spark.watch.progress import ProgressPrinter
     from aggloom.runtime.spark.write.sinks import read_table, write_changes
 
 _HOMES = {
-    "ProgressPrinter": "watch.progress",
-    "await_end": "failures",
-    "check_records": "checkpoint",
-    "explain_failure": "failures",
-    "late_rows": "api.window_aggregate",
-    "on_time": "api.window_aggregate",
-    "read_changes": "read.sources",
-    "read_messages": "read.messages",
-    "read_table": "write.sinks",
-    "sql": "api.query",
-    "write_changes": "write.sinks",
+    "ProgressPrinter": ".watch.progress",
+    "await_end": ".failures",
+    "check_records": ".checkpoint",
+    "explain_failure": ".failures",
+    "late_rows": ".api.window_aggregate",
+    "on_time": ".api.window_aggregate",
+    "read_changes": "..connectors.files.source",
+    "read_messages": ".read.messages",
+    "read_table": ".write.sinks",
+    "sql": ".api.query",
+    "write_changes": ".write.sinks",
 }
 
 __all__ = [
@@ -64,6 +64,6 @@ def __getattr__(name: str) -> object:
     """Import the module behind a name and remember the result."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(_HOMES[name], __name__), name)
     globals()[name] = value
     return value

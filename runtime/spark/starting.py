@@ -13,12 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.connectors.kafka.topics import check_topics
-from aggloom.runtime.hosting.evolution import changed_calls
-from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
-from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
-from aggloom.runtime.spark.plan.timers import check_timers
-from aggloom.runtime.spark.read.source_log import (
+from aggloom.runtime.connectors.files.source_log import (
     FileSourceNote,
     check_batch_names,
     check_files,
@@ -30,6 +25,11 @@ from aggloom.runtime.spark.read.source_log import (
     warn_changed,
     warn_renamed,
 )
+from aggloom.runtime.connectors.kafka.topics import check_topics
+from aggloom.runtime.hosting.evolution import changed_calls
+from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
+from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
+from aggloom.runtime.spark.plan.timers import check_timers
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.query_file import Query

@@ -75,10 +75,14 @@ def test_what_needs_spark_says_how_it_is_installed(
     assert sorted(project.rglob("*")) == before
 
 
-def test_names_of_the_package_that_need_spark_say_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["read_changes", "read_delta", "read_iceberg", "read_kafka", "read_messages", "write_changes"],
+)
+def test_names_of_the_package_that_need_spark_say_so(name: str, tmp_path: Path) -> None:
     script = WITHOUT + (
         "import aggloom as al\n"
-        "try:\n    al.read_changes\n"
+        f"try:\n    al.{name}\n"
         "except al.errors.SparkMissingError as error:\n    print(isinstance(error, ImportError), error)"
     )
     command = [sys.executable, "-c", script]

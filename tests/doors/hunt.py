@@ -26,8 +26,8 @@ import pyarrow.types as pt
 from aggloom.codegen import to_schema
 from aggloom.codegen.planner import Scan
 from aggloom.errors import AggloomError
+from aggloom.runtime.connectors.files.places import DEEP, NAMES  # noqa: F401
 from aggloom.runtime.formats.packed_files import format_suffix, open_bytes
-from aggloom.runtime.formats.places import DEEP, NAMES  # noqa: F401
 from aggloom.runtime.local.reading import read_files
 from aggloom.tables import TableSource, read_table_option
 

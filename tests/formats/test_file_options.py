@@ -14,7 +14,7 @@ import aggloom as al
 from aggloom.codegen import CreatedTable, read_script
 from aggloom.connectors import source_of
 from aggloom.errors import SpecError
-from aggloom.runtime.formats.file_options import FileOptions, option_types
+from aggloom.runtime.connectors.files.options import FileOptions, option_types
 from aggloom.tables import read_table_option
 
 OTHERS = ("spark", "path", "format", "schema", "streaming", "keys", "inferred", "options")

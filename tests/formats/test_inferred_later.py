@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from aggloom.errors import InputFormatError
+from aggloom.runtime.connectors.files.source import read_changes
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.spark.read.sources import read_changes
 from aggloom.tables import read_table_option
 
 LATER = [

@@ -13,10 +13,10 @@ import pytest
 from deltalake import write_deltalake
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.connectors.delta.changes import DeltaSource
+from aggloom.runtime.connectors.delta.table import DeltaPlace
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.lakes.delta import DeltaPlace
-from aggloom.runtime.lakes.delta_source import DeltaSource
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.values.markers import MARKERS
 from aggloom.tables import read_table_option

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.connectors.files.source import read_changes
 from aggloom.runtime.formats.partitions import missing_advice
-from aggloom.runtime.spark.read.sources import read_changes
 
 DDL = "id INT, a STRING, day INT"
 NULL = 'missing="null"'

@@ -12,7 +12,7 @@ import pytest
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SinkError, SpecError
 from aggloom.job import Job
 from aggloom.planned import feed_job
-from aggloom.runtime.formats.places import files_at, files_in
+from aggloom.runtime.connectors.files.places import files_at, files_in
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.script import jobs_of

@@ -25,9 +25,9 @@ from aggloom.errors import (
 from aggloom.runtime.avro import client
 from aggloom.runtime.avro.client import client_of
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.connectors.registry import sink_options
 from aggloom.runtime.formats.decoder import Decoder, decoder
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.sinks.registry import sink_options
 from aggloom.tables import table_source
 from tests.planner.test_script import table
 

@@ -86,21 +86,33 @@ ROOMS: dict[str, set[str]] = {
     },
     "runtime/avro": KERNEL | SHARED | {"fastavro"} | _in("runtime", "avro"),
     "runtime/formats": PLANS | _in("runtime", *VALUES, "avro", "formats"),
-    "runtime/local": PLANS | _in("runtime", *HANDLERS, "formats", "operators", "local"),
-    "runtime/lookup": PLANS | _in("runtime", "values", "formats", "lookup"),
+    "runtime/local": PLANS
+    | _in("runtime", *HANDLERS, "formats", "connectors.files", "operators", "local"),
+    # Of formats it needs the cutting of times alone, of connectors those that it asks.
+    "runtime/lookup": PLANS
+    | _in("runtime", "values", "formats.cut_times", "lookup")
+    | _in("runtime", "connectors.database.lookup", "connectors.files.lookup"),
     "runtime/operators/lookup": PLANS | _in("runtime", *VALUES, "state", "lookup", "operators"),
     "runtime/platform": SHARED
     | HOST
     | {"pyarrow", "aggloom.codegen!"}
     | _in("runtime", "platform"),
-    "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
-    "runtime/sinks": KERNEL
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "sinks"),
+    "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "sinks", "lakes"),
+    "runtime/connectors": KERNEL | SHARED | _in("runtime", "values", "connectors"),
+    "runtime/connectors/database": PLANS
+    | _in("runtime", "values", "lookup", "sinks", "connectors.database"),
+    "runtime/connectors/delta": KERNEL
     | SHARED
-    | _in("runtime", *VALUES, "avro", "lakes", "connectors", "sinks"),
-    "runtime/connectors": set(),
+    | _in("runtime", *VALUES, "lakes", "sinks", "connectors.delta"),
+    "runtime/connectors/files": PLANS
+    | _in("runtime", *VALUES, "formats", "lookup", "connectors.files"),
+    "runtime/connectors/iceberg": KERNEL
+    | SHARED
+    | _in("runtime", *VALUES, "lakes", "sinks", "connectors.iceberg"),
     "runtime/connectors/kafka": KERNEL
     | SHARED
-    | _in("runtime", *VALUES, "avro", "formats", "sinks", "connectors"),
+    | _in("runtime", *VALUES, "avro", "formats", "sinks", "connectors.kafka"),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
     "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
     "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
@@ -120,16 +132,26 @@ ROOMS: dict[str, set[str]] = {
 # Tools beside the runtime: the harness asks Spark to evaluate expressions if it is given a session.
 # The probe compiles users' functions at plan time, to know whether they can be.
 TOOLS = {
-    "runtime/lakes/delta.py": {"deltalake"},
-    "runtime/lakes/iceberg.py": {"pyiceberg"},
-    "runtime/lakes/iceberg_source.py": {"pyiceberg"},
-    "runtime/sinks/delta.py": {"deltalake"},
     "runtime/storage/loading.py": {"llvmlite"},
-    "runtime/sinks/iceberg.py": {"pyiceberg"},
+    "runtime/connectors/delta/sink.py": {"deltalake"},
+    "runtime/connectors/delta/table.py": {"deltalake"},
+    "runtime/connectors/iceberg/changes.py": {"pyiceberg"},
+    "runtime/connectors/iceberg/sink.py": {"pyiceberg"},
+    "runtime/connectors/iceberg/table.py": {"pyiceberg"},
     "runtime/connectors/kafka/sink.py": {"confluent_kafka"},
+    # Files of connectors that read and write by Spark.
     **{
-        f"runtime/connectors/kafka/{name}.py": {"pyspark", "py4j", "aggloom.runtime.spark"}
-        for name in ("source", "spark_package", "topics")
+        f"runtime/connectors/{name}.py": {
+            "pyspark",
+            "py4j",
+            "aggloom.runtime.spark",
+            "aggloom.codegen!",
+        }
+        for name in (
+            *("delta/source", "iceberg/source"),
+            *("files/paths", "files/sink", "files/source", "files/source_log"),
+            *("kafka/source", "kafka/spark_package", "kafka/topics"),
+        )
     },
     "codegen/user/probe.py": {"numba"},
     "runtime/local/pipeline.py": {"aggloom.runtime.spark"},

@@ -17,7 +17,8 @@ import page_checkpoint as made
 from aggloom.checkpoint_file import open_file, read_file
 from aggloom.cli import main
 from aggloom.errors import AggloomError, CheckpointError
-from aggloom.runtime.formats.sink_log import LOG, read_committed
+from aggloom.runtime.connectors.files.sink_log import LOG, read_committed
+from aggloom.runtime.connectors.files.source_log import _entries, _offsets
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
     check_directory,
@@ -25,7 +26,6 @@ from aggloom.runtime.spark.checkpoint import (
     id_of,
     require_directory,
 )
-from aggloom.runtime.spark.read.source_log import _entries, _offsets
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 from aggloom.runtime.spark.watch.repartition import partitions_of

@@ -18,8 +18,8 @@ from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
 from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.job import complete, read_job
+from aggloom.runtime.connectors.registry import SINKS
 from aggloom.runtime.sinks.options import sink_words
-from aggloom.runtime.sinks.registry import SINKS
 from aggloom.script import jobs_of
 from aggloom.tables import read_table_option, table_source
 

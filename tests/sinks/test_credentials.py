@@ -18,7 +18,7 @@ from aggloom.cli import main
 from aggloom.errors import AggloomError
 from aggloom.job import read_job
 from aggloom.planned import explain_job, plan_of_job
-from aggloom.runtime.sinks.registry import destination, made_sink
+from aggloom.runtime.connectors.registry import destination, made_sink
 
 SECRET = "Xq7vSecretiveXq7v"
 URL = f"postgresql://etl:{SECRET}@127.0.0.1:1/shop"

@@ -22,7 +22,8 @@ import pytest
 from lakes import batch, raised
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
-from aggloom.runtime.sinks.delta import DeltaSink, delta_options
+from aggloom.runtime.connectors.delta.options import delta_options
+from aggloom.runtime.connectors.delta.sink import DeltaSink
 
 deltalake = pytest.importorskip("deltalake")
 

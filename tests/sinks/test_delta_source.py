@@ -15,9 +15,10 @@ import pytest
 from lakes import batch, raised, read, sound
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
-from aggloom.runtime.lakes.delta import DeltaPlace
-from aggloom.runtime.lakes.delta_source import DeltaSource
-from aggloom.runtime.sinks.delta import DeltaSink, delta_options
+from aggloom.runtime.connectors.delta.changes import DeltaSource
+from aggloom.runtime.connectors.delta.options import delta_options
+from aggloom.runtime.connectors.delta.sink import DeltaSink
+from aggloom.runtime.connectors.delta.table import DeltaPlace
 
 deltalake = pytest.importorskip("deltalake")
 

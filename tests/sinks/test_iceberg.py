@@ -19,9 +19,10 @@ from aggloom.errors import (
     SinkError,
     SpecError,
 )
-from aggloom.runtime.lakes.iceberg import IcebergPlace
-from aggloom.runtime.lakes.iceberg_source import IcebergSource
-from aggloom.runtime.sinks.iceberg import IcebergSink, iceberg_options
+from aggloom.runtime.connectors.iceberg.changes import IcebergSource
+from aggloom.runtime.connectors.iceberg.options import iceberg_options
+from aggloom.runtime.connectors.iceberg.sink import IcebergSink
+from aggloom.runtime.connectors.iceberg.table import IcebergPlace
 
 library = pytest.importorskip("pyiceberg.catalog")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from aggloom.errors import SinkError, SpecError
-from aggloom.runtime.sinks.registry import made_sink, sink_options
+from aggloom.runtime.connectors.registry import made_sink, sink_options
 
 RESULT = pa.schema([("k", pa.int32()), ("v", pa.decimal128(10, 2))])
 OTHER = [

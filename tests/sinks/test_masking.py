@@ -12,8 +12,8 @@ import aggloom.errors as errors
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import AggloomError, OptionError, SinkError
 from aggloom.masking import mask_secrets, mask_values
-from aggloom.runtime.sinks.database import DatabaseSink
-from aggloom.runtime.sinks.database_options import database_options
+from aggloom.runtime.connectors.database.options import database_options
+from aggloom.runtime.connectors.database.sink import DatabaseSink
 from aggloom.runtime.values.changelog import parse_kinds
 
 HIDDEN = (

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from aggloom.errors import SinkError
-from aggloom.runtime.sinks import database
-from aggloom.runtime.sinks.array_texts import array_text
-from aggloom.runtime.sinks.database import DatabaseSink
-from aggloom.runtime.sinks.database_options import database_options
-from aggloom.runtime.sinks.dialects import DIALECTS
+from aggloom.runtime.connectors.database import sink as database
+from aggloom.runtime.connectors.database.array_texts import array_text
+from aggloom.runtime.connectors.database.dialects import DIALECTS
+from aggloom.runtime.connectors.database.options import database_options
+from aggloom.runtime.connectors.database.sink import DatabaseSink
 from aggloom.runtime.sinks.net import net_rows
 from aggloom.runtime.values.changelog import parse_kinds
 

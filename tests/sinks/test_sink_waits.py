@@ -18,8 +18,8 @@ import pytest
 from sinks.test_sinks import KEY, A, B, batch, content, into
 
 from aggloom.errors import SinkError, SinkTimeoutError, SpecError
-from aggloom.runtime.sinks.database import DatabaseSink
-from aggloom.runtime.sinks.database_options import database_options
+from aggloom.runtime.connectors.database.options import database_options
+from aggloom.runtime.connectors.database.sink import DatabaseSink
 from aggloom.runtime.sinks.stopping import STOP
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
-from aggloom.runtime.sinks.database import DatabaseSink
-from aggloom.runtime.sinks.database_options import database_options
+from aggloom.runtime.connectors.database.options import database_options
+from aggloom.runtime.connectors.database.sink import DatabaseSink
+from aggloom.runtime.connectors.registry import sink_options
 from aggloom.runtime.sinks.net import net_by_key, tells_before
-from aggloom.runtime.sinks.registry import sink_options
 from aggloom.runtime.values.changelog import ChangelogLawError, fold, parse_kinds
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int32()), ("v", pa.decimal128(10, 2))])

@@ -24,6 +24,8 @@ from aggloom.errors import (
     StateMismatchError,
     WorkerStartError,
 )
+from aggloom.runtime.connectors.files import sink as file_sink
+from aggloom.runtime.connectors.files.sink import take_back
 from aggloom.runtime.spark import await_end, read_table
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
@@ -34,8 +36,7 @@ from aggloom.runtime.spark.checkpoint import (
 from aggloom.runtime.spark.failures import start_query
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.query_file import Query, compare_queries
-from aggloom.runtime.spark.write import file_sink, sinks
-from aggloom.runtime.spark.write.file_sink import take_back
+from aggloom.runtime.spark.write import sinks
 
 DDL = "name STRING, cnt INT"
 Change = tuple[str, str, int]

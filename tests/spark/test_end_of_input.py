@@ -189,8 +189,8 @@ def _fail_at_the_start_of_the_last_batch(patched: pytest.MonkeyPatch, planned: b
 
 def _fail_after_the_last_batch(patched: pytest.MonkeyPatch) -> None:
     """The sink has the batch, and Spark has not committed it."""
+    from aggloom.runtime.connectors.files.sink import FileSink
     from aggloom.runtime.spark.closing import has_ended
-    from aggloom.runtime.spark.write.file_sink import FileSink
 
     write = FileSink.__call__
 

@@ -22,9 +22,9 @@ from aggloom.errors import (
     StateRoomError,
     UnknownColumnError,
 )
+from aggloom.runtime.connectors.files.paths import locate_files
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.failures import explain_failure
-from aggloom.runtime.spark.read.paths import locate_files
 from aggloom.runtime.spark.sessions.session import MissingJavaError
 from aggloom.runtime.spark.write import sinks
 

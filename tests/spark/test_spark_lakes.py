@@ -15,7 +15,8 @@ from click.testing import CliRunner
 import tests.sinks.test_iceberg as iceberg
 from aggloom.cli import main
 from aggloom.errors import SpecError
-from aggloom.runtime.sinks.delta import DeltaSink, delta_options
+from aggloom.runtime.connectors.delta.options import delta_options
+from aggloom.runtime.connectors.delta.sink import DeltaSink
 from tests.sinks.test_delta_sink import rows
 
 pytest.importorskip("pyspark")

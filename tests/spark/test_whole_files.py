@@ -18,6 +18,7 @@ from aggloom.errors import DataError, InputFormatError
 
 pytest.importorskip("pyspark")
 
+from aggloom.runtime.connectors.files import source as sources
 from aggloom.runtime.operators.stateless import columns_read, step_of
 from aggloom.runtime.spark import (
     ProgressPrinter,
@@ -28,7 +29,6 @@ from aggloom.runtime.spark import (
     write_changes,
 )
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate
-from aggloom.runtime.spark.read import sources
 from aggloom.runtime.spark.read.files import packable
 from aggloom.runtime.spark.read.parquet import ROWS_AT_ONCE, read_parquet
 

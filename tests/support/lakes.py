@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.lakes.pieces import Lake, Piece
-from aggloom.runtime.sinks.lake import Conflict, LakeSink
+from aggloom.runtime.lakes.sink import Conflict, LakeSink
 
 SCHEMA = pa.schema([("k", pa.int64()), ("f", pa.float64()), ("v", pa.string())])
 WORDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}

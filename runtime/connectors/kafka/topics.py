@@ -22,7 +22,7 @@ from aggloom.checkpoint_file import read_file, read_text, replace_file
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.masking import mask_repr
 from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
-from aggloom.runtime.spark.write.file_sink import is_here
+from aggloom.runtime.spark.sessions.session import is_here
 from aggloom.runtime.storage.checked import with_checksum, without_checksum
 
 _SECONDS = 10

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from aggloom.codegen import lower_calc
 from aggloom.codegen.planner import Lookup, LookupJoin, LookupQuestion
 from aggloom.errors import LookupAnswerError
-from aggloom.runtime.lookup.files import prepare_table
 from aggloom.runtime.lookup.request import Key, Request
-from aggloom.runtime.lookup.tables import Answer, open_table
+from aggloom.runtime.lookup.tables import Answer, open_table, prepare_table
 from aggloom.runtime.operators.steps import Rows, has_values
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values.changelog import is_retraction

@@ -14,6 +14,7 @@ from aggloom.codegen import MODES, AggSpec, Backend, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.connectors.files.source_log import same_files
 from aggloom.runtime.connectors.kafka.topics import same_topics
 from aggloom.runtime.local.given_handler import window_handler
 from aggloom.runtime.spark.api.group_aggregate import (
@@ -26,7 +27,6 @@ from aggloom.runtime.spark.plan.expressions import quote
 from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
 from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.read.files import remember_watermark
-from aggloom.runtime.spark.read.source_log import same_files
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 
 _DELAY = "spark.watermarkDelayMs"

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from aggloom.errors import SpecError
+from aggloom.runtime.connectors.files.places import files_at, which
 from aggloom.runtime.formats.lines import cut_lines
 from aggloom.runtime.formats.packed_files import unpack_bytes
-from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.whole_json import cut_values
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import translate_failures

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
-from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
 from aggloom.runtime.hosting.blobs import empty_columns
-from aggloom.runtime.lakes.delta import DeltaPlace
-from aggloom.runtime.lakes.delta_source import DeltaSource
-from aggloom.runtime.lakes.iceberg import IcebergPlace
-from aggloom.runtime.lakes.iceberg_source import IcebergSource
 from aggloom.runtime.lakes.pieces import Lake, Piece
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
@@ -51,56 +45,6 @@ except ImportError:  # Spark 4.1 and older ask for all that there is.
 _PIECE = "piece"
 _NUMBERS = count(1)
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
-
-
-def read_delta(
-    spark: SparkSession,
-    path: str | Path,
-    schema: pa.Schema | StructType | str | None = None,
-    *,
-    start: str | int = "snapshot",
-    streaming: bool = True,
-    max_versions_per_trigger: int | None = None,
-    metadata: bool = False,
-    storage: Mapping[str, Any] | None = None,
-) -> DataFrame:
-    """The changes of a Delta table: its columns and `_change_type`.
-
-    schema: those columns that are read, as they are in the table, if not all. start: "snapshot" (the table as it is,
-    then what its versions change), "latest", a version, or the time of one (ISO); a query that has a checkpoint goes on
-    where that is. A table with a change data feed tells which rows go; one without is read as long as its versions only
-    add rows. max_versions_per_trigger: how many a batch takes. metadata: rows come with `_commit_version` and
-    `_commit_timestamp`; only where none is taken back. storage: options of the object store. streaming=False: what
-    there is now. Raises SpecError and its kin.
-    """
-    wanted = None if schema is None else to_schema(schema)
-    made = DeltaSource.of(DeltaPlace.of(path, storage), start, metadata, wanted)
-    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
-
-
-def read_iceberg(
-    spark: SparkSession,
-    table: str,
-    schema: pa.Schema | StructType | str | None = None,
-    *,
-    catalog: str = "default",
-    connect: Mapping[str, Any] | None = None,
-    start: str | int = "snapshot",
-    streaming: bool = True,
-    max_versions_per_trigger: int | None = None,
-) -> DataFrame:
-    """The changes of an Iceberg table: its columns and `_change_type`.
-
-    table: its name with its namespace. catalog, connect: the catalog's name, and what is said to it (PyIceberg's type,
-    uri, warehouse, ...). schema: those columns that are read, as they are in the table, if not all. start: "snapshot"
-    (the table as it is, then what its snapshots change), "latest", or the id of the snapshot after which reading
-    begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many snapshots a batch
-    takes. streaming=False: what there is now. Raises SpecError and its kin.
-    """
-    told = {str(name): str(value) for name, value in (connect or {}).items()}
-    wanted = None if schema is None else to_schema(schema)
-    made = IcebergSource.of(IcebergPlace(table, catalog, told), start, wanted)
-    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
 
 
 def changes_of(

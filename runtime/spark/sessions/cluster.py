@@ -13,8 +13,7 @@ from typing import Any
 import aggloom.errors
 import aggloom.runtime
 from aggloom.runtime.spark.arguments import check_session
-from aggloom.runtime.spark.sessions.session import is_local
-from aggloom.runtime.spark.write.file_sink import is_here
+from aggloom.runtime.spark.sessions.session import is_here, is_local
 
 _ROOMS = ("codegen", "runtime", "generated", "templates")
 _KINDS = (".py", ".j2", ".json", ".typed")

@@ -136,6 +136,11 @@ def is_local(spark: SparkSession) -> bool:
         return False
 
 
+def is_here(session: Any) -> bool:
+    """Tell whether a session's JVM can be called; over Connect it cannot."""
+    return hasattr(session, "_jsparkSession")
+
+
 def _need_java() -> None:
     """Say clearly that Java is missing, rather than let the gateway die without a word."""
     home = os.environ.get("JAVA_HOME")

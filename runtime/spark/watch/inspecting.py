@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from aggloom.errors import CheckpointError, SpecError, StateMismatchError, UntrustedCodeError
+from aggloom.runtime.connectors.files.paths import whole
 from aggloom.runtime.hosting.framing import LAYOUT
 from aggloom.runtime.inspection import (
     BucketSize,
@@ -33,7 +34,6 @@ from aggloom.runtime.operators.base import Operator, OperatorSpec, split_blocks
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.checkpoint import require_directory
-from aggloom.runtime.spark.read.paths import whole
 from aggloom.runtime.spark.sessions.session import session
 from aggloom.runtime.spark.watch.state_reader import (
     BucketFiles,

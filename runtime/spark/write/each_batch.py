@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
 from aggloom.runtime.connectors.kafka.sink import KafkaSink
-from aggloom.runtime.sinks.lake import LakeSink
-from aggloom.runtime.sinks.registry import Options, Sink, made_sink
+from aggloom.runtime.connectors.registry import Options, Sink, made_sink
+from aggloom.runtime.lakes.sink import LakeSink
 from aggloom.runtime.spark.checkpoint import id_of, is_local, local
 from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.plan.lower import SparkLowering

@@ -15,22 +15,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
-from aggloom.runtime.formats.places import suggest_sibling
+from aggloom.runtime.connectors.files.paths import whole
+from aggloom.runtime.connectors.files.places import suggest_sibling
+from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
+from aggloom.runtime.connectors.files.source_log import check_output
+from aggloom.runtime.connectors.registry import KNOWN, destination
 from aggloom.runtime.sinks.net import tells_before
-from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.api.group_aggregate import check_frame
 from aggloom.runtime.spark.arguments import check_path, check_text, check_trigger
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches, is_local, local
 from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
 from aggloom.runtime.spark.plan.lower import find_lowering
-from aggloom.runtime.spark.read.paths import whole
-from aggloom.runtime.spark.read.source_log import check_output
 from aggloom.runtime.spark.sessions.cluster import check_shared
+from aggloom.runtime.spark.sessions.session import is_here
 from aggloom.runtime.spark.starting import WithFiles, ordered_by_name, ready
 from aggloom.runtime.spark.watch.journal import follow_query
 from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
-from aggloom.runtime.spark.write.file_sink import WRITTEN, FileSink, is_here, take_back
 from aggloom.runtime.values.changelog import (
     KIND_NAMES,
     ChangelogLawError,

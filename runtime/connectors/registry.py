@@ -8,12 +8,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.connectors.database.options import DatabaseOptions, database_options
+from aggloom.runtime.connectors.database.sink import DatabaseSink
+from aggloom.runtime.connectors.delta.options import DeltaOptions, delta_options
+from aggloom.runtime.connectors.delta.sink import DeltaSink
+from aggloom.runtime.connectors.iceberg.options import IcebergOptions, iceberg_options
+from aggloom.runtime.connectors.iceberg.sink import IcebergSink
 from aggloom.runtime.connectors.kafka.options import KafkaOptions, kafka_options
 from aggloom.runtime.connectors.kafka.sink import KafkaSink
-from aggloom.runtime.sinks.database import DatabaseSink
-from aggloom.runtime.sinks.database_options import DatabaseOptions, database_options
-from aggloom.runtime.sinks.delta import DeltaOptions, DeltaSink, delta_options
-from aggloom.runtime.sinks.iceberg import IcebergOptions, IcebergSink, iceberg_options
 from aggloom.runtime.values.changelog import Kinds
 
 Options = DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions

@@ -27,7 +27,7 @@ from aggloom.runtime.values.changelog import CHANGE_TYPES
 _ENDINGS = {"csv": (".csv", ".tsv", ".tab"), "parquet": (".parquet",)}
 
 
-def prepare_table(table: LookupTable, zone: str) -> LookupTable:
+def prepare_files(table: LookupTable, zone: str) -> LookupTable:
     """Return a table in files with its options checked, and with the zone of times that name none.
 
     Raises SpecError for an option that CSV does not have.

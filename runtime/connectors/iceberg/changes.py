@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
-from aggloom.runtime.lakes.iceberg import IcebergPlace, iceberg_columns
+from aggloom.runtime.connectors.iceberg.table import IcebergPlace, iceberg_columns
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import choose_columns
 from aggloom.runtime.values.markers import check_markers

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, MissingFileError
-from aggloom.runtime.lakes.delta import BEGIN_ANEW, CHANGE, DeltaPlace
+from aggloom.runtime.connectors.delta.table import BEGIN_ANEW, CHANGE, DeltaPlace
 from aggloom.runtime.lakes.pieces import File, Piece
 
 Rows = Iterator[tuple[pa.RecordBatch, pa.Array]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggloom.errors import SpecError
-from aggloom.runtime.sinks.dialects import dialect_of
+from aggloom.runtime.connectors.database.dialects import dialect_of
 from aggloom.runtime.sinks.options import ELSEWHERE, read_options
 
 EXISTING = ("error", "keep", "replace")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.sinks.array_texts import array_text, has_array_text
+from aggloom.runtime.connectors.database.array_texts import array_text, has_array_text
+from aggloom.runtime.connectors.database.statements import Statements
 from aggloom.runtime.sinks.net import NetRows
-from aggloom.runtime.sinks.statements import Statements
 
 FEWEST = 20
 """From how many rows on blocks are quicker."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
 from aggloom.masking import mask_repr
+from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.types import stored_schema
 
 FEED = "delta.enableChangeDataFeed"
@@ -104,12 +105,6 @@ def is_plain(table: Any) -> bool:
     protocol = table.protocol()
     mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
     return not mapped and {*(protocol.reader_features or ())} <= _PLAIN
-
-
-def take_first_line(error: BaseException) -> str:
-    """The first line of what went wrong: behind it the library's stack may be."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
 
 
 def delta_library(what: str) -> Any:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import SinkError, StateCorruptError
-from aggloom.runtime.formats.sink_log import LOG, entries, list_files
+from aggloom.runtime.connectors.files.sink_log import LOG, entries, list_files
 from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
 from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.release import streaming_class
@@ -127,11 +127,6 @@ def _text(stream: Any) -> str:
         return bytes(stream.readAllBytes()).decode()
     finally:
         stream.close()
-
-
-def is_here(session: Any) -> bool:
-    """Tell whether a session's JVM can be called; over Connect it cannot."""
-    return hasattr(session, "_jsparkSession")
 
 
 def take_back(output: str | Path, checkpoint: str | Path) -> None:

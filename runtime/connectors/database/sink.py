@@ -17,14 +17,19 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
 from aggloom.masking import mask_values
-from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
-from aggloom.runtime.sinks.database_options import DatabaseOptions
-from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
+from aggloom.runtime.connectors.database.blocks import FEWEST, fit_blocks, write_blocks
+from aggloom.runtime.connectors.database.dialects import DRIVERS, MARKS, dialect_of
+from aggloom.runtime.connectors.database.options import DatabaseOptions
+from aggloom.runtime.connectors.database.retries import NOTHING, PERHAPS, Retries, is_away
+from aggloom.runtime.connectors.database.statements import Statements
+from aggloom.runtime.connectors.database.table_types import (
+    TableColumns,
+    check_blanks,
+    check_nan,
+    check_types,
+)
 from aggloom.runtime.sinks.net import NetRow, NetRows, net_rows, tells_before
-from aggloom.runtime.sinks.retries import NOTHING, PERHAPS, Retries, is_away
-from aggloom.runtime.sinks.statements import Statements
 from aggloom.runtime.sinks.stopping import STOP
-from aggloom.runtime.sinks.table_types import TableColumns, check_blanks, check_nan, check_types
 from aggloom.runtime.values.changelog import Kinds
 
 _ANEW = "Start with an empty checkpoint and existing=replace."

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from aggloom.runtime.sinks.dialects import DatabaseDialect
+from aggloom.runtime.connectors.database.dialects import DatabaseDialect
 
 _YEARS = (-62_135_596_800, 253_402_300_800)
 """The seconds since 1970 at which the year 1 begins, and the year 9999 ends."""

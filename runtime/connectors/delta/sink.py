@@ -8,61 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
-from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.delta import (
+from aggloom.runtime.connectors.delta.table import (
     CHANGE,
     FEED,
     TIME,
     VERSION,
     delta_library,
     has_feed,
-    take_first_line,
 )
-from aggloom.runtime.sinks.lake import (
+from aggloom.runtime.lakes.library_errors import take_first_line
+from aggloom.runtime.lakes.sink import (
     AGAIN,
     CommitNote,
     Conflict,
-    LakeOptions,
     LakeSink,
     Last,
     TableChange,
     in_table_order,
-    lake_options,
 )
-from aggloom.runtime.sinks.options import ELSEWHERE
 
 RESERVED = (CHANGE, VERSION, TIME)
 """Columns that a table with a change data feed must not have."""
 _EPOCH = "aggloom/epoch"
 _CHECKPOINT, _BATCH = "aggloom.checkpoint", "aggloom.batch"
 _LOOKED = 100
-
-
-@mask_repr
-@dataclass(frozen=True, kw_only=True)
-class DeltaOptions(LakeOptions):
-    """Options of a Delta sink.
-
-    path: the table's directory, or where it is in an object store. storage: options of the object store. Properties
-    are Delta's, as delta.enableChangeDataFeed.
-    """
-
-    path: str = field(metadata=ELSEWHERE)
-    storage: Mapping[str, str] = field(default_factory=dict, metadata=ELSEWHERE)
-    kind: ClassVar[str] = "delta"
-
-
-def delta_options(given: Mapping[str, Any]) -> DeltaOptions:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    path = given.get("path")
-    told = given if path is None else {**given, "path": str(path)}
-    return lake_options(DeltaOptions, "delta", told, {"path": "lake/totals"})
 
 
 @dataclass

@@ -10,21 +10,18 @@ import hashlib
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
+from aggloom.runtime.lakes.fit import cast_rows, check_nulls, fit_columns
 from aggloom.runtime.lakes.types import stored_schema
-from aggloom.runtime.sinks.lake_types import cast_rows, check_nulls, fit_columns
 from aggloom.runtime.sinks.net import net_by_key, tells_before
-from aggloom.runtime.sinks.options import ELSEWHERE, read_options
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
 
-FORMS = ("table", "changelog")
-EXISTING = ("error", "keep", "replace")
 CHANGE = CHANGE_COLUMNS["spark"]
 _LONGEST = 5.0
 AGAIN = "If the batch was written, the next run finds it and passes over it."
@@ -53,45 +50,6 @@ class CommitNote(NamedTuple):
     batch: int
     digest: int
     anew: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class LakeOptions:
-    """Options of each of these sinks.
-
-    form: "table" (the result's rows, by its key) or "changelog" (each change, with `_change_type`). existing: what to
-    do about rows that a checkpoint finds in the table when it first writes to it: "error", "keep", or "replace" them.
-    replay: whether a checkpoint that has gone back to an older batch may write its batches again. create: whether the
-    table is made if it is not there, by partition_by and properties. attempts: how often a batch is written that
-    others keep from being committed. cast: whether values may be rounded and cut to the types of a table that is there.
-    """
-
-    form: str = "table"
-    existing: str = "error"
-    replay: bool = False
-    create: bool = True
-    partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict, metadata=ELSEWHERE)
-    attempts: int = 10
-    cast: bool = False
-
-    @property
-    def needs_key(self) -> bool:
-        """Tell whether nothing can be written without a key of the result."""
-        return self.form == "table"
-
-
-Told = TypeVar("Told", bound=LakeOptions)
-
-
-def lake_options(
-    made: type[Told], kind: str, given: Mapping[str, Any], needed: Mapping[str, str]
-) -> Told:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    options = read_options(made, kind, given, needed, {"form": FORMS, "existing": EXISTING})
-    if options.attempts < 1:
-        raise SpecError(f"sink {kind}: attempts is {options.attempts}; it must be 1 at least")
-    return options
 
 
 class Conflict(Exception):

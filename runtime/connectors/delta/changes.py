@@ -16,7 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
-from aggloom.runtime.lakes.delta import (
+from aggloom.runtime.connectors.delta.rows import feed_rows, file_rows, scanned_rows
+from aggloom.runtime.connectors.delta.table import (
     BEGIN_ANEW,
     CHANGE,
     FEED,
@@ -28,7 +29,6 @@ from aggloom.runtime.lakes.delta import (
     is_plain,
     schema_of,
 )
-from aggloom.runtime.lakes.delta_rows import feed_rows, file_rows, scanned_rows
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import choose_columns, stored_schema
 from aggloom.runtime.values.markers import check_markers

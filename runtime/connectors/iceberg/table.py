@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.delta import take_first_line
+from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.types import stored_schema
 
 _TRIES = "commit.retry.num-retries"

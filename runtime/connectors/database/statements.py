@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from aggloom.runtime.sinks.dialects import DatabaseDialect
+from aggloom.runtime.connectors.database.dialects import DatabaseDialect
 
 Key = tuple[str, ...]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SinkTimeoutError
-from aggloom.runtime.sinks.database_options import DatabaseOptions
+from aggloom.runtime.connectors.database.options import DatabaseOptions
 from aggloom.runtime.sinks.stopping import STOP
 
 _CROSSED = ("40P01", "40001")

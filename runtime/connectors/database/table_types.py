@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggloom.errors import SinkError
-from aggloom.runtime.sinks.dialects import DIALECTS
+from aggloom.runtime.connectors.database.dialects import DIALECTS
+from aggloom.runtime.connectors.database.statements import Statements
 from aggloom.runtime.sinks.net import NetRows
-from aggloom.runtime.sinks.statements import Statements
 
 _NAME = re.compile(
     r"(?P<base>[^(\[]+?)(?:\((?P<digits>-?\d+(?:,-?\d+)?)\))?(?: with(?:out)? time zone)?"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from aggloom.errors import InputFormatError, MissingFileError, SpecError, nearest
-from aggloom.runtime.formats.sink_log import LOG, Committed, read_committed
+from aggloom.runtime.connectors.files.sink_log import LOG, Committed, read_committed
 
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 """Spark's options that say which files of a directory are read: those of some names, those at any depth."""

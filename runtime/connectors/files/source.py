@@ -17,13 +17,20 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.connectors.files.options import MESSAGE_OPTIONS, FileOptions, check_choice
+from aggloom.runtime.connectors.files.paths import (
+    locate_files,
+    names_of_directories,
+    parquet_columns,
+    split_by_directories,
+)
+from aggloom.runtime.connectors.files.places import check_caps, check_one_batch
+from aggloom.runtime.connectors.files.source_log import note_files
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS, READ_OPTIONS, CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.csv_header import check_header
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.file_options import MESSAGE_OPTIONS, FileOptions, check_choice
 from aggloom.runtime.formats.partitions import missing_advice
-from aggloom.runtime.formats.places import check_caps, check_one_batch
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.spark.arguments import check_session, check_text
@@ -42,17 +49,10 @@ from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.read.messages import decode_messages, remember_keys, session_zone
 from aggloom.runtime.spark.read.parquet_rows import parquet_rows, with_change
-from aggloom.runtime.spark.read.paths import (
-    locate_files,
-    names_of_directories,
-    parquet_columns,
-    split_by_directories,
-)
 from aggloom.runtime.spark.read.records import (
     PARTS,
     Place,
 )
-from aggloom.runtime.spark.read.source_log import note_files
 from aggloom.runtime.spark.read.text_values import value_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS

@@ -13,12 +13,7 @@ from pyspark.sql.types import StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError
-from aggloom.runtime.formats.partitions import (
-    check_as_spark_reads,
-    read_partitions,
-    split_columns,
-)
-from aggloom.runtime.formats.places import (
+from aggloom.runtime.connectors.files.places import (
     NAMES,
     check_passed,
     files_at,
@@ -27,7 +22,12 @@ from aggloom.runtime.formats.places import (
     suggest_sibling,
     which,
 )
-from aggloom.runtime.formats.sink_log import LOG, read_committed
+from aggloom.runtime.connectors.files.sink_log import LOG, read_committed
+from aggloom.runtime.formats.partitions import (
+    check_as_spark_reads,
+    read_partitions,
+    split_columns,
+)
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explain_failure, translate_failures
 from aggloom.runtime.values.change_words import ChangeWords

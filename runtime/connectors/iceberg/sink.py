@@ -6,64 +6,35 @@ A batch is one transaction of the catalog: the rows, and a property of the table
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
-from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.delta import take_first_line
-from aggloom.runtime.lakes.iceberg import (
+from aggloom.errors import AggloomError, CheckpointError, SinkError
+from aggloom.runtime.connectors.iceberg.table import (
     IcebergPlace,
     iceberg_library,
     iceberg_schema,
     tried_once,
 )
-from aggloom.runtime.sinks.lake import (
+from aggloom.runtime.lakes.library_errors import take_first_line
+from aggloom.runtime.lakes.sink import (
     AGAIN,
     CommitNote,
     Conflict,
-    LakeOptions,
     LakeSink,
     Last,
     TableChange,
     in_table_order,
-    lake_options,
 )
-from aggloom.runtime.sinks.options import ELSEWHERE
 from aggloom.runtime.values.changelog import same_value
 
 _OWN = "aggloom."
 _CHECKPOINT, _BATCH = f"{_OWN}checkpoint", f"{_OWN}batch"
-
-
-@mask_repr
-@dataclass(frozen=True, kw_only=True)
-class IcebergOptions(LakeOptions):
-    """Options of an Iceberg sink.
-
-    table: its name, with its namespace (db.totals). catalog: the name of the catalog; connect: what is said to it, as
-    type, uri and warehouse.
-    """
-
-    table: str = field(metadata=ELSEWHERE)
-    catalog: str = field(default="default", metadata=ELSEWHERE)
-    connect: Mapping[str, str] = field(default_factory=dict, metadata=ELSEWHERE)
-    kind: ClassVar[str] = "iceberg"
-
-
-def iceberg_options(given: Mapping[str, Any]) -> IcebergOptions:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    made = lake_options(IcebergOptions, "iceberg", given, {"table": "db.totals"})
-    if "." not in made.table:
-        raise SpecError(
-            f"sink iceberg: table is {made.table!r}; write it with its namespace, as in db.totals"
-        )
-    return made
 
 
 @dataclass

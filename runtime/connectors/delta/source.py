@@ -1,0 +1,41 @@
+"""A table of Delta as a stream of changes on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from aggloom.codegen import to_schema
+from aggloom.runtime.connectors.delta.changes import DeltaSource
+from aggloom.runtime.connectors.delta.table import DeltaPlace
+from aggloom.runtime.spark.read.lakes import changes_of
+
+
+def read_delta(
+    spark: SparkSession,
+    path: str | Path,
+    schema: pa.Schema | StructType | str | None = None,
+    *,
+    start: str | int = "snapshot",
+    streaming: bool = True,
+    max_versions_per_trigger: int | None = None,
+    metadata: bool = False,
+    storage: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The changes of a Delta table: its columns and `_change_type`.
+
+    schema: those columns that are read, as they are in the table, if not all. start: "snapshot" (the table as it is,
+    then what its versions change), "latest", a version, or the time of one (ISO); a query that has a checkpoint goes on
+    where that is. A table with a change data feed tells which rows go; one without is read as long as its versions only
+    add rows. max_versions_per_trigger: how many a batch takes. metadata: rows come with `_commit_version` and
+    `_commit_timestamp`; only where none is taken back. storage: options of the object store. streaming=False: what
+    there is now. Raises SpecError and its kin.
+    """
+    wanted = None if schema is None else to_schema(schema)
+    made = DeltaSource.of(DeltaPlace.of(path, storage), start, metadata, wanted)
+    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)

@@ -1,0 +1,1 @@
+"""Tables of Iceberg by PyIceberg: read as changes, written in one transaction a batch."""

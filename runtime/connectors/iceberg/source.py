@@ -1,0 +1,40 @@
+"""A table of Iceberg as a stream of changes on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from aggloom.codegen import to_schema
+from aggloom.runtime.connectors.iceberg.changes import IcebergSource
+from aggloom.runtime.connectors.iceberg.table import IcebergPlace
+from aggloom.runtime.spark.read.lakes import changes_of
+
+
+def read_iceberg(
+    spark: SparkSession,
+    table: str,
+    schema: pa.Schema | StructType | str | None = None,
+    *,
+    catalog: str = "default",
+    connect: Mapping[str, Any] | None = None,
+    start: str | int = "snapshot",
+    streaming: bool = True,
+    max_versions_per_trigger: int | None = None,
+) -> DataFrame:
+    """The changes of an Iceberg table: its columns and `_change_type`.
+
+    table: its name with its namespace. catalog, connect: the catalog's name, and what is said to it (PyIceberg's type,
+    uri, warehouse, ...). schema: those columns that are read, as they are in the table, if not all. start: "snapshot"
+    (the table as it is, then what its snapshots change), "latest", or the id of the snapshot after which reading
+    begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many snapshots a batch
+    takes. streaming=False: what there is now. Raises SpecError and its kin.
+    """
+    told = {str(name): str(value) for name, value in (connect or {}).items()}
+    wanted = None if schema is None else to_schema(schema)
+    made = IcebergSource.of(IcebergPlace(table, catalog, told), start, wanted)
+    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
