@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from sinks.test_sinks import KEY, A, B, batch, content, into
+from database_batches import KEY, A, B, batch, content, into
 
 from aggloom.errors import SinkError, SinkTimeoutError, SpecError
 from aggloom.runtime.connectors.database.options import database_options
