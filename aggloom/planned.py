@@ -45,37 +45,40 @@ def declared_columns(job: Job) -> dict[str, pa.Schema]:
     return {table.name: to_schema(table.columns(), job.dialect) for table in job.tables}
 
 
-def plan_of_job(job: Job) -> Plan:
-    """The plan that `aggloom run` runs."""
-    schemas = declared_columns(job)
-    return plan_query(job.sql, schemas, options=PlanOptions.of(job.options), **declared_tables(job))
+def plan_of_job(job: Job, *, ordered: bool = False) -> Plan:
+    """The plan that `aggloom run` runs. ordered: it is shown in the order of its ORDER BY, which the plan keeps."""
+    options, about = PlanOptions.of(job.options), declared_tables(job)
+    return plan_query(job.sql, declared_columns(job), options=options, ordered=ordered, **about)
 
 
-def explain_job(job: Job) -> str:
-    """Explain the plan of a job's query, as text."""
-    schemas = declared_columns(job)
-    return explain(job.sql, tables=schemas, options=job.options, **declared_tables(job))
+def explain_job(job: Job, *, ordered: bool = False) -> str:
+    """Explain the plan of a job's query, as text. ordered: as of plan_of_job."""
+    given: dict[str, Any] = {"backend": job.backend, "ordered": ordered, **declared_tables(job)}
+    return explain(job.sql, tables=declared_columns(job), options=job.options, **given)
 
 
-def harness_of(job: Job) -> Harness:
+def harness_of(job: Job, *, ordered: bool = False, session: Any = None) -> Harness:
     """The query of a job without Spark, not yet fed; watermarks move only when they are told to.
 
-    Rows that it drops are reported by the command that asks for it, not by warnings.
+    ordered: as of plan_of_job. session: a Spark session for the expressions that only Spark evaluates. Rows that the
+    query drops are reported by the command that asks for it, not by warnings.
     """
     from aggloom.runtime.local.harness import Harness
-    from aggloom.runtime.local.pipeline import handlers
+    from aggloom.runtime.local.pipeline import ask_session, handlers
 
-    harness = Harness.of_plan(plan_of_job(job), handlers(job.backend), None)
+    with ask_session(session):
+        plan = plan_of_job(job, ordered=ordered)
+    harness = Harness.of_plan(plan, handlers(job.backend), None, session=session)
     harness.silence()
     return harness
 
 
-def feed_job(job: Job) -> Harness:
+def feed_job(job: Job, *, ordered: bool = False, session: Any = None) -> Harness:
     """The query of a job over all that its files hold, as one bundle; then the input is at its end.
 
-    Raises SpecError for a table that is not in files.
+    ordered, session: as of harness_of. Raises SpecError for a table that is not in files.
     """
-    harness = harness_of(job)
+    harness = harness_of(job, ordered=ordered, session=session)
     for table in job.tables:
         if table.name in harness.plan.scans:
             feed_table(harness, table)

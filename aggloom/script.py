@@ -32,7 +32,7 @@ def jobs_of(
         ]
         one = replace(job, sql=text, tables=(*job.tables, *streams))
         if script.explains is not None:
-            plans.append(explain_job(one))
+            plans.append(explain_job(one, ordered=alone))
             continue
         if not one.tables and not alone:
             raise SpecError("the query reads no table that streams; create one, or give --table.")

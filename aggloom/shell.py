@@ -13,22 +13,35 @@ from aggloom.codegen import Statement, read_script, type_name
 from aggloom.codegen.planner import PlanOptions
 from aggloom.connectors import source_of
 from aggloom.drawn import show_rows
-from aggloom.errors import OptionError, SpecError, SqlError, UnknownTableError, nearest
+from aggloom.errors import (
+    OptionError,
+    SpecError,
+    SqlError,
+    UnknownTableError,
+    UnsupportedExpressionError,
+    nearest,
+)
 from aggloom.job import Job
 from aggloom.planned import feed_job, plan_of_job
 from aggloom.script import jobs_of
+from aggloom.shell_files import file_table, files_read, is_file_name
+from aggloom.shell_result import show_result, sort_rows
+from aggloom.shell_words import refuse_command
 from aggloom.shown import Form
 from aggloom.tables import TableSource
 
 HELP = """\
 SELECT .. ;                        runs a query over all that the files hold, and shows its table
+SELECT .. FROM 'orders.csv';       reads a file, a directory or a pattern
 EXPLAIN SELECT .. ;                shows its plan
 CREATE TABLE t (..) WITH (..);     a table in files, in Flink's words (docs/scripts.md)
 CREATE VIEW v AS SELECT .. ;       a query under a name; DROP VIEW, DROP TABLE
-SHOW TABLES; DESCRIBE t;           what there is
+SHOW TABLES; DESCRIBE t;           what there is; \\d and \\d t at the beginning of a line
 SET 'option' = 'value'; SET; RESET;
 SET 'sql-client.execution.result-mode' = 'changelog';   shows changes instead of tables
-QUIT;"""
+HISTORY; QUIT;                     what was typed; \\s and \\q"""
+_NEEDS_SESSION = "give the harness a Spark session."
+_SESSION = "start the shell with --session, and a local Spark computes it."
 _MODE = "sql-client.execution.result-mode"
 _MODES = {"table": False, "tableau": False, "changelog": True}
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
@@ -39,20 +52,25 @@ _INSERTS = ("INSERT", "EXECUTE", "BEGIN")
 class Shell:
     """The tables, views and settings that statements have made, and the form of the results.
 
-    job: all other settings of every query: tables in files, options, the dialect. created: the statements that make
-    tables and views, by name (folded).
+    job: all other settings of every query: tables in files, options, the dialect. session: a Spark session, for
+    expressions that only Spark evaluates. created: the statements that make tables and views, by name (folded). typed:
+    the statements so far.
     """
 
     job: Job
     form: Form = "table"
     changes: bool = False
     folder: Path | None = None
+    session: Any = None
     created: dict[str, tuple[str, str]] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    typed: list[str] = field(default_factory=list)
     ended: bool = False
+    _files: dict[str, TableSource] = field(default_factory=dict)
 
     def run(self, statement: Statement) -> None:
         """Do what a statement says; raises AggloomError."""
+        self.typed.append(statement.text)
         word = statement.words[0].upper()
         if word in _QUERIES:
             self._query(statement)
@@ -60,6 +78,8 @@ class Shell:
             self._insert(statement)
         elif word in _COMMANDS:
             _COMMANDS[word](self, statement)
+        elif word.startswith("\\"):
+            raise refuse_command(statement.words[0])
         else:
             known = [*_QUERIES[:3], "INSERT", *_COMMANDS]
             raise SqlError(
@@ -78,20 +98,28 @@ class Shell:
             self._show(job)
 
     def _show(self, job: Job) -> None:
-        with feed_job(job) as harness:
+        try:
+            harness = feed_job(job, ordered=not (self.changes or job.into), session=self.session)
+        except UnsupportedExpressionError as error:
+            if _NEEDS_SESSION not in str(error):
+                raise
+            raise type(error)(str(error).replace(_NEEDS_SESSION, _SESSION)) from None
+        with harness:
             changes = harness.changes()
             if dropped := harness.counts.describe_dropped(any(t.is_by_time for t in job.tables)):
                 click.echo(dropped, err=True)
             if notices := harness.counts.describe_notices():
                 click.echo(notices, err=True)
-            if self.changes or not (harness.plan.tells_before or harness.plan.key):
-                show_rows(changes.columns, changes, self.form)
+            plan = harness.plan
+            if self.changes or not (plan.tells_before or plan.key):
+                show_result(changes.schema, changes, self.form)
                 return
             table = harness.table()
-            places = [table.columns.index(name) for name in harness.plan.key or ()]
+            places = [table.columns.index(name) for name in plan.key or ()]
             # By the key first, where it does not come first.
             rows = table if places == sorted(places) else _by(table, places)
-            show_rows(table.columns, rows, self.form)
+            rows = sort_rows(rows, table.columns, plan.order)
+            show_result(table.schema, rows, self.form, len(plan.order.hidden))
 
     def _insert(self, statement: Statement) -> None:
         jobs, _ = jobs_of(self._job(statement.text), self.folder, alone=True)
@@ -182,6 +210,8 @@ class Shell:
         if len(words) != 1:
             raise SqlError("write DESCRIBE name.")
         name = next((n for n in self.names() if n.casefold() == words[0].casefold()), None)
+        if name is None and is_file_name(words[0]):
+            name = words[0]
         if name is None:
             raise _unknown(words[0], self.names())
         quoted = name.replace("`", "``")
@@ -190,6 +220,10 @@ class Shell:
         key = plan.key or ()
         rows = [(f.name, type_name(f.type), "yes" if f.name in key else "no") for f in plan.schema]
         show_rows(("column", "type", "key"), rows, self.form)
+
+    def _list_typed(self, _: Statement) -> None:
+        for text in self.typed[:-1]:
+            click.echo(text if text.startswith("\\") else f"{text};")
 
     def _help(self, _: Statement) -> None:
         click.echo(HELP)
@@ -205,7 +239,18 @@ class Shell:
         # Tables that only other statements read need not be there.
         creates = [text for _, text in self._texts()]
         options = {**self.job.options, **self.settings}
-        return replace(self.job, sql=";\n".join([text, *creates]), options=options)
+        sql = ";\n".join([text, *creates])
+        files = [self._file(name) for name in files_read(sql, self.names())]
+        return replace(self.job, sql=sql, tables=(*self.job.tables, *files), options=options)
+
+    def _file(self, name: str) -> TableSource:
+        """The table of a file; what is inferred of its columns is printed the first time."""
+        if name not in self._files:
+            found = file_table(name, self.folder)
+            if line := found.describe_inferred():
+                click.echo(line, err=True)
+            self._files[name] = found
+        return self._files[name]
 
 
 def describe_inferred_tables(tables: Sequence[TableSource]) -> list[str]:
@@ -232,6 +277,7 @@ _COMMANDS: dict[str, Callable[[Shell, Statement], None]] = {
     "DESCRIBE": Shell._describe,
     "DESC": Shell._describe,
     "EXPLAIN": Shell._query,
+    "HISTORY": Shell._list_typed,
     "HELP": Shell._help,
     "QUIT": Shell._quit,
     "EXIT": Shell._quit,

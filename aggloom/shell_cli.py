@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggloom.codegen import Statement, cut_statements, last_statement
+from aggloom.codegen import Statement
 from aggloom.codegen.spec.choices import (
     BACKENDS,
     DIALECTS,
+    MODES,
     TABLE_CHANGES,
     Backend,
     Dialect,
+    Mode,
     TableChanges,
 )
 from aggloom.errors import AggloomError
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
+from aggloom.shell_words import cut_typed, cut_whole
 from aggloom.shown import FORMS, Form
 from aggloom.text_file import read_text
 
@@ -31,12 +34,16 @@ _PROMPT, _MORE = "aggloom> ", "    ...> "
 _WORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "CREATE TABLE", "CREATE VIEW"),
     *("EXPLAIN", "SHOW TABLES", "DESCRIBE", "DROP TABLE", "DROP VIEW", "SET", "RESET", "QUIT"),
+    *("ORDER BY", "LIMIT", "HISTORY", "HELP"),
 )
 
 
 @click.command("sql", cls=SingleOption)
 @click.argument("script", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("-c", "--command", "text", help="Statements to run, instead of those typed or piped.")
+@click.option(
+    *("-c", "--command", "--sql", "text"),
+    help="Statements to run, instead of those typed or piped.",
+)
 @click.option("--table", "tables", multiple=True, help="A table in files, as `aggloom run` has it.")
 @click.option("--changes", type=click.Choice(TABLE_CHANGES), default="retract")
 @click.option("--dialect", type=click.Choice(DIALECTS), default="spark", show_default=True)
@@ -48,6 +55,15 @@ _WORDS = (
     help="numba compiles each new query, which pays from about a million rows.",
 )
 @click.option("--format", "form", type=click.Choice(FORMS), default="table", show_default=True)
+@click.option("--json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="One change for a key of the whole input (default), or one for every row.",
+)
+@click.option(
+    "--session", is_flag=True, help="Start a local Spark, for expressions that only it evaluates."
+)
 @click.option("--changelog", is_flag=True, help="Show the changes of results instead of tables.")
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option("--keep-going", is_flag=True, help="Go on after a statement that fails.")
@@ -60,11 +76,16 @@ def sql_shell(
     dialect: Dialect,
     backend: Backend,
     form: Form,
+    json: bool,
+    mode: Mode | None,
+    session: bool,
     changelog: bool,
     settings: tuple[str, ...],
     keep_going: bool,
 ) -> None:
     """Ask SQL of tables in files, in this process, without Spark: a prompt, or statements from a pipe or a SCRIPT."""
+    if json and form == "csv":
+        raise click.UsageError("--json and --format csv are two forms; give one")
     if script is not None and text is not None:
         raise click.UsageError("a SCRIPT and --command are two; give one")
     if script is not None and not script.exists():
@@ -77,9 +98,13 @@ def sql_shell(
 
     sources = tuple(map(read_table_option, tables))
     check_names(sources, "sql")
-    options = pairs_of("--set", "OPTION=VALUE", settings)
+    options: dict[str, Any] = dict(pairs_of("--set", "OPTION=VALUE", settings))
+    if mode is not None:
+        options["mini_batch_enabled"] = mode == "mini_batch"
     job = Job("", sources, changes=changes, dialect=dialect, backend=backend, options=options)
-    shell = Shell(job, form, changelog, None if script is None else script.parent)
+    folder = None if script is None else script.parent
+    spark = _start_session() if session else None
+    shell = Shell(job, "json" if json else form, changelog, folder, spark)
     for told in describe_inferred_tables(sources):
         click.echo(told, err=True)
     if script is not None:
@@ -88,9 +113,16 @@ def sql_shell(
         _prompt_statements(shell)
         return
     whole = sys.stdin.read() if text is None else text
-    failed = _run(shell, last_statement(whole), keep_going)
+    failed = _run(shell, cut_whole(whole), keep_going)
     if failed:
         sys.exit(2)
+
+
+def _start_session() -> Any:
+    from aggloom.runtime.spark.sessions.command_session import session_to_look
+
+    click.echo("starting Spark", err=True)
+    return session_to_look("aggloom sql")
 
 
 def _run(shell: Shell, statements: list[Statement], keep_going: bool) -> int:
@@ -136,11 +168,13 @@ def _answer_text(shell: Shell, begun: str) -> str:
         begun = f"{word};"
     rest = ""
     try:
-        statements, rest = cut_statements(begun)
+        statements, rest = cut_typed(begun)
+        if statements:
+            _remember(begun)
         _run(shell, statements, keep_going=True)
     except KeyboardInterrupt:
         click.echo("aggloom: interrupted", err=True)
-    except OSError as error:
+    except (AggloomError, OSError) as error:
         click.echo(f"aggloom: {error}", err=True)
     return rest if rest.strip() else ""
 
@@ -163,6 +197,20 @@ def _enable_editing(shell: Shell) -> Path | None:
     with suppress(OSError):
         readline.read_history_file(file)
     return file
+
+
+def _remember(text: str) -> None:
+    """Make one entry of the history of the lines of a statement, so that one key brings it back whole."""
+    readline = sys.modules.get("readline")
+    lines = text.splitlines()
+    if readline is None or len(lines) < 2:
+        return
+    last = readline.get_current_history_length()
+    for line in reversed(lines):
+        if last and readline.get_history_item(last) == line:
+            readline.remove_history_item(last - 1)
+            last -= 1
+    readline.add_history(" ".join(line.strip() for line in lines if line.strip()))
 
 
 def _keep(history: Path) -> None:

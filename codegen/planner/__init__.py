@@ -56,6 +56,7 @@ from aggloom.codegen.planner.plan import (
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe, list_stateful_nodes
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
+from aggloom.codegen.sql.result_order import ResultOrder
 
 __all__ = [
     "ONE_ROW",
@@ -86,6 +87,7 @@ __all__ = [
     "PlanOptions",
     "Range",
     "Rank",
+    "ResultOrder",
     "Scan",
     "SortItem",
     "Stateful",

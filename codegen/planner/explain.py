@@ -51,6 +51,7 @@ def explain(
     keys: Keys | None = None,
     watermarks: Times | None = None,
     lookups: Mapping[str, LookupTable] | None = None,
+    ordered: bool = False,
     **keywords: Any,
 ) -> Explanation:
     """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
@@ -58,7 +59,8 @@ def explain(
     tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table;
     watermarks: the columns of their watermarks. options, keywords: the planner's, by either name. format: text, which
     for a single aggregate also tells its calls with their types, json or svg. window: those of a spec, an assigner or a
-    whole Windowing. lookups: tables that are asked.
+    whole Windowing. lookups: tables that are asked. ordered: whether ORDER BY may stand around the whole query, for a
+    result that is sorted before it is shown.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
@@ -70,12 +72,14 @@ def explain(
         plan, spec = _plan_query(
             *(query, schema, tables, input_changes, dialect, windowing, chosen, keys, watermarks),
             lookups or {},
+            ordered,
         )
         if format == "json":
             return as_json(plan, backend)
         if format == "svg":
             return as_svg(plan, backend)
-        lines = () if spec is None else _lines(spec, backend)
+        plain = ("backend plain Python",) if backend == "python" else ()
+        lines = plain if spec is None else _lines(spec, backend)
         return "\n".join([*lines, *_plan(plan, backend)])
 
     return Explanation(deep(text))
@@ -92,6 +96,7 @@ def _plan_query(
     keys: Keys | None,
     watermarks: Times | None,
     lookups: Mapping[str, LookupTable],
+    ordered: bool,
 ) -> tuple[Plan, AggSpec | None]:
     """The plan, and the spec if the query is no more than one."""
     if isinstance(query, AggSpec):
@@ -111,6 +116,7 @@ def _plan_query(
         watermarks=watermarks,
         explained=True,
         lookups=lookups,
+        ordered=ordered,
     )
     return plan, _single(query, tables, input_changes, dialect)
 

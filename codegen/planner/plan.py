@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Literal
@@ -52,6 +52,7 @@ from aggloom.codegen.spec.lookup_table import LookupTable, check_lookups
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import refusal, underline_errors
 from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.result_order import UNORDERED, ResultOrder, split_order
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
 from aggloom.shown import html_image
@@ -80,13 +81,17 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A query as it runs: the physical plan, the logical one that it was made of, and what the rules say."""
+    """A query as it runs: the physical plan, the logical one that it was made of, and what the rules say.
+
+    order: how its rows are sorted before they are shown, where plan_query was asked for it.
+    """
 
     root: Node
     logical: Node
     options: PlanOptions
     notes: Notes
     dialect: str = "spark"
+    order: ResultOrder = UNORDERED
 
     @property
     def schema(self) -> pa.Schema:
@@ -151,12 +156,14 @@ def plan_query(
     watermarks: Times | None = None,
     explained: bool = False,
     lookups: Mapping[str, LookupTable] | None = None,
+    ordered: bool = False,
 ) -> Plan:
     """The plan of a script over tables, given as schemas by name.
 
     input_changes: append, retract or upsert, for all tables or by name. keys: their primary keys by name, unless DDL
     declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: by name the columns that their watermarks go by.
-    explained: it is to be shown, so EXPLAIN may say so. lookups: tables that lookup joins ask, by name.
+    explained: it is to be shown, so EXPLAIN may say so. lookups: tables that lookup joins ask, by name. ordered: the
+    result is to be shown in the order of the query's ORDER BY, which without it is refused where there is no LIMIT.
     """
     if dialect not in DIALECTS:
         raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
@@ -174,6 +181,7 @@ def plan_query(
                 options=chosen,
                 explained=explained,
                 lookups=asked,
+                ordered=ordered,
             )
         )
 
@@ -188,6 +196,7 @@ def _plan_query(
     options: PlanOptions,
     explained: bool,
     lookups: Mapping[str, LookupTable],
+    ordered: bool,
 ) -> Plan:
     script = read_script(sql, dialect)
     if script.explains is not None and not explained:
@@ -196,13 +205,15 @@ def _plan_query(
     chosen = options.with_options(script.settings)
     scans = created_nodes(script, tables, input_changes, keys, watermarks, dialect)
     scans |= as_dimensions({**lookups, **script.lookups}, scans)
-    notes = Notes()
+    notes, order = Notes(), UNORDERED
+    if ordered and script.target is None:
+        script.query, order = split_order(script.query)
     logical = logical_plan(script, scans, dialect, chosen, notes)
     if script.target is not None:
         logical = plan_insertion(script, script.target, logical, dialect)
     plan = _apply_rules(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes)
-    return plan
+    return replace(plan, order=order.resolve(plan.schema))
 
 
 def plan_spec(

@@ -287,8 +287,7 @@ def _read_limit(tree: exp.Expression) -> NumberingQuery:
         copy = copy.this
     plain = Plain(copy)
     sign = plain.fresh("")
-    column = _of_output(plain, sign)
-    items = plain.order(order.expressions if order is not None else (), column)
+    items = order_of_output(plain, order.expressions if order is not None else ())
     number = f"{sign}number"
     at_least = exp.GTE(this=make_column(number), expression=exp.Literal.number(skipped + 1))
     at_most = exp.LTE(this=make_column(number), expression=exp.Literal.number(skipped + rows))
@@ -311,6 +310,11 @@ def _read_count(node: exp.Expression, clause: str) -> int:
         message = f"{clause} needs a whole number that is not negative, not {text_of(node)}."
         raise place_error(SqlError(message), node)
     return number
+
+
+def order_of_output(plain: Plain, order: Iterable[exp.Expression]) -> tuple[SortItem, ...]:
+    """The columns that ORDER BY after a query goes by; expressions that it lacks become hidden columns."""
+    return plain.order(order, _of_output(plain, plain.fresh("")))
 
 
 def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:

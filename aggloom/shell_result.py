@@ -1,0 +1,42 @@
+"""The results that the shell shows: rows in their order; below a drawn table their number and the types of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from aggloom.codegen import type_name
+from aggloom.codegen.planner import ResultOrder
+from aggloom.drawn import show_rows
+from aggloom.runtime.values.changelog import sort_key
+from aggloom.shown import Form, text_of
+
+Row = tuple[Any, ...]
+
+
+def sort_rows(rows: Sequence[Row], names: Sequence[str], order: ResultOrder) -> list[Row]:
+    """Sort rows by an ORDER BY; rows that are the same by it stay in their order."""
+    found = list(rows)
+    for item in reversed(order.items):
+        place = names.index(item.column)
+        known = [row for row in found if row[place] is not None]
+        nulls = [row for row in found if row[place] is None]
+        known.sort(key=lambda row, at=place: sort_key(row[at]), reverse=item.descending)
+        found = nulls + known if item.nulls_first else known + nulls
+    return found
+
+
+def show_result(schema: pa.Schema, rows: Sequence[Row], form: Form, hidden: int = 0) -> None:
+    """Print rows, a table with a line of its columns' types and its number of rows.
+
+    hidden: how many of the last columns are not shown.
+    """
+    names = schema.names[: len(schema) - hidden]
+    shown = [row[: len(names)] for row in rows] if hidden else rows
+    show_rows(names, shown, form)
+    if form == "table":
+        types = ", ".join(f"{text_of(n)} {type_name(schema.field(n).type)}" for n in names)
+        click.echo(f"{len(rows):,} row{'s' * (len(rows) != 1)}: {types}")
