@@ -85,11 +85,11 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.api.rank import rank
     from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time, window_aggregate
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.plan.counting import progress
+    from aggloom.runtime.spark.plan.metrics import progress
     from aggloom.runtime.spark.read.messages import read_messages
     from aggloom.runtime.spark.sessions.cluster import ship
     from aggloom.runtime.spark.sessions.session import session
-    from aggloom.runtime.spark.watch.inspecting import state, why
+    from aggloom.runtime.spark.watch.inspection import state, why
     from aggloom.runtime.spark.watch.repartition import repartition
     from aggloom.runtime.spark.write.sinks import read_table, write_changes
 
@@ -221,7 +221,7 @@ _HOMES = {
     "late_rows": "aggloom.runtime.spark.api.window_aggregate",
     "on_time": "aggloom.runtime.spark.api.window_aggregate",
     "over": "aggloom.runtime.spark.api.over",
-    "progress": "aggloom.runtime.spark.plan.counting",
+    "progress": "aggloom.runtime.spark.plan.metrics",
     "rank": "aggloom.runtime.spark.api.rank",
     "kafka_settings": "aggloom.runtime.connectors.kafka.spark_package",
     "read_changes": "aggloom.runtime.connectors.files.source",
@@ -234,8 +234,8 @@ _HOMES = {
     "sql": "aggloom.runtime.spark.api.query",
     "session": "aggloom.runtime.spark.sessions.session",
     "ship": "aggloom.runtime.spark.sessions.cluster",
-    "state": "aggloom.runtime.spark.watch.inspecting",
-    "why": "aggloom.runtime.spark.watch.inspecting",
+    "state": "aggloom.runtime.spark.watch.inspection",
+    "why": "aggloom.runtime.spark.watch.inspection",
     "window_aggregate": "aggloom.runtime.spark.api.window_aggregate",
     "window_spec": "aggloom.codegen.planner",
     "write_changes": "aggloom.runtime.spark.write.sinks",

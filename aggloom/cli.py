@@ -113,7 +113,7 @@ def estimate(
     **sizes: int | None,
 ) -> None:
     """Say how much a query will remember, from a sample of its rows."""
-    from aggloom.sampled import estimate_query
+    from aggloom.sample_files import estimate_query
 
     options = pairs_of("--set", "OPTION=VALUE", settings)
     found = estimate_query(

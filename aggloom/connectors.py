@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen import CreatedTable, to_schema
-from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
+from aggloom.codegen.planner.scripts.csv_options import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import OptionError, SpecError, nearest
-from aggloom.registry_words import registry_of
+from aggloom.registry_options import registry_of
 from aggloom.runtime.connectors.files.options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.connectors.kafka.encodings import IN_AVRO
 from aggloom.runtime.connectors.kafka.options import own_words
@@ -20,8 +20,8 @@ from aggloom.runtime.connectors.registry import SINKS, sink_options
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.runtime.sinks.options import sink_words
-from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
-from aggloom.table_words import Words
+from aggloom.runtime.values.change_column import OPTIONS as CHANGE_OPTIONS
+from aggloom.table_options import Words
 from aggloom.tables import TableSource, relative_to, table_source
 
 _FORMATS = {

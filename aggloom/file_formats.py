@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.errors import SpecError
-from aggloom.inferred import is_here, sniff_format
-from aggloom.runtime.connectors.files.places import suggest_sibling
+from aggloom.runtime.connectors.files.discovery import suggest_sibling
 from aggloom.runtime.formats.packed_files import format_suffix
 from aggloom.runtime.formats.registry import FORMATS
+from aggloom.table_inference import is_here, sniff_format
 
 _SUFFIXES = {
     ".parquet": "parquet",

@@ -59,7 +59,7 @@ def show_state(
     """Print what a checkpoint holds."""
     key = read_key(keys) if keys else None
     spark = _session(checkpoint)
-    from aggloom.runtime.spark.watch.inspecting import state
+    from aggloom.runtime.spark.watch.inspection import state
 
     report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
@@ -71,7 +71,7 @@ def show_why(
     """Print how a key came to its value."""
     key = read_key(keys)
     spark = _session(checkpoint)
-    from aggloom.runtime.spark.watch.inspecting import why
+    from aggloom.runtime.spark.watch.inspection import why
 
     report = why(checkpoint, key=key, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
@@ -83,7 +83,7 @@ def _session(checkpoint: str) -> Any:
     from aggloom.runtime.spark.sessions.command_session import session_to_look
 
     require_directory(checkpoint)
-    return session_to_look("aggloom", "aggloom.runtime.spark.watch.inspecting")
+    return session_to_look("aggloom", "aggloom.runtime.spark.watch.inspection")
 
 
 def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:

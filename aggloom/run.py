@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from aggloom.active import end_java
-from aggloom.drawn import in_order, show_table
+from aggloom.active_session import end_java
 from aggloom.errors import AggloomError, UntoldTypeError
-from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
-from aggloom.planned import declared_tables, plan_of_job
-from aggloom.private import cache_directory
-from aggloom.runtime.connectors.files.places import check_one_batch, files_at
+from aggloom.job_plan import declared_tables, plan_of_job
+from aggloom.private_directory import cache_directory
+from aggloom.runtime.connectors.files.discovery import check_one_batch, files_at
 from aggloom.runtime.connectors.registry import destination
-from aggloom.runtime.sinks.stopping import STOP
+from aggloom.runtime.sinks.stop import STOP
+from aggloom.table_inference import is_here
+from aggloom.terminal_table import in_order, show_table
 from aggloom.writable import check_cache, check_checkpoint_directory, check_output_directory
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
         interrupts.take()
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
-        from aggloom.runtime.spark.closing import has_ended
         from aggloom.runtime.spark.failures import while_java_lives
+        from aggloom.runtime.spark.last_batch import has_ended
         from aggloom.runtime.spark.plan.expressions import use_analyser
         from aggloom.runtime.spark.write.sinks import read_table
 
@@ -173,8 +173,8 @@ class _Run:
 
     def closes(self) -> bool:
         """Run the last batch, which closes what waits for the watermark; False where it is not to be, or has been."""
-        from aggloom.runtime.spark.closing import plan_last_batch
-        from aggloom.runtime.spark.watch.following import settle
+        from aggloom.runtime.spark.last_batch import plan_last_batch
+        from aggloom.runtime.spark.watch.followers import settle
 
         if not (self._waits and self._job.ends):
             return False
@@ -188,7 +188,7 @@ class _Run:
 
     def _start_sink(self, trigger: dict[str, Any] | None) -> Any:
         """The query that writes the changes into the job's sink."""
-        from aggloom.runtime.spark.watch.following import silence
+        from aggloom.runtime.spark.watch.followers import silence
         from aggloom.runtime.spark.write.sinks import write_changes
 
         place, key = self._checkpoint, list(self._job.key) or None

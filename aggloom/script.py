@@ -9,7 +9,7 @@ from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
 from aggloom.errors import SpecError
 from aggloom.job import Job, check_job
-from aggloom.planned import explain_job
+from aggloom.job_plan import explain_job
 
 
 def jobs_of(

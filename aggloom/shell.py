@@ -12,7 +12,7 @@ import click
 from aggloom.codegen import Statement, read_script, type_name
 from aggloom.codegen.planner import PlanOptions
 from aggloom.connectors import source_of
-from aggloom.drawn import show_rows
+from aggloom.display import Form
 from aggloom.errors import (
     OptionError,
     SpecError,
@@ -22,13 +22,13 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.job import Job
-from aggloom.planned import feed_job, plan_of_job
+from aggloom.job_plan import feed_job, plan_of_job
 from aggloom.script import jobs_of
 from aggloom.shell_files import file_table, files_read, is_file_name
 from aggloom.shell_result import show_result, sort_rows
 from aggloom.shell_words import refuse_command
-from aggloom.shown import Form
 from aggloom.tables import TableSource
+from aggloom.terminal_table import show_rows
 
 HELP = """\
 SELECT .. ;                        runs a query over all that the files hold, and shows its table

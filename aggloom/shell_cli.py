@@ -21,10 +21,10 @@ from aggloom.codegen.spec.choices import (
     Mode,
     TableChanges,
 )
+from aggloom.display import FORMS, Form
 from aggloom.errors import AggloomError
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
 from aggloom.shell_words import cut_typed, cut_whole
-from aggloom.shown import FORMS, Form
 from aggloom.text_file import read_text
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from aggloom.codegen import type_name
 from aggloom.codegen.planner import ResultOrder
-from aggloom.drawn import show_rows
+from aggloom.display import Form, text_of
 from aggloom.runtime.values.changelog import sort_key
-from aggloom.shown import Form, text_of
+from aggloom.terminal_table import show_rows
 
 Row = tuple[Any, ...]
 

@@ -211,7 +211,7 @@ def _find(target: str, directory: Path) -> Path:
     """Resolve a file name or a digest to a generated module."""
     if Path(target).is_file():
         return Path(target)
-    from aggloom.private import cache_directory
+    from aggloom.private_directory import cache_directory
 
     places = [directory, cache_directory()]
     found = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]

@@ -16,36 +16,36 @@ from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
-from aggloom.inferred import (
-    INFERRED,
-    InferredColumns,
-    add_partition_columns,
-    infer_columns,
-    is_here,
-    parquet_schema,
-)
 from aggloom.lake_tables import ENTRIES, check_lake, group_options, lake_columns, lake_frame
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.connectors.files.options import option_types
-from aggloom.runtime.connectors.files.places import (
+from aggloom.runtime.connectors.files.discovery import (
     check_caps,
     files_at,
     is_by_name,
     suggest_sibling,
     which,
 )
+from aggloom.runtime.connectors.files.options import option_types
 from aggloom.runtime.connectors.kafka.options import KafkaSource, job_types
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
-from aggloom.runtime.values.change_words import ChangeWords
-from aggloom.table_texts import (
+from aggloom.runtime.values.change_column import ChangeWords
+from aggloom.table_entries import (
     convert_entry,
     read_keys,
     read_watermark,
     remove_quotes,
     split_entries,
+)
+from aggloom.table_inference import (
+    INFERRED,
+    InferredColumns,
+    add_partition_columns,
+    infer_columns,
+    is_here,
+    parquet_schema,
 )
 
 SPARK_OPTIONS = (

@@ -14,7 +14,7 @@ from bundles import command
 from measure import Run
 
 from aggloom.runtime.operators.base import Operator
-from aggloom.runtime.operators.deduplicate.at_once import DeduplicateOperator
+from aggloom.runtime.operators.deduplicate.immediate import DeduplicateOperator
 from aggloom.runtime.operators.normalise import NormaliseOperator
 from aggloom.runtime.values.changelog import INSERT
 

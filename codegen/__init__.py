@@ -8,7 +8,7 @@ from aggloom.codegen.handler.carry import Carried, match_state, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.planner.explain import explain, tables_read
-from aggloom.codegen.planner.scripts.created import CreatedTable
+from aggloom.codegen.planner.scripts.create_table import CreatedTable
 from aggloom.codegen.planner.scripts.insertions import insertions
 from aggloom.codegen.planner.scripts.script import read_script, shown_query
 from aggloom.codegen.planner.scripts.statements import Statement, cut_statements, last_statement
@@ -21,11 +21,11 @@ from aggloom.codegen.scalar.calc import (
     lower_condition,
     prepare,
 )
-from aggloom.codegen.scalar.cutting import cut_column
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quote_name
-from aggloom.codegen.scalar.quick import quicken_expression
 from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
+from aggloom.codegen.scalar.spark_shortcuts import quicken_expression
+from aggloom.codegen.scalar.time_digits import cut_column
 from aggloom.codegen.spec.absent_columns import (
     ABSENT,
     WHOLE_IMAGES,

@@ -14,7 +14,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
 from aggloom.errors import GeneratedSourceError
-from aggloom.private import cache_directory, refuse_foreign
+from aggloom.private_directory import cache_directory, refuse_foreign
 
 _ROOT = Path(__file__).resolve().parent.parent
 

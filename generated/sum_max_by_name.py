@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "4ef687f86abaf0da"
-DIGEST = "1f8833b472edfd90"
+SUPPORT = "418c1409d9f672f4"
+DIGEST = "56f47e5510b03ed7"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "6c4d85ee16191d10"
-DIGEST = "6ec3442a6085185c"
+SUPPORT = "2bac78a707638799"
+DIGEST = "bd6080b7b2ad0360"
 
 
 class Inputs(NamedTuple):

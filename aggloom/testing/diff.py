@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aggloom.display import text_of
 from aggloom.runtime.values.changelog import same_value, sort_key
-from aggloom.shown import text_of
 from aggloom.testing.values import equal
 
 Row = tuple[Any, ...]

@@ -19,7 +19,7 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.job import Job
-from aggloom.planned import feed_table, harness_of
+from aggloom.job_plan import feed_table, harness_of
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, KIND_NAMES, spellings
 from aggloom.script import jobs_of
 from aggloom.tables import relative_to, table_source

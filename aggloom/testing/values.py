@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.codegen import type_name
+from aggloom.display import text_of
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.values.changelog import same_value
-from aggloom.shown import text_of
 
 _CLOSE = 1e-9
 """Two floating numbers are equal if they differ by no more than this part of the larger one."""

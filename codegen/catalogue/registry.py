@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aggloom.codegen.catalogue import basic as catalogue_basic
-from aggloom.codegen.catalogue import collecting as catalogue_collections
+from aggloom.codegen.catalogue import collection as catalogue_collections
 from aggloom.codegen.catalogue import sketches as catalogue_sketches
 from aggloom.codegen.catalogue import statistical as catalogue_statistics
 from aggloom.codegen.catalogue.entry import Aggregate, Argument

@@ -24,10 +24,10 @@ from aggloom.codegen.handler.render import format_draft, render_draft, stated_di
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
+from aggloom.display import html_fold, html_text
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning, SpecError
-from aggloom.private import cache_directory, refuse_foreign
-from aggloom.shown import html_fold, html_text
-from aggloom.uncollected import pause_collection
+from aggloom.garbage_pause import pause_collection
+from aggloom.private_directory import cache_directory, refuse_foreign
 from aggloom.writable import writing_cache
 
 CLASS_NAME = "GroupAggsHandler"

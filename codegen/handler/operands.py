@@ -16,7 +16,7 @@ from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.catalogue.result_types import is_number
 from aggloom.codegen.handler.lower import number_kind
 from aggloom.codegen.spec.agg_call import AggCall
-from aggloom.physical import is_pooled
+from aggloom.type_layout import is_pooled
 
 Part = tuple[bool, bool]
 """The order of a component of a row: (descending, nulls first)."""

@@ -22,7 +22,7 @@ from aggloom.codegen.handler.operands import (
 from aggloom.codegen.handler.plan_parts import Local, StateField, StateView, Update, ViewStep
 from aggloom.codegen.handler.plan_user import literal, user_argument
 from aggloom.codegen.views import VIEW_KINDS
-from aggloom.physical import is_wide_decimal, row_widths
+from aggloom.type_layout import is_wide_decimal, row_widths
 
 
 def enter_field(draft: Draft, state: Field, call: CallPlan) -> StateField:

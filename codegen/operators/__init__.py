@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aggloom.codegen.operators.aggregate import AggregateNode, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.as_of import AsOfJoin
-from aggloom.codegen.operators.asked import Dimension, LookupQuestion
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, rename_columns
 from aggloom.codegen.operators.deduplicate import (
@@ -17,12 +16,13 @@ from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, I
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.lookup import LookupJoin
+from aggloom.codegen.operators.lookup_question import Dimension, LookupQuestion
 from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
 from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalise_rows
-from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, plan_rank
+from aggloom.codegen.operators.row_numbers import Chosen, Numbered
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
 from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts

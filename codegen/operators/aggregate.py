@@ -23,7 +23,7 @@ from aggloom.codegen.operators.base import (
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import state_of
-from aggloom.codegen.operators.words import shown_calls, shown_names
+from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.durations import format_duration as shown_duration
 

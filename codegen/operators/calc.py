@@ -17,7 +17,7 @@ from aggloom.codegen.operators.base import (
     WindowColumns,
     sort_kinds,
 )
-from aggloom.codegen.operators.words import shown_projection
+from aggloom.codegen.operators.plan_text import shown_projection
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name
 from aggloom.codegen.scalar.expressions import columns as columns_of

@@ -19,10 +19,10 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import Calc, pick
 from aggloom.codegen.operators.footprint import WORD
-from aggloom.codegen.operators.numbered import Numbered
+from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.rank import Rank
+from aggloom.codegen.operators.row_numbers import Numbered
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_parts
-from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import SortItem

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title, WindowColumns
-from aggloom.codegen.operators.words import shown_names
+from aggloom.codegen.operators.plan_text import shown_names
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title, Trend
-from aggloom.codegen.operators.words import format_name, shown_names
+from aggloom.codegen.operators.plan_text import format_name, shown_names
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.views.room import CELL as CELL
 from aggloom.codegen.views.room import TABLE as TABLE
 from aggloom.codegen.views.room import WORD as WORD
-from aggloom.physical import is_pooled
+from aggloom.type_layout import is_pooled
 
 KEY_TABLE = 14
 """Those of a key in the table of keys: in live state on Spark it has 3/2 to 15/8, of a word."""

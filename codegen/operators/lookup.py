@@ -11,10 +11,10 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.asked import LookupQuestion
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.lookup_question import LookupQuestion
 from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
 from aggloom.errors import UnsupportedSqlError
 

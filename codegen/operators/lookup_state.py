@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.asked import LookupQuestion
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, mark
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.lookup_question import LookupQuestion
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
 from aggloom.codegen.spec.choices import Changes
 

@@ -22,8 +22,8 @@ from aggloom.codegen.operators.join import (
     smallest_key,
     told_in_order,
 )
+from aggloom.codegen.operators.plan_text import format_name, one_line, shown_names
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
-from aggloom.codegen.operators.words import format_name, one_line, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name

@@ -21,8 +21,8 @@ from aggloom.codegen.operators.base import (
     walk,
 )
 from aggloom.codegen.operators.calc import Calc, pick
+from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, row_parts
-from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.dtypes import type_name
 

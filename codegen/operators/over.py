@@ -26,15 +26,15 @@ from aggloom.codegen.operators.base import (
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of
-from aggloom.codegen.operators.numbered import shown_order
+from aggloom.codegen.operators.plan_text import format_name, shown_names
+from aggloom.codegen.operators.row_numbers import shown_order
 from aggloom.codegen.operators.rows_by_key import spec_of_rows
-from aggloom.codegen.operators.words import format_name, shown_names
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
-from aggloom.physical import is_pooled
+from aggloom.type_layout import is_pooled
 
 By = Literal["", "row", "processing"]
 """The time by which rows are given out, once and for all: row time, processing time; "": by nothing, over changes."""

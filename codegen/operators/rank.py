@@ -21,9 +21,9 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.footprint import TEXT, WORD
-from aggloom.codegen.operators.numbered import Numbered, shown_order
+from aggloom.codegen.operators.plan_text import format_name, shown_names
+from aggloom.codegen.operators.row_numbers import Numbered, shown_order
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
-from aggloom.codegen.operators.words import format_name, shown_names
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import Function, SortItem

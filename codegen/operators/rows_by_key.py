@@ -15,7 +15,7 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.choices import Changes
-from aggloom.physical import is_pooled
+from aggloom.type_layout import is_pooled
 
 
 def spec_of_rows(rows: pa.Schema, keys: tuple[str, ...], changes: Changes) -> AggSpec:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend, constant
-from aggloom.codegen.operators.words import format_name, shown_names
+from aggloom.codegen.operators.plan_text import format_name, shown_names
 from aggloom.codegen.spec.choices import TableChanges
 from aggloom.codegen.spec.declared_digits import Digits
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from aggloom.codegen.operators.base import Key, Node, Title, WindowColumns, walk
 from aggloom.codegen.operators.join import FLINK_KINDS, Join
-from aggloom.codegen.operators.words import format_name, shown_names
+from aggloom.codegen.operators.plan_text import format_name, shown_names
 
 _SHOWN = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 

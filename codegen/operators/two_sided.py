@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node
 from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.plan_text import format_name
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode
-from aggloom.codegen.operators.words import format_name
 from aggloom.codegen.spec.choices import Changes, JoinKind
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, sort_kinds
 from aggloom.codegen.operators.calc import NO_TIME, Calc, pick
-from aggloom.codegen.operators.words import shown_names
+from aggloom.codegen.operators.plan_text import shown_names
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.operators.window_footprint import state_of_windows
-from aggloom.codegen.operators.words import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.windows import Aligned, Assigner, Windowing, result_schema

@@ -24,8 +24,8 @@ from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import underline_errors
 from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
+from aggloom.display import html_image, html_text
 from aggloom.errors import SpecError, nearest
-from aggloom.shown import html_image, html_text
 
 Format = Literal["text", "json", "svg"]
 

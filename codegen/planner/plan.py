@@ -49,13 +49,13 @@ from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.lookup_table import LookupTable, check_lookups
+from aggloom.codegen.sql.argument_names import names_of
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import refusal, underline_errors
-from aggloom.codegen.sql.given_names import names_of
 from aggloom.codegen.sql.result_order import UNORDERED, ResultOrder, split_order
 from aggloom.codegen.windows import Assigner, Windowing
+from aggloom.display import html_image
 from aggloom.errors import SpecError, nearest
-from aggloom.shown import html_image
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
 

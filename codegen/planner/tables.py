@@ -16,7 +16,7 @@ from aggloom.codegen.spec.declared_digits import Digits, declared_digits
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.argument_names import names_of
 from aggloom.errors import (
     OptionError,
     SpecError,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators import Exchange, Node, Stateful, walk
 from aggloom.codegen.operators.footprint import bounds, size
-from aggloom.codegen.operators.words import format_name, one_line
+from aggloom.codegen.operators.plan_text import format_name, one_line
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.spec.dtypes import type_name
 

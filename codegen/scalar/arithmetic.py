@@ -8,11 +8,16 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.cutting import lower_cut
 from aggloom.codegen.scalar.dates import by_days, by_interval
 from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted, type_text
+from aggloom.codegen.scalar.lowered_expression import (
+    LoweredExpression,
+    call,
+    constant,
+    quoted,
+    type_text,
+)
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import decimal_rounded, unsupported_error
 from aggloom.codegen.scalar.promotion import (
@@ -25,6 +30,7 @@ from aggloom.codegen.scalar.promotion import (
     is_number,
 )
 from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.codegen.scalar.time_digits import lower_cut
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
 _PLAIN: Final = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import entry
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, type_text
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS

@@ -12,12 +12,18 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.cutting import digits_of_type, floor_time
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted, type_text
+from aggloom.codegen.scalar.lowered_expression import (
+    LoweredExpression,
+    call,
+    constant,
+    quoted,
+    type_text,
+)
 from aggloom.codegen.scalar.lowering import ExpressionLowering
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
 from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.codegen.scalar.time_digits import digits_of_type, floor_time
 from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK, parse_type, type_name
 from aggloom.errors import SpecError
 

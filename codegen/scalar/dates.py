@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import CLOCK, clock, entry, kernel, literal_text
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text

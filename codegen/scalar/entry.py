@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.casts import wall_clock
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text

@@ -11,8 +11,8 @@ import pyarrow as pa
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from aggloom.codegen.scalar.changing import STORED, changes, differs
 from aggloom.codegen.scalar.dialect import ScalarSpark
+from aggloom.codegen.scalar.nondeterminism import STORED, changes, differs
 from aggloom.codegen.scalar.operand_types import unsupported_error, untold
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text

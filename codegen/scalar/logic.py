@@ -10,7 +10,13 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import entry, literal_text
-from aggloom.codegen.scalar.lowered import LoweredExpression, array_text, call, constant, quoted
+from aggloom.codegen.scalar.lowered_expression import (
+    LoweredExpression,
+    array_text,
+    call,
+    constant,
+    quoted,
+)
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS

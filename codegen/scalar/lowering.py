@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, constant, quoted
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant, quoted
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import common_type
 from aggloom.codegen.spec.dtypes import type_name

@@ -16,7 +16,7 @@ from sqlglot import exp
 from aggloom.codegen.scalar.casts import cast
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE
-from aggloom.codegen.scalar.lowered import LoweredExpression, quoted, type_text
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, bracket_depth
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.sql.depth import deep

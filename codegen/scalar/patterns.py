@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import entry, literal_text, whole_number
-from aggloom.codegen.scalar.lowered import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
 

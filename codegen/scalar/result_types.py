@@ -18,9 +18,8 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from aggloom.active import active_analyser
+from aggloom.active_session import active_analyser
 from aggloom.codegen.catalogue.registry import list_functions
-from aggloom.codegen.scalar.cutting import is_interval
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
@@ -33,6 +32,7 @@ from aggloom.codegen.scalar.operand_types import (
 )
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.codegen.scalar.time_digits import is_interval
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import (
     SpecError,

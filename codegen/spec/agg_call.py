@@ -11,8 +11,8 @@ from sqlglot import exp
 from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.catalogue.registry import canonical, find
 from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.codegen.spec.argument_lists import items_of, pairs_of, text_of
 from aggloom.codegen.spec.dtypes import quote_name
-from aggloom.codegen.spec.given import items_of, pairs_of, text_of
 from aggloom.errors import SpecError
 
 ON_NULL = "on_null"

@@ -18,13 +18,13 @@ from aggloom.codegen.scalar import expressions
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec import text as spec_text
 from aggloom.codegen.spec.agg_call import AggCall as AggCall
+from aggloom.codegen.spec.argument_lists import items_of, pairs_of, text_of
 from aggloom.codegen.spec.choices import Changes, Dialect
 from aggloom.codegen.spec.content import Computed as Computed
 from aggloom.codegen.spec.content import SpecContent
-from aggloom.codegen.spec.given import items_of, pairs_of, text_of
 from aggloom.codegen.spec.schemas import SchemaLike as SchemaLike
 from aggloom.codegen.spec.schemas import to_schema as to_schema
-from aggloom.codegen.spec.shown import spec_html
+from aggloom.codegen.spec.spec_html import spec_html
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.query import parse
 from aggloom.codegen.user import trust as user_trust

@@ -17,7 +17,7 @@ from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.declared_digits import Digits, declared_digits
 from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.argument_names import names_of
 from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.masking import mask_repr
 

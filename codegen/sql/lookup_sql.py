@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggloom.codegen.scalar.expressions import quote_name
-from aggloom.codegen.sql.given_names import both_of, names_of
+from aggloom.codegen.sql.argument_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
 _WORDS = {"inner": "JOIN", "left": "LEFT JOIN"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from aggloom.codegen.scalar.expressions import quote_name
-from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.argument_names import names_of
 from aggloom.codegen.sql.numbering import Function
 from aggloom.errors import SpecError, nearest
 

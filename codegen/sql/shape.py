@@ -11,13 +11,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.scalar.changing import STORED, differs, is_changing
 from aggloom.codegen.scalar.function_names import check_function_names
+from aggloom.codegen.scalar.nondeterminism import STORED, differs, is_changing
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_error
 from aggloom.codegen.sql.grouping_sets import has_sets
-from aggloom.codegen.sql.unread import check_hints, check_unread
+from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.scalar.cutting import cut_time
+from aggloom.codegen.scalar.time_digits import cut_time
 from aggloom.codegen.sql.errors import refusal
 
 _TIMES: Final = (

@@ -14,8 +14,8 @@ import pyarrow as pa
 from aggloom.codegen import WHOLE_IMAGES
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.formats.blocks import MessageBlock
-from aggloom.runtime.values import change_words
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values import change_column
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = CHANGE_TYPES
@@ -137,13 +137,13 @@ CHOICES = {
     "snapshot": ("read", "error"),
     "images": ("whole", "partial"),
     "zero_dates": ("error", "null"),
-    "markers": change_words.MARKER_CHOICES,
+    "markers": change_column.MARKER_CHOICES,
 }
 """The values of options that are words."""
 SHARED = ("time_unit", "missing", "concatenated", "decimals", "zero_dates")
 CAPTURED = (*SHARED, "truncate", "database", "table", "images")
 """The options of formats of JSON, and of those that tell what became of a database's tables."""
-FLAT = change_words.OPTIONS
+FLAT = change_column.OPTIONS
 """Those of formats whose rows may say their changes themselves."""
 AVRO = ("time_unit", "missing", "registry")
 """The options of formats of Avro."""

@@ -15,7 +15,7 @@ from aggloom.runtime.formats.base import (
     Message,
     Unreadable,
 )
-from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.cdc_json import CapturedJson
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import ImageReader
 

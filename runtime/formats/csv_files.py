@@ -22,7 +22,7 @@ from aggloom.runtime.formats.csv_records import Records
 from aggloom.runtime.formats.inferred_values import declared_advice, first_misfit
 from aggloom.runtime.formats.plain_texts import parse_texts
 from aggloom.runtime.formats.values import WRONG, UnsaidError, reader
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 from aggloom.runtime.values.markers import MARKER_HINT
 

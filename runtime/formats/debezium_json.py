@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import CAPTURED, Change, FormatSettings, Message, Unreadable
 from aggloom.runtime.formats.blocks import MessageBlock
-from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
+from aggloom.runtime.formats.cdc_json import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
 from aggloom.runtime.formats.documents import document_key, with_documents
 from aggloom.runtime.formats.envelopes import Envelopes, Key, Readers, has_no_row

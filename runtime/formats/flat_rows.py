@@ -12,7 +12,7 @@ from aggloom.runtime.formats.base import INSERT, Change, Unreadable
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import ImageReader, Spelling
 from aggloom.runtime.formats.values import Reader
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
 
 

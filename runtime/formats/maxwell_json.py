@@ -13,7 +13,7 @@ from aggloom.runtime.formats.base import (
     Unreadable,
 )
 from aggloom.runtime.formats.canal_json import before
-from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.cdc_json import CapturedJson
 from aggloom.runtime.formats.json_text import Object
 
 _EMPTYING = ("table-drop", "database-drop", "table-truncate")

@@ -13,7 +13,7 @@ from aggloom.runtime.formats.base import (
     Unreadable,
     Values,
 )
-from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.cdc_json import CapturedJson
 from aggloom.runtime.formats.json_text import Object
 
 _WHOLE = "log all columns (ADD TRANDATA .. ALLCOLS), or give the table's keys to read upserts"

@@ -23,7 +23,7 @@ from aggloom.runtime.formats.blocks import (
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.rows import ImageReader
 from aggloom.runtime.formats.values import units_of
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import INSERT
 
 

@@ -21,7 +21,7 @@ from aggloom.runtime.formats.maxwell_json import MaxwellJson
 from aggloom.runtime.formats.ogg_json import OggJson
 from aggloom.runtime.formats.upsert_avro import UpsertAvro
 from aggloom.runtime.formats.upsert_json import UpsertJson
-from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
+from aggloom.runtime.values.change_column import NEEDS_KEYS, ChangeWords
 
 MESSAGES: dict[str, type[Format]] = {
     each.name: each

@@ -25,7 +25,7 @@ from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.tree import tree_beside, tree_end
 from aggloom.runtime.values import columns, scalars
-from aggloom.runtime.values.words import Limbs
+from aggloom.runtime.values.encoded_values import Limbs
 from aggloom.runtime.views.hyperloglog import HyperLogLogs
 from aggloom.runtime.views.kinds import VIEW_TYPES
 from aggloom.runtime.views.lists import (

@@ -20,4 +20,4 @@ from aggloom.runtime.storage.pool import *
 from aggloom.runtime.arithmetic.superaccumulator import *
 from aggloom.runtime.storage.blocks import *
 from aggloom.runtime.storage.tree import *
-from aggloom.runtime.values.words import *
+from aggloom.runtime.values.encoded_values import *

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_nested
 from aggloom.runtime.inspection.facts import Report, Row
 from aggloom.runtime.inspection.parts import parts_of
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.arena import Array
+from aggloom.type_layout import is_nested
 
 _WINDOWS = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aggloom.shown import html_block, html_table, html_text
+from aggloom.display import html_block, html_table, html_text
 
 
 class HtmlPage:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from aggloom.codegen import type_name
 from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
-from aggloom.physical import is_nested
 from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.operators.steps import split
+from aggloom.type_layout import is_nested
 
 _CANDIDATES = 20_000
 

@@ -21,7 +21,7 @@ from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, same_value
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock, instant
-from aggloom.runtime.values.matching import match_key
+from aggloom.runtime.values.key_match import match_key
 
 _DROPPED = {
     "orphans_dropped": "dropped: it takes back what is not there",

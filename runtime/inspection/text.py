@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+from aggloom.display import fields_of, text_of
 from aggloom.runtime.inspection.facts import (
     KeyBundle,
     KeyChange,
@@ -15,7 +16,6 @@ from aggloom.runtime.inspection.facts import (
     Row,
     ViewSize,
 )
-from aggloom.shown import fields_of, text_of
 
 _WIDTH = 150
 NOT_THERE = "not there"

@@ -11,15 +11,15 @@ import pyarrow as pa
 from aggloom.codegen import type_name
 from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import parse_kinds
-from aggloom.runtime.values.fitting import (
+from aggloom.runtime.values.markers import MARKER_HINT
+from aggloom.runtime.values.type_fit import (
     NANOSECONDS_HINT,
     fits,
     is_of_nanoseconds,
     without_extension,
 )
-from aggloom.runtime.values.markers import MARKER_HINT
 
 _USUAL = ChangeWords()
 

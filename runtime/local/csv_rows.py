@@ -12,7 +12,7 @@ from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader, CsvRows, csv_records
 from aggloom.runtime.formats.packed_files import open_bytes
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 
 
 def read_csv_rows(

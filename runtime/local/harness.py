@@ -17,9 +17,9 @@ from aggloom.codegen.planner import (
 )
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import AggloomError, OptionError, SpecError
-from aggloom.runtime.local.fed_plan import FedPlan
-from aggloom.runtime.local.given_handler import spec_handler, window_handler
+from aggloom.runtime.local.handler_choice import spec_handler, window_handler
 from aggloom.runtime.local.pipeline import Handlers, ask_session, handlers
+from aggloom.runtime.local.plan_driver import FedPlan
 
 Change = tuple[Any, ...]
 _UNNEEDED = (

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Scan
 from aggloom.errors import DataError
-from aggloom.runtime.formats.cut_times import cut_times
+from aggloom.runtime.formats.time_digits import cut_times
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.operators.steps import Rows

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.active import active_session
+from aggloom.active_session import active_session
 from aggloom.codegen import AggSpec, Backend, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
 from aggloom.errors import OptionError, SpecError, UnsupportedExpressionError

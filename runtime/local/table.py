@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from aggloom.display import html_table
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS
-from aggloom.shown import html_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen import type_name
 from aggloom.errors import LookupAnswerError
-from aggloom.runtime.formats.cut_times import cut_digits
+from aggloom.runtime.formats.time_digits import cut_digits
 from aggloom.runtime.lookup.request import Key, Request, Row
 
 

@@ -17,7 +17,7 @@ from aggloom.runtime.connectors.database.lookup import DatabaseSource
 from aggloom.runtime.connectors.files.lookup import FileSource, prepare_files
 from aggloom.runtime.lookup.cache import Partial, Whole
 from aggloom.runtime.lookup.function import FunctionSource
-from aggloom.runtime.lookup.given import GivenSource
+from aggloom.runtime.lookup.memory_rows import GivenSource
 from aggloom.runtime.lookup.request import (
     Asked,
     Key,

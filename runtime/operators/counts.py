@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from aggloom.display import html_block, html_line, html_table
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, instant
-from aggloom.shown import html_block, html_line, html_table
 
 FLOWS = ("rows", "changes", "orphans", "late", "expired")
 """The counts that add up over bundles; by the names that operators count under:"""

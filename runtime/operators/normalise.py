@@ -14,7 +14,7 @@ from aggloom.codegen import ABSENT
 from aggloom.codegen.planner import Normalise, PlanOptions
 from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
 from aggloom.runtime.operators.base import OperatorSpec, StoredKeyState, TimeMode
-from aggloom.runtime.operators.deduplicate.at_once import cast_rows, read_row_state
+from aggloom.runtime.operators.deduplicate.immediate import cast_rows, read_row_state
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
 from aggloom.runtime.operators.replacements import find_unlike, replace_rows
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator

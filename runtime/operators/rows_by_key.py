@@ -12,7 +12,7 @@ from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.values.restored import check_pooled_values
+from aggloom.runtime.values.pool_checks import check_pooled_values
 
 
 class RowState(ABC):

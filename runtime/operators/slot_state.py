@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.values.restored import check_pooled_values
+from aggloom.runtime.values.pool_checks import check_pooled_values
+from aggloom.type_layout import is_pooled
 
 _PLAIN = frozenset(("COUNT", "MAX", "MIN"))
 """Functions that store the values of their argument as they are."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aggloom.runtime.page.background_reads import BackgroundReads
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.reading import BackgroundReads
 from aggloom.runtime.page.report import write_report
 from aggloom.runtime.page.server import PageServer
 

@@ -19,7 +19,7 @@ from aggloom.runtime.local.timeline_marks import (
     safe,
     text,
 )
-from aggloom.runtime.page.words import row
+from aggloom.runtime.page.formatting import row
 
 _WIDTH, _HEIGHT = 760, 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 86, 12, 12, 28

@@ -11,9 +11,9 @@ from typing import Any
 
 from aggloom.codegen.planner import draw_plan
 from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.formatting import duration, size
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import OperatorProgress, operators_of
-from aggloom.runtime.page.words import duration, size
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
     check_directory,
@@ -21,7 +21,7 @@ from aggloom.runtime.spark.checkpoint import (
     is_local,
     local,
 )
-from aggloom.runtime.spark.watch.recorded import read_plan
+from aggloom.runtime.spark.watch.records import read_plan
 
 _DEEP, _LOOKED_AT = 2, 5000
 

@@ -12,7 +12,7 @@ from typing import Any
 from aggloom.checkpoint_file import read_file
 from aggloom.errors import CheckpointError
 from aggloom.runtime.spark.checkpoint import batches
-from aggloom.runtime.spark.watch.recorded import Recorded, read_progress
+from aggloom.runtime.spark.watch.records import Recorded, read_progress
 
 SHOWN = 100
 """So many batches are shown, the last ones."""

@@ -8,12 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.background_reads import STARTS_SPARK, BackgroundReads, NotYet
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.reading import STARTS_SPARK, BackgroundReads, NotYet
+from aggloom.runtime.page.formatting import count, moment
 from aggloom.runtime.page.render import page
 from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.views import PageView, view_of
-from aggloom.runtime.page.words import count, moment
 
 Asked = Mapping[str, list[str]]
 

@@ -13,14 +13,14 @@ from markupsafe import Markup
 from aggloom.codegen import templates
 from aggloom.codegen.planner import picture_style
 from aggloom.runtime.local.timeline_marks import style as timeline_style
-from aggloom.runtime.page import words
+from aggloom.runtime.page import formatting
 
 
 @functools.cache
 def environment() -> Environment:
     """The environment of all templates, with what pages need."""
     made = templates().overlay(autoescape=True)
-    own = {"count": words.count, "size": words.size, "moment": words.moment}
+    own = {"count": formatting.count, "size": formatting.size, "moment": formatting.moment}
     made.filters = {**made.filters, **own}
     return made
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.background_reads import BackgroundReads
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
 from aggloom.runtime.page.pages import about
-from aggloom.runtime.page.reading import BackgroundReads
 from aggloom.runtime.page.render import page, policy
 from aggloom.runtime.page.views import PageView, view_of
 

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from aggloom.errors import SpecError
+from aggloom.runtime.page.background_reads import BackgroundReads
 from aggloom.runtime.page.checkpoints import Checkpoints
 from aggloom.runtime.page.metrics import CONTENT_TYPE, format_metrics
 from aggloom.runtime.page.pages import Pages
-from aggloom.runtime.page.reading import BackgroundReads
 from aggloom.runtime.page.render import policy
 
 LOCAL = "127.0.0.1"

@@ -14,9 +14,9 @@ from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.page.charts import windows
+from aggloom.runtime.page.formatting import count, moment, row, size, value
 from aggloom.runtime.page.sources import OperatorProgress
-from aggloom.runtime.page.words import count, moment, row, size, value
-from aggloom.runtime.spark.watch.weighing import KeyFinding, WeighedOperator
+from aggloom.runtime.spark.watch.checkpoint_size import KeyFinding, WeighedOperator
 
 _NUMBER = "number"
 _VALUES = 20

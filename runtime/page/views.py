@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from aggloom.runtime.page.charts import bars
 from aggloom.runtime.page.checkpoints import Watched
+from aggloom.runtime.page.formatting import NOTHING, clip_text, count, duration, moment, size
 from aggloom.runtime.page.history import Batch, History
 from aggloom.runtime.page.sources import OperatorProgress
-from aggloom.runtime.page.words import NOTHING, clip_text, count, duration, moment, size
 
 Columns = Sequence[tuple[str, str]]
 _NUMBER = "number"

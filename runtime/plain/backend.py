@@ -16,6 +16,8 @@ import pyarrow as pa
 from aggloom.errors import DataError
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
+from aggloom.runtime.plain.encoded_values import from_python_words as _from_python_words
+from aggloom.runtime.plain.encoded_values import python_words as _python_words
 from aggloom.runtime.plain.floats import ZERO_SUM
 from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.plain.views import (
@@ -25,8 +27,6 @@ from aggloom.runtime.plain.views import (
     new_list_out,
     rows_of,
 )
-from aggloom.runtime.plain.words import from_python_words as _from_python_words
-from aggloom.runtime.plain.words import python_words as _python_words
 from aggloom.runtime.storage.arena import Arena, Array, NumberArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values import columns, scalars

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from aggloom.codegen import parse_type
 from aggloom.errors import AggloomError, ArithmeticOverflowError, DataError
-from aggloom.runtime.plain.words import from_python_words, python_words
+from aggloom.runtime.plain.encoded_values import from_python_words, python_words
 from aggloom.runtime.values import rows
 
 INFINITY, NOT_A_NUMBER = float("inf"), float("nan")

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.classic.column import _to_java_column, _to_seq
 
-from aggloom.tuned import is_tuned
+from aggloom.platform_switch import is_tuned
 
 _log = logging.getLogger("aggloom")
 

@@ -12,8 +12,8 @@ import logging
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from aggloom.platform_switch import is_tuned
 from aggloom.runtime.platform.java_class import compile_template
-from aggloom.tuned import is_tuned
 
 _NAME = "AggloomLocalFileSystem"
 _SOURCE = "local_file_system.java.j2"

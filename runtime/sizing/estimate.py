@@ -29,9 +29,9 @@ from aggloom.errors import SpecError, UnknownTableError, nearest
 from aggloom.runtime.local.pipeline import Pipeline, handlers
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.sizing.growth import Grown
-from aggloom.runtime.sizing.holdings import count_rows
 from aggloom.runtime.sizing.report import Estimate, OperatorEstimate
 from aggloom.runtime.sizing.samples import changes_of, name_samples, rows_of, schema_of
+from aggloom.runtime.sizing.state_counts import count_rows
 
 _BUNDLE = 1 << 17
 

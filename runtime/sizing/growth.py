@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from aggloom.runtime.sizing.distinct_keys import expect_distinct
-from aggloom.runtime.sizing.holdings import Entries, Holdings, holdings_of
 from aggloom.runtime.sizing.report import OperatorEstimate, PartEstimate
+from aggloom.runtime.sizing.state_counts import Entries, Holdings, holdings_of
 from aggloom.runtime.storage.arena import Array
 
 

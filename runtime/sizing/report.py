@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from aggloom.shown import html_text
+from aggloom.display import html_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 

@@ -35,8 +35,8 @@ from aggloom.runtime.spark.known_failures import (
     known_error,
 )
 from aggloom.runtime.spark.read.records import RECORD_SHOWN
-from aggloom.runtime.spark.watch.following import raise_warning, settle
-from aggloom.runtime.spark.watch.shown_query import add_notebook_view
+from aggloom.runtime.spark.watch.followers import raise_warning, settle
+from aggloom.runtime.spark.watch.query_html import add_notebook_view
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")

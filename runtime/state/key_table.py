@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, KeyArray, NullArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns
+from aggloom.type_layout import is_pooled
 
 
 class KeyTable:

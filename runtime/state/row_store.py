@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import (
     Arena,
     Array,
@@ -27,6 +26,7 @@ from aggloom.runtime.storage.index_audit import check_chain
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
 from aggloom.runtime.values import columns
+from aggloom.type_layout import is_pooled
 
 HIGH, FREE, LIVE = range(3)
 FIRST_ROWS = 16

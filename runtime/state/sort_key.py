@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns, rows
+from aggloom.type_layout import is_pooled
 
 _LIMITS = np.iinfo(np.int64)
 

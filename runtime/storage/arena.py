@@ -23,18 +23,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aggloom.errors import StateCorruptError, StateRoomError
-from aggloom.runtime.storage.checked import (
-    checksum_of,
-    with_checksum,
-    without_checksum,
-    write_anew,
-)
-from aggloom.runtime.storage.room import (
+from aggloom.runtime.storage.allocation import (
     available_memory,
     free_bytes,
     grow_file,
     map_file,
     reserve_pages,
+)
+from aggloom.runtime.storage.checksums import (
+    checksum_of,
+    with_checksum,
+    without_checksum,
+    write_anew,
 )
 
 Array = NDArray[Any]

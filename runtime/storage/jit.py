@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from numba import config, njit
 from numba.core.compiler_lock import global_compiler_lock
 
-from aggloom.private import cache_directory, refuse_foreign
+from aggloom.garbage_pause import pause_collection
+from aggloom.platform_switch import is_tuned
+from aggloom.private_directory import cache_directory, refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
 from aggloom.runtime.storage.linking import LinkedCompiler, StaleKernelError, link
 from aggloom.runtime.storage.loading import is_own, load_alone
-from aggloom.tuned import is_tuned
-from aggloom.uncollected import pause_collection
 
 F = TypeVar("F", bound=Callable[..., Any])
 _IS_TUNED = is_tuned()

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError
-from aggloom.physical import is_nested, is_pooled, is_wide_decimal
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, ValueArray, WordArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import scalars
 from aggloom.runtime.values.rows import decode_values, encode_values
+from aggloom.type_layout import is_nested, is_pooled, is_wide_decimal
 
 
 @kernel

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aggloom.physical import is_nested
 from aggloom.runtime.storage.jit import array_kernel, kernel, part
 from aggloom.runtime.values.rows import encode_values
+from aggloom.type_layout import is_nested
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(0x9FB21C651E98DF25)

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError, TypeMismatchError
-from aggloom.physical import is_nested
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values.scalars import bitmap, validity
+from aggloom.type_layout import is_nested
 
 Options = Mapping[str, Any]
 # As Jackson writes what JSON does not let stand in a string.

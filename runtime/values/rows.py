@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.physical import is_nested, is_text, is_wide_decimal
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values import scalars
+from aggloom.type_layout import is_nested, is_text, is_wide_decimal
 
 _VALUE, _NULL_LAST = 1, 2
 _SIGN = np.uint64(1 << 63)

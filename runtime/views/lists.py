@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggloom.runtime.storage.allocation import require_memory
 from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
-from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.views.sequence import Sequence, is_ghost
 

@@ -10,7 +10,7 @@ from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.tree import tree_start, tree_step
-from aggloom.runtime.values.words import word_to_float
+from aggloom.runtime.values.encoded_values import word_to_float
 from aggloom.runtime.views.lists import FULL, ListOut
 from aggloom.runtime.views.ordered import least
 from aggloom.runtime.views.ranked import ranked_at, ranked_total

@@ -26,9 +26,9 @@ import pyarrow.types as pt
 from aggloom.codegen import to_schema
 from aggloom.codegen.planner import Scan
 from aggloom.errors import AggloomError
-from aggloom.runtime.connectors.files.places import DEEP, NAMES  # noqa: F401
+from aggloom.runtime.connectors.files.discovery import DEEP, NAMES  # noqa: F401
 from aggloom.runtime.formats.packed_files import format_suffix, open_bytes
-from aggloom.runtime.local.reading import read_files
+from aggloom.runtime.local.file_reader import read_files
 from aggloom.tables import TableSource, read_table_option
 
 _FORMATS = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")

@@ -16,9 +16,9 @@ from aggloom.codegen.spec.dtypes import parse_schema
 from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
-from aggloom.runtime.local.reading import read_files
+from aggloom.runtime.local.file_reader import read_files
 from aggloom.runtime.spark import await_end, read_changes
-from aggloom.runtime.spark.plan.counting import PASSED_OVER
+from aggloom.runtime.spark.plan.metrics import PASSED_OVER
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 from doors.example import DDL, Row
 from doors.messages import VARIANTS, Change, Lines, Variant, lines_of, rows_of

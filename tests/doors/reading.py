@@ -14,15 +14,15 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec
 from aggloom.codegen.operators import Scan
 from aggloom.errors import AggloomError
+from aggloom.runtime.local.file_reader import read_files
 from aggloom.runtime.local.harness_rows import read_rows
-from aggloom.runtime.local.reading import read_files
 from aggloom.runtime.spark import explain_failure, read_changes, sql
 from aggloom.runtime.spark.api.group_aggregate import find_change_column, group_aggregate
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.plan.routes import Route
 from aggloom.runtime.spark.read.files import PackFiles
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from doors.example import DDL, Row
 from doors.oracle import COLUMNS, ONE_WORD, RETRACTIONS
 

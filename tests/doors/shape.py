@@ -14,7 +14,7 @@ from aggloom.codegen.operators import Scan
 from aggloom.codegen.spec.absent_columns import without_absent
 from aggloom.codegen.spec.dtypes import parse_schema
 from aggloom.errors import AggloomError
-from aggloom.runtime.local.reading import read_files
+from aggloom.runtime.local.file_reader import read_files
 from aggloom.runtime.spark import explain_failure, read_changes
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 from doors.texts import NAMES

@@ -15,7 +15,7 @@ import pytest
 from aggloom.cli import main
 from aggloom.errors import AggloomError, InputFormatError, SpecError
 from aggloom.job import Job
-from aggloom.planned import feed_job
+from aggloom.job_plan import feed_job
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.tables import read_table_option

@@ -15,7 +15,7 @@ import pytest
 
 import aggloom as al
 from aggloom.errors import AggloomError, LookupFailedError, SpecError
-from aggloom.sampled import read_sample
+from aggloom.sample_files import read_sample
 from tests.formats.test_csv_engines import make_file
 
 COLUMNS = "k STRING, x STRING, v INT"

@@ -12,7 +12,7 @@ import pytest
 from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
 from aggloom.job import Job
-from aggloom.planned import feed_job
+from aggloom.job_plan import feed_job
 from aggloom.runtime.formats.partitions import infer_partition_columns, partition_texts
 from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
 from aggloom.tables import read_table_option

@@ -16,7 +16,7 @@ import pytest
 
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.job import Job
-from aggloom.planned import feed_job
+from aggloom.job_plan import feed_job
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.local.harness import Harness

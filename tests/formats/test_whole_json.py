@@ -9,7 +9,7 @@ import pytest
 
 from aggloom.errors import AggloomError, InputFormatError, SpecError
 from aggloom.job import Job
-from aggloom.planned import feed_job
+from aggloom.job_plan import feed_job
 from aggloom.runtime.local.harness import Harness
 from aggloom.script import jobs_of
 from aggloom.tables import read_table_option

@@ -11,7 +11,7 @@ from aggloom.codegen.spec import choices
 ROOT = Path(__file__).parents[2]
 # Files that have something for each value, or say one by dialect.
 TABLES = {
-    *("codegen/handler/render.py", "codegen/catalogue/entry.py", "codegen/catalogue/collecting.py"),
+    *("codegen/handler/render.py", "codegen/catalogue/entry.py", "codegen/catalogue/collection.py"),
 }
 LISTS = {
     frozenset(values)

@@ -85,14 +85,14 @@ KNOW_THE_TEXT = {
     "codegen/planner/explain.py": "gives it to plan_query",
     "codegen/planner/plan.py": "plan_query underlines errors in it",
     "codegen/planner/rules/window_checks.py": "a search for the place of a call, run where the error is underlined",
-    "codegen/planner/scripts/created.py": "reads it, token by token",
+    "codegen/planner/scripts/create_table.py": "reads it, token by token",
     "codegen/planner/scripts/insertions.py": "cuts it",
     "codegen/planner/scripts/script.py": "reads it",
     "codegen/sql/depth.py": "reads it, token by token",
     "codegen/sql/errors.py": "underlines errors in it",
     "codegen/sql/query.py": "reads it",
     "codegen/sql/shape.py": "reads it",
-    "codegen/sql/unread.py": "looks for comments in it",
+    "codegen/sql/unsupported_parts.py": "looks for comments in it",
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""

@@ -13,15 +13,15 @@ ROOT = Path(__file__).parents[2]
 COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "rich"}
 KERNEL = {"numpy", "numba", "pyarrow"}
 SHARED = {
-    "aggloom.active",
+    "aggloom.active_session",
     "aggloom.checkpoint_file",
     "aggloom.errors",
     "aggloom.masking",
-    "aggloom.physical",
-    "aggloom.private",
-    "aggloom.shown",
-    "aggloom.tuned",
-    "aggloom.uncollected",
+    "aggloom.type_layout",
+    "aggloom.private_directory",
+    "aggloom.display",
+    "aggloom.platform_switch",
+    "aggloom.garbage_pause",
     "aggloom.writable",
 }
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
@@ -90,7 +90,7 @@ ROOMS: dict[str, set[str]] = {
     | _in("runtime", *HANDLERS, "formats", "connectors.files", "operators", "local"),
     # Of formats it needs the cutting of times alone, of connectors those that it asks.
     "runtime/lookup": PLANS
-    | _in("runtime", "values", "formats.cut_times", "lookup")
+    | _in("runtime", "values", "formats.time_digits", "lookup")
     | _in("runtime", "connectors.database.lookup", "connectors.files.lookup"),
     "runtime/operators/lookup": PLANS | _in("runtime", *VALUES, "state", "lookup", "operators"),
     "runtime/platform": SHARED
@@ -155,7 +155,7 @@ TOOLS = {
     },
     "codegen/user/probe.py": {"numba"},
     "runtime/local/pipeline.py": {"aggloom.runtime.spark"},
-    "runtime/local/fed_plan.py": {"pandas"},
+    "runtime/local/plan_driver.py": {"pandas"},
     "runtime/local/table.py": {"pandas"},
 }
 
@@ -292,12 +292,12 @@ NAMED = {
         *("AggregateNode", "Deduplicate", "Join"),
         *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
-    "runtime/local/given_handler.py": {"WindowAggregate"},
+    "runtime/local/handler_choice.py": {"WindowAggregate"},
     "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},
     "runtime/local/timeline_story.py": {"WindowAggregate"},
     "runtime/spark/plan/lookup_frame.py": {"Lookup", "LookupJoin"},
-    "runtime/spark/plan/ordinary.py": {"Lookup", "LookupJoin"},
+    "runtime/spark/plan/column_frames.py": {"Lookup", "LookupJoin"},
     "runtime/spark/api/query.py": {"WindowAggregate"},
     "runtime/hosting/local_phase.py": {"LocalAggregator"},
     "aggloom/__init__.py": {"GroupAggOperator"},

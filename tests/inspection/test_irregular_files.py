@@ -27,7 +27,7 @@ from aggloom.runtime.spark.checkpoint import (
     require_directory,
 )
 from aggloom.runtime.spark.watch import query_file
-from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
+from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 from aggloom.runtime.spark.watch.repartition import partitions_of
 
 SECRET = "aggloom keeps this to itself"

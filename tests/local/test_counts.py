@@ -14,7 +14,7 @@ from pyspark.sql import Row
 import aggloom as al
 from aggloom.errors import DataError
 from aggloom.runtime.operators.counts import Counts
-from aggloom.runtime.spark.plan.counting import Totals
+from aggloom.runtime.spark.plan.metrics import Totals
 
 SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
 CHAIN = f"WITH x AS ({SUM}) SELECT s, COUNT(*) AS n FROM x GROUP BY s"

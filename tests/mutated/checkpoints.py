@@ -25,8 +25,8 @@ from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.spark.checkpoint import QUERY_FILE
 from aggloom.runtime.spark.watch import query_file
-from aggloom.runtime.spark.watch.recorded import PLAN_FILE, read_plan
-from aggloom.runtime.storage.checked import with_checksum
+from aggloom.runtime.spark.watch.records import PLAN_FILE, read_plan
+from aggloom.runtime.storage.checksums import with_checksum
 from aggloom.runtime.values.clock import Clock
 from mutated.mutations import mutate
 from mutated.queries import feed

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aggloom import Harness
 from aggloom.codegen.planner import as_text, plan_query
 from aggloom.errors import DataError
-from aggloom.runtime.operators.deduplicate.at_once import DeduplicateOperator
+from aggloom.runtime.operators.deduplicate.immediate import DeduplicateOperator
 from aggloom.runtime.values.changelog import KIND_NAMES, fold
 from aggloom.runtime.values.clock import Clock
 

@@ -9,9 +9,9 @@ import pytest
 from versions import about_newest
 
 import aggloom as al
-from aggloom.codegen.scalar.changing import CHANGING
 from aggloom.codegen.scalar.expressions import infer_type
 from aggloom.codegen.scalar.function_types import RULES
+from aggloom.codegen.scalar.nondeterminism import CHANGING
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.errors import (

@@ -17,7 +17,7 @@ import aggloom as al
 from aggloom.cli import main
 from aggloom.errors import AggloomError
 from aggloom.job import read_job
-from aggloom.planned import explain_job, plan_of_job
+from aggloom.job_plan import explain_job, plan_of_job
 from aggloom.runtime.connectors.registry import destination, made_sink
 
 SECRET = "Xq7vSecretiveXq7v"

@@ -20,7 +20,7 @@ from database_batches import KEY, A, B, batch, content, into
 from aggloom.errors import SinkError, SinkTimeoutError, SpecError
 from aggloom.runtime.connectors.database.options import database_options
 from aggloom.runtime.connectors.database.sink import DatabaseSink
-from aggloom.runtime.sinks.stopping import STOP
+from aggloom.runtime.sinks.stop import STOP
 
 
 @pytest.fixture(scope="module")

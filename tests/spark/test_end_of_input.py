@@ -16,8 +16,8 @@ import aggloom as al
 from aggloom import run as running
 from aggloom.cli import main
 from aggloom.job import Job, read_job
-from aggloom.planned import feed_job
-from aggloom.runtime.sinks.stopping import STOP
+from aggloom.job_plan import feed_job
+from aggloom.runtime.sinks.stop import STOP
 from aggloom.tables import TableSource
 
 pytestmark = pytest.mark.spark
@@ -177,7 +177,7 @@ def _fail_at_the_start_of_the_last_batch(patched: pytest.MonkeyPatch, planned: b
         raise OSError("killed")
 
     if not planned:
-        patched.setattr("aggloom.runtime.spark.closing.plan_last_batch", fail)
+        patched.setattr("aggloom.runtime.spark.last_batch.plan_last_batch", fail)
         return
     write = running._Run._start_sink
 
@@ -190,7 +190,7 @@ def _fail_at_the_start_of_the_last_batch(patched: pytest.MonkeyPatch, planned: b
 def _fail_after_the_last_batch(patched: pytest.MonkeyPatch) -> None:
     """The sink has the batch, and Spark has not committed it."""
     from aggloom.runtime.connectors.files.sink import FileSink
-    from aggloom.runtime.spark.closing import has_ended
+    from aggloom.runtime.spark.last_batch import has_ended
 
     write = FileSink.__call__
 

@@ -126,7 +126,7 @@ def test_memory_is_kept() -> None:
     # Only a process of its own shows it, for this one may have been told before.
     program = """
 import resource
-from aggloom.runtime.platform.kept_memory import keep_memory
+from aggloom.runtime.platform.memory_reuse import keep_memory
 kept = keep_memory()
 for round in range(20):
     blob = bytearray(32 << 20)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aggloom.errors import OptionError
-from aggloom.tuned import SWITCH, is_tuned
+from aggloom.platform_switch import SWITCH, is_tuned
 
 KERNELS = """
 import json

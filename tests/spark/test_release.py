@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from aggloom.errors import AggloomError, ExecutorError, SparkVersionError
-from aggloom.private import cache_directory
+from aggloom.private_directory import cache_directory
 from aggloom.runtime.spark import release
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.sessions.cluster import check_shared, write_archive

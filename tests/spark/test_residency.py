@@ -29,8 +29,8 @@ from aggloom.runtime.spark.node.residency import (
     residence,
     size_of,
 )
+from aggloom.runtime.storage import allocation
 from aggloom.runtime.storage import arena as arena_module
-from aggloom.runtime.storage import room
 from aggloom.runtime.storage.arena import Arena
 
 QUERY = directory_of("01234567-89ab-cdef-0123-456789abcdef", 0, "0f" * 8, 4)
@@ -282,7 +282,7 @@ def test_an_arena_of_which_a_part_is_on_the_heap_is_not_recognised(
 def test_others_keep_a_tenth_of_what_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "free_bytes", lambda directory: 4 << 20)
+    monkeypatch.setattr(allocation, "free_bytes", lambda directory: 4 << 20)
     arena = Arena(tmp_path)
     arena.array("x", 400_000, "i8")
     assert arena.directory is not None

@@ -19,8 +19,8 @@ from aggloom.runtime.page import BackgroundReads, Checkpoints, write_report
 from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.state_views import format_key_query, state_of
-from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE
-from aggloom.runtime.spark.watch.weighing import weigh_checkpoint
+from aggloom.runtime.spark.watch.checkpoint_size import weigh_checkpoint
+from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE
 
 pytestmark = pytest.mark.spark
 

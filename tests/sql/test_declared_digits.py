@@ -19,7 +19,7 @@ from aggloom.codegen.planner import as_text, plan_query
 from aggloom.codegen.spec.declared_digits import declared_digits
 from aggloom.errors import AggloomError, SpecError
 from aggloom.job import Job
-from aggloom.planned import feed_job, plan_of_job
+from aggloom.job_plan import feed_job, plan_of_job
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.tables import read_table_option
 

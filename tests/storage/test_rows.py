@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from aggloom import AggSpec, Harness
 from aggloom.errors import CaseFormatError, TypeMismatchError
-from aggloom.physical import row_widths
 from aggloom.runtime.plain import backend as plain
 from aggloom.runtime.spark.write.sinks import TableSink, read_table
 from aggloom.runtime.storage.arena import Arena
@@ -32,6 +31,7 @@ from aggloom.runtime.values import columns, rows
 from aggloom.runtime.values.changelog import ChangelogLawError, fold, same_value
 from aggloom.runtime.values.key_hash import key_hashes
 from aggloom.runtime.values.rows import ColumnOrder
+from aggloom.type_layout import row_widths
 
 NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))
 TEXT = st.text("a\0\x01é日\U0001f600\uffff", max_size=4)

@@ -15,11 +15,11 @@ from aggloom.codegen.planner import Plan, list_stateful_nodes, plan_query
 from aggloom.runtime.hosting.factory import factory_of
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
-from aggloom.runtime.spark.plan.counting import Totals
+from aggloom.runtime.spark.plan.metrics import Totals
 from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.journal import about
-from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, line_of
-from aggloom.runtime.storage.checked import with_checksum
+from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, line_of
+from aggloom.runtime.storage.checksums import with_checksum
 
 SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
 DDL = "name STRING, cnt INT"

@@ -15,7 +15,7 @@ from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark.watch.inspecting import Look, StatefulNode
+from aggloom.runtime.spark.watch.inspection import Look, StatefulNode
 from aggloom.runtime.spark.watch.state_reader import (
     BucketFiles,
     StoredBucket,

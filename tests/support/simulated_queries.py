@@ -30,9 +30,9 @@ from aggloom.codegen.windows import (
 from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.host_settings import HostSettings
 from aggloom.runtime.spark.plan.lower import SparkLowering
-from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.plan.unpack import Unpack
 
 INSTANT = pa.timestamp("us", "UTC")

@@ -8,8 +8,8 @@ import pyarrow.types as pt
 from aggloom.codegen.operators import Calc, Node
 from aggloom.codegen.planner.builders.sink_digits import digits_of_column
 from aggloom.codegen.planner.scripts.script import Script, Target
-from aggloom.codegen.scalar.cutting import cut_column
 from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.time_digits import cut_column
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.declared_digits import declared_digits
 from aggloom.codegen.spec.dtypes import type_name

@@ -20,7 +20,11 @@ from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_cl
 from aggloom.codegen.planner.builders.hints import set_state_ttl, state_ttl
 from aggloom.codegen.planner.builders.numbering import plan_numbering, push_number_bounds
 from aggloom.codegen.planner.builders.over import over, plan_open_numberings
-from aggloom.codegen.planner.builders.qualified import check_columns, check_qualified, qualify_name
+from aggloom.codegen.planner.builders.qualified_names import (
+    check_columns,
+    check_qualified,
+    qualify_name,
+)
 from aggloom.codegen.planner.builders.set_operations import nameless, plan_set_operation
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
 from aggloom.codegen.planner.builders.untyped_nulls import type_nulls

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from aggloom.codegen.planner.scripts.created import CreatedTable
-from aggloom.codegen.planner.scripts.csv_words import CSV_WORDS, take_csv_options
+from aggloom.codegen.planner.scripts.create_table import CreatedTable
+from aggloom.codegen.planner.scripts.csv_options import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
 from aggloom.codegen.spec.schemas import to_schema

@@ -14,7 +14,7 @@ from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SinkTimeoutError
 from aggloom.runtime.connectors.database.options import DatabaseOptions
-from aggloom.runtime.sinks.stopping import STOP
+from aggloom.runtime.sinks.stop import STOP
 
 _CROSSED = ("40P01", "40001")
 """Codes of PostgreSQL where others write the same rows in another order, and this transaction has to begin again."""

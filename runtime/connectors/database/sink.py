@@ -29,7 +29,7 @@ from aggloom.runtime.connectors.database.table_types import (
     check_types,
 )
 from aggloom.runtime.sinks.net import NetRow, NetRows, net_rows, tells_before
-from aggloom.runtime.sinks.stopping import STOP
+from aggloom.runtime.sinks.stop import STOP
 from aggloom.runtime.values.changelog import Kinds
 
 _ANEW = "Start with an empty checkpoint and existing=replace."

@@ -20,7 +20,7 @@ from aggloom.errors import InputFormatError, LookupFailedError, UnknownColumnErr
 from aggloom.runtime.formats.csv_dialect import CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.packed_files import format_suffix, open_bytes
-from aggloom.runtime.lookup.given import rows_of
+from aggloom.runtime.lookup.memory_rows import rows_of
 from aggloom.runtime.lookup.request import Request
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 

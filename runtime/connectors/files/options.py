@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.registry import FILES
-from aggloom.runtime.values.fitting import NANOSECONDS
+from aggloom.runtime.values.type_fit import NANOSECONDS
 
 _OF_MESSAGES = "of messages"
 MESSAGE_OPTIONS = (

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError
-from aggloom.runtime.connectors.files.places import (
+from aggloom.runtime.connectors.files.discovery import (
     NAMES,
     check_passed,
     files_at,
@@ -30,7 +30,7 @@ from aggloom.runtime.formats.partitions import (
 )
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explain_failure, translate_failures
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 
 
 def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.connectors.files.discovery import check_caps, check_one_batch
 from aggloom.runtime.connectors.files.options import MESSAGE_OPTIONS, FileOptions, check_choice
 from aggloom.runtime.connectors.files.paths import (
     locate_files,
@@ -24,7 +25,6 @@ from aggloom.runtime.connectors.files.paths import (
     parquet_columns,
     split_by_directories,
 )
-from aggloom.runtime.connectors.files.places import check_caps, check_one_batch
 from aggloom.runtime.connectors.files.source_log import note_files
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS, READ_OPTIONS, CsvDialect
 from aggloom.runtime.formats.csv_files import CsvReader
@@ -38,14 +38,14 @@ from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explain_failure, translate_failures
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 from aggloom.runtime.spark.read.csv_files import check_first_header, csv_rows
-from aggloom.runtime.spark.read.cut_files import (
+from aggloom.runtime.spark.read.file_names import well_named
+from aggloom.runtime.spark.read.file_order import mark_by_name
+from aggloom.runtime.spark.read.file_pieces import (
     has_unknown_packing,
     objects_of,
     packed_lines,
     packed_objects,
 )
-from aggloom.runtime.spark.read.file_names import well_named
-from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.read.messages import decode_messages, remember_keys, session_zone
 from aggloom.runtime.spark.read.parquet_rows import parquet_rows, with_change
@@ -54,8 +54,8 @@ from aggloom.runtime.spark.read.records import (
     Place,
 )
 from aggloom.runtime.spark.read.text_values import value_of
-from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
-from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
+from aggloom.runtime.values.change_column import NEEDS_KEYS, ChangeWords
+from aggloom.runtime.values.change_column import OPTIONS as CHANGE_OPTIONS
 from aggloom.runtime.values.markers import MARKER_HINT
 
 _PEEKED = 1_000

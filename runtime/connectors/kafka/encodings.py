@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from aggloom.errors import SpecError
+from aggloom.runtime.avro.encoder import frame_values, namespace, record, row_maker
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.avro.subjects import ENVELOPE, ROWS, check_subject
-from aggloom.runtime.avro.writing import frame_values, namespace, record, row_maker
 from aggloom.runtime.connectors.kafka.json_rows import object_writer
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES
 

@@ -23,7 +23,7 @@ from aggloom.errors import CheckpointError, SpecError
 from aggloom.masking import mask_repr
 from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.spark.sessions.session import is_here
-from aggloom.runtime.storage.checked import with_checksum, without_checksum
+from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 _SECONDS = 10
 _PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}

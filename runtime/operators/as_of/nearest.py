@@ -16,10 +16,10 @@ from aggloom.runtime.operators.as_of.side import AsOfSide
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.orphans import OrphanLedger
+from aggloom.runtime.operators.record_rounds import in_waves
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.step import JoinStep
 from aggloom.runtime.operators.steps import Rows, concat_changes, has_values, no_rows
-from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 

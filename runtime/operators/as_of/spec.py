@@ -13,7 +13,7 @@ from aggloom.runtime.operators.as_of.base import AsOfOperator
 from aggloom.runtime.operators.as_of.nearest import NearestOperator
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.temporal import TemporalOperator
-from aggloom.runtime.operators.waiting import WaitingSpec
+from aggloom.runtime.operators.timed_spec import WaitingSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from aggloom.runtime.operators.as_of.base import AsOfOperator, filter_rows
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.state import GONE
 from aggloom.runtime.operators.base import InputBatch
-from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
 from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
+from aggloom.runtime.operators.deduplicate.immediate import refuse_retractions
 from aggloom.runtime.operators.join.condition import Condition
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.step import ClockedStep, advance_time

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Deduplicate, PlanOptions
 from aggloom.runtime.operators.base import Operator
-from aggloom.runtime.operators.deduplicate.at_once import DeduplicateOperator
 from aggloom.runtime.operators.deduplicate.choice import Keep
-from aggloom.runtime.operators.deduplicate.waiting import WaitingDeduplicateOperator
+from aggloom.runtime.operators.deduplicate.immediate import DeduplicateOperator
+from aggloom.runtime.operators.deduplicate.on_watermark import WaitingDeduplicateOperator
 from aggloom.runtime.operators.settings import Changing
-from aggloom.runtime.operators.waiting import WaitingSpec
+from aggloom.runtime.operators.timed_spec import WaitingSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import columns_of, lower_condition
-from aggloom.runtime.operators.join.stored import StoredSide
+from aggloom.runtime.operators.join.stored_rows import StoredSide
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.columns import flags
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggloom.runtime.operators.join.joining import Joining
+from aggloom.runtime.operators.join.keyed_inputs import Joining
 from aggloom.runtime.operators.join.matches import Matcher, TooManyMatches, match_limit_error
 from aggloom.runtime.operators.join.output import JoinOutput
 from aggloom.runtime.operators.join.per_record import EncodedChanges, OneByOne

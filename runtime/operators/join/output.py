@@ -15,10 +15,10 @@ from aggloom.runtime.operators.join.output_kernels import (
     name_hashes,
     pair_up,
 )
-from aggloom.runtime.operators.join.stored import Stored
+from aggloom.runtime.operators.join.stored_rows import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.allocation import require_memory
 from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray
-from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds
 
 Columns = list[Array]

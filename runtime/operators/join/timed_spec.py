@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 from aggloom.codegen.planner import Join, PlanOptions, TimedJoin
 from aggloom.runtime.operators.base import TimeMode
-from aggloom.runtime.operators.join.interval import IntervalJoinOperator
+from aggloom.runtime.operators.join.interval_join import IntervalJoinOperator
 from aggloom.runtime.operators.join.spec import JoinSpec
-from aggloom.runtime.operators.join.timed import TimedJoinOperator
+from aggloom.runtime.operators.join.timed_join import TimedJoinOperator
 from aggloom.runtime.operators.join.timed_settings import TimedSettings
-from aggloom.runtime.operators.join.windowed import WindowJoinOperator
+from aggloom.runtime.operators.join.window_join import WindowJoinOperator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, concat_changes
+from aggloom.runtime.storage.allocation import require_memory
 from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
-from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import (
     DELETE,
     INSERT,

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.join.joining import Joining
+from aggloom.runtime.operators.join.keyed_inputs import Joining
 from aggloom.runtime.operators.join.matches import TooManyMatches, match_limit_error
 from aggloom.runtime.operators.join.output import JoinOutput
 from aggloom.runtime.operators.join.per_record import EncodedChanges, ranks

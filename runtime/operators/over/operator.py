@@ -15,23 +15,23 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.grouping import group_rows
+from aggloom.runtime.operators.over.affected_rows import Balance, Stretches, reach
 from aggloom.runtime.operators.over.bounds import Standing
-from aggloom.runtime.operators.over.computing import Computing
-from aggloom.runtime.operators.over.messages import (
+from aggloom.runtime.operators.over.function_values import Computing
+from aggloom.runtime.operators.over.output import (
     ValuedChanges,
     ValuedRows,
     inserts,
     messages,
     pair_values,
 )
-from aggloom.runtime.operators.over.reach import Balance, Stretches, reach
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
+from aggloom.runtime.operators.record_rounds import in_waves
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_store import Encoded, same_rows
 from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction

@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Over, PlanOptions
 from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
-from aggloom.runtime.operators.over.once import OverOnceOperator
+from aggloom.runtime.operators.over.append_only import OverOnceOperator
 from aggloom.runtime.operators.over.operator import OverOperator
 from aggloom.runtime.operators.over.settings import ColumnCall, OverSettings
 from aggloom.runtime.state.sort_key import SortColumn

@@ -18,7 +18,7 @@ from aggloom.runtime.operators.rank.kernels import (
     drop_same,
     pair_numbers,
 )
-from aggloom.runtime.operators.rank.seen import VisibleRows
+from aggloom.runtime.operators.rank.visible_rows import VisibleRows
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import (
     Array,

@@ -14,15 +14,20 @@ from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.grouping import group_rows, order_by_arrival
 from aggloom.runtime.operators.rank.difference import By, Difference, NumberedChanges
 from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range
-from aggloom.runtime.operators.rank.replaced import find_replaced
-from aggloom.runtime.operators.rank.seen import FUNCTIONS, VisibleRows, ends_of, find_visible
+from aggloom.runtime.operators.rank.replacements import find_replaced
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
+from aggloom.runtime.operators.rank.visible_rows import (
+    FUNCTIONS,
+    VisibleRows,
+    ends_of,
+    find_visible,
+)
+from aggloom.runtime.operators.record_rounds import in_waves
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock

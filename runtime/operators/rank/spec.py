@@ -12,7 +12,7 @@ from aggloom.codegen.planner import PlanOptions, Rank
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.settings import RankSettings
-from aggloom.runtime.operators.rank.windowed import WindowRankOperator
+from aggloom.runtime.operators.rank.window_rank import WindowRankOperator
 from aggloom.runtime.state.sort_key import SortColumn
 
 

@@ -18,7 +18,7 @@ from aggloom.codegen.windows import (
     Window,
 )
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.operators.windows.general_book import Pane
+from aggloom.runtime.operators.windows.general_registry import Pane
 from aggloom.runtime.storage.arena import NumberArray
 from aggloom.runtime.values import rows
 

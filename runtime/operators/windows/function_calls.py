@@ -11,8 +11,8 @@ import pyarrow as pa
 from aggloom.codegen.windows import EvictorContext, WindowFunction, result_schema
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.operators.windows.elements import ElementStore
-from aggloom.runtime.operators.windows.general_book import Live
 from aggloom.runtime.operators.windows.general_ledger import WindowState
+from aggloom.runtime.operators.windows.general_registry import Live
 
 
 class FunctionCalls:

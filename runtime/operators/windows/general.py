@@ -33,7 +33,7 @@ from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
 from aggloom.runtime.operators.windows.elements import ElementStore, Eviction
 from aggloom.runtime.operators.windows.function_calls import FunctionCalls
-from aggloom.runtime.operators.windows.general_book import Live, Pane, WindowRegistry
+from aggloom.runtime.operators.windows.general_assignment import Placer
 from aggloom.runtime.operators.windows.general_changes import FiringChanges
 from aggloom.runtime.operators.windows.general_ledger import (
     Ledger,
@@ -42,9 +42,9 @@ from aggloom.runtime.operators.windows.general_ledger import (
     orphan,
 )
 from aggloom.runtime.operators.windows.general_merging import place
-from aggloom.runtime.operators.windows.general_placing import Placer
+from aggloom.runtime.operators.windows.general_registry import Live, Pane, WindowRegistry
 from aggloom.runtime.operators.windows.general_trigger import Asker, Columns
-from aggloom.runtime.operators.windows.holding import of_windows
+from aggloom.runtime.operators.windows.key_state import of_windows
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array, FlagArray
 from aggloom.runtime.values.changelog import Kinds

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_pooled
 from aggloom.runtime.operators.windows.elements import empty, from_bytes, to_bytes
-from aggloom.runtime.operators.windows.general_book import Live
 from aggloom.runtime.operators.windows.general_ledger import WindowState
+from aggloom.runtime.operators.windows.general_registry import Live
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.values import scalars
@@ -23,6 +22,7 @@ from aggloom.runtime.values.changelog import (
     Kinds,
     same_value,
 )
+from aggloom.type_layout import is_pooled
 
 _ROOMY = 1024
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from aggloom.codegen import OrphanPolicy
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
-from aggloom.runtime.operators.windows.general_book import Pane
+from aggloom.runtime.operators.windows.general_registry import Pane
 from aggloom.runtime.state.key_table import place_of
 from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aggloom.codegen.windows import Assigner, Session, Window
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.operators.windows.general_book import Live, WindowRegistry
-from aggloom.runtime.operators.windows.general_placing import instants_of
+from aggloom.runtime.operators.windows.general_assignment import instants_of
+from aggloom.runtime.operators.windows.general_registry import Live, WindowRegistry
 from aggloom.runtime.operators.windows.general_trigger import format_window
 
 Merged = tuple[list[Window], Window]

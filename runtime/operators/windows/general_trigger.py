@@ -20,7 +20,7 @@ from aggloom.codegen.windows import (
     Window,
 )
 from aggloom.errors import AggloomError, DataError, SpecError
-from aggloom.runtime.operators.windows.general_book import Live, WindowRegistry
+from aggloom.runtime.operators.windows.general_registry import Live, WindowRegistry
 
 _KNOWN = (EventTimeTrigger, ProcessingTimeTrigger, CountTrigger, ContinuousTrigger, NeverTrigger)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_pooled
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.windows.session_table import SessionTable
 from aggloom.runtime.state.key_table import key_columns, key_words, place_of
@@ -16,6 +15,7 @@ from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, NumberArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
+from aggloom.type_layout import is_pooled
 
 
 class SessionState(SlotState):

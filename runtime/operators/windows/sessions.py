@@ -17,7 +17,7 @@ from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows, concat_changes
 from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperator
-from aggloom.runtime.operators.windows.holding import of_sessions
+from aggloom.runtime.operators.windows.key_state import of_sessions
 from aggloom.runtime.operators.windows.session_state import SessionState
 from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot

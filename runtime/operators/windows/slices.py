@@ -31,7 +31,7 @@ from aggloom.runtime.operators.windows.base import (
     WATERMARK,
     WindowOperator,
 )
-from aggloom.runtime.operators.windows.holding import of_slices
+from aggloom.runtime.operators.windows.key_state import of_slices
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array, SlotArray
 

@@ -13,9 +13,9 @@ from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.spark.node.residency import size_of
+from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.host_settings import HostSettings
 from aggloom.runtime.spark.plan.lower import SparkLowering
-from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.sessions.session import ensure_query_settings

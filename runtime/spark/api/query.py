@@ -31,10 +31,10 @@ from aggloom.runtime.spark.api.group_aggregate import (
 )
 from aggloom.runtime.spark.api.window_aggregate import add_watermark, require_watermarks
 from aggloom.runtime.spark.arguments import mapping_of
+from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.expressions import is_ansi, use_analyser
 from aggloom.runtime.spark.plan.lookup_frame import as_lookups
 from aggloom.runtime.spark.plan.lower import HandlerOf, SparkLowering
-from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 

@@ -16,16 +16,16 @@ from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.connectors.files.source_log import same_files
 from aggloom.runtime.connectors.kafka.topics import same_topics
-from aggloom.runtime.local.given_handler import window_handler
+from aggloom.runtime.local.handler_choice import window_handler
 from aggloom.runtime.spark.api.group_aggregate import (
     check_frame,
     check_host_settings,
     find_change_column,
     handler_text,
 )
+from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.expressions import quote
 from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
-from aggloom.runtime.spark.plan.ordinary import InputTable
 from aggloom.runtime.spark.read.files import remember_watermark
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 

@@ -26,10 +26,10 @@ from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.platform.kept_memory import keep_memory
-from aggloom.runtime.spark.node.deferred import Deferred, Variables
+from aggloom.runtime.platform.memory_reuse import keep_memory
+from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK
+from aggloom.runtime.spark.node.lazy_processor import Deferred, Variables
 from aggloom.runtime.spark.node.list_state import BlobList
-from aggloom.runtime.spark.node.moment import LAST_WATERMARK
 from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
 from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.spark.node.residency import (

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.formats.decoder import Decoder
-from aggloom.runtime.formats.side import SideTable
+from aggloom.runtime.formats.side_table import SideTable
 from aggloom.runtime.hosting.blobs import empty_columns
-from aggloom.runtime.spark.node.moment import part_name
+from aggloom.runtime.spark.node.batch_context import part_name
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
-from aggloom.runtime.spark.plan.counting import PASSED_OVER, number
+from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.values.changelog import Kinds

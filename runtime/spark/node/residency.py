@@ -25,7 +25,7 @@ from typing import Protocol
 
 from aggloom.errors import OptionError
 from aggloom.runtime.storage.arena import Identity
-from aggloom.runtime.storage.checked import with_checksum, without_checksum, write_anew
+from aggloom.runtime.storage.checksums import with_checksum, without_checksum, write_anew
 
 STALE_SECONDS = 24 * 3600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

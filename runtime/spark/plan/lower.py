@@ -48,18 +48,8 @@ from aggloom.runtime.spark.node.output_encoding import (
     is_column_output,
 )
 from aggloom.runtime.spark.node.pack import Pack
-from aggloom.runtime.spark.plan import counting
-from aggloom.runtime.spark.plan.expressions import (
-    check_output,
-    is_ansi,
-    project_columns,
-    quote,
-    refusals,
-    spark_arrow,
-)
-from aggloom.runtime.spark.plan.host_settings import HostSettings
-from aggloom.runtime.spark.plan.once import stream_once
-from aggloom.runtime.spark.plan.ordinary import (
+from aggloom.runtime.spark.plan import metrics
+from aggloom.runtime.spark.plan.column_frames import (
     KIND,
     InputTable,
     OrdinaryRows,
@@ -70,8 +60,18 @@ from aggloom.runtime.spark.plan.ordinary import (
     spark_fields,
     with_kind,
 )
+from aggloom.runtime.spark.plan.expressions import (
+    check_output,
+    is_ansi,
+    project_columns,
+    quote,
+    refusals,
+    spark_arrow,
+)
+from aggloom.runtime.spark.plan.host_settings import HostSettings
+from aggloom.runtime.spark.plan.kind_names import translate_kinds
+from aggloom.runtime.spark.plan.one_batch_source import stream_once
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, Packer, Route
-from aggloom.runtime.spark.plan.spelling import translate_kinds
 from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
 from aggloom.runtime.spark.plan.unpack import Unpack
 from aggloom.runtime.spark.read.files import Packable, packable
@@ -126,7 +126,7 @@ class SparkLowering:
         self.nodes: dict[int, tuple[Stateful, ...]] = {}
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
-        self._places, self._reads, self._number = 0, 0, counting.number()
+        self._places, self._reads, self._number = 0, 0, metrics.number()
         conf = _any(tables).df.sparkSession.conf
         self._zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
@@ -144,7 +144,7 @@ class SparkLowering:
             *(F.col(name) for name in late),
             F.col(quote(KIND)).alias(change_column),
         )
-        result = counting.result_counted(made, self._number, late[0] if late else None)
+        result = metrics.result_counted(made, self._number, late[0] if late else None)
         _LOWERED[result] = self
         return result
 
@@ -349,7 +349,7 @@ class SparkLowering:
     def _observe_counts(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
         """Return the output of a fragment, the counts of its operators observed."""
         about = (hosting.place, self._number, hosting.buckets, hosting.way.change_column)
-        return counting.operators_counted(hosted, names, *about)
+        return metrics.operators_counted(hosted, names, *about)
 
     def _feed_fragment(
         self,

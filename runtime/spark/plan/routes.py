@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aggloom.codegen import Digits
-from aggloom.runtime.formats.cut_times import cut_times
+from aggloom.runtime.formats.time_digits import cut_times
 from aggloom.runtime.hosting.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
 from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.hosting.local_phase import LocalPhase
 from aggloom.runtime.operators.stateless import Step, run_steps
 from aggloom.runtime.operators.steps import no_rows, split
-from aggloom.runtime.spark.node.moment import batch_number, work_for_this_batch
+from aggloom.runtime.spark.node.batch_context import batch_number, work_for_this_batch
 from aggloom.runtime.spark.node.partitioning import bucket_keys
 from aggloom.runtime.values.changelog import Kinds
 

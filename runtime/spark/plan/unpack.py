@@ -13,7 +13,7 @@ from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import Node
 from aggloom.runtime.hosting.blobs import binaries, concat, is_late, read_blob, split_kinds
 from aggloom.runtime.operators.stateless import run_steps
-from aggloom.runtime.spark.node.moment import work_for_this_batch
+from aggloom.runtime.spark.node.batch_context import work_for_this_batch
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
     Kinds,

@@ -26,11 +26,11 @@ from aggloom.runtime.hosting.blobs import binaries, empty_columns
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, order_key, packed_batch
-from aggloom.runtime.spark.plan.ordinary import filter_rows
+from aggloom.runtime.spark.plan.column_frames import filter_rows
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.parquet import read_parquet
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import Kinds
 
 METRIC = "aggloom input"

@@ -28,13 +28,13 @@ from aggloom.errors import SpecError
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
 from aggloom.runtime.formats.lines import cut_line
-from aggloom.runtime.formats.side import SideTable, side_table
+from aggloom.runtime.formats.side_table import SideTable, side_table
 from aggloom.runtime.spark.arguments import check_session, check_text
-from aggloom.runtime.spark.node.moment import part_name
+from aggloom.runtime.spark.node.batch_context import part_name
 from aggloom.runtime.spark.node.packed_messages import A_MESSAGE, PackedMessages
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
-from aggloom.runtime.spark.plan.counting import PASSED_OVER, number
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
+from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
 from aggloom.runtime.spark.read.file_order import file_order, mark_by_name
 from aggloom.runtime.spark.read.files import remember_packed
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN, PARTS, part_columns

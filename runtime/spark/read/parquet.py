@@ -20,15 +20,15 @@ from aggloom.runtime.formats.partitions import (
     split_columns,
 )
 from aggloom.runtime.hosting.blobs import empty_columns
-from aggloom.runtime.values.change_words import ChangeWords
-from aggloom.runtime.values.fitting import (
+from aggloom.runtime.values.change_column import ChangeWords
+from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
+from aggloom.runtime.values.type_fit import (
     NANOSECONDS_HINT,
     cut_nanoseconds,
     fits,
     is_of_nanoseconds,
     without_extension,
 )
-from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""

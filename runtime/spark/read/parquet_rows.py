@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from aggloom.runtime.spark.plan.expressions import quote
 from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN, Place, change_of
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
 
 # Eight bytes: Java compares them at once.

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
-from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 
 CHANGE_COLUMN = CHANGE_COLUMNS["spark"]

@@ -9,9 +9,9 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from aggloom.runtime.platform.home import quick_home
-from aggloom.runtime.platform.kept_memory import keeping_memory
-from aggloom.runtime.spark.sessions.chatter import without_chatter
+from aggloom.runtime.platform.memory_reuse import keeping_memory
+from aggloom.runtime.platform.spark_home import quick_home
+from aggloom.runtime.spark.sessions.start_output import without_chatter
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 

@@ -12,11 +12,11 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
+from aggloom.platform_switch import SWITCH, is_tuned
 from aggloom.runtime.platform.local_files import without_processes
 from aggloom.runtime.spark.arguments import check_text
 from aggloom.runtime.spark.release import SPARK, streaming_class
 from aggloom.runtime.spark.sessions.launch import java_launched
-from aggloom.tuned import SWITCH, is_tuned
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

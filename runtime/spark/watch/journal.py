@@ -24,15 +24,15 @@ from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.codegen.planner import describe, list_stateful_nodes
 from aggloom.errors import CheckpointError, DroppedRowsWarning
 from aggloom.masking import mask_values
-from aggloom.runtime.operators.dropped import DroppedReport, find_call
+from aggloom.runtime.operators.dropped_rows import DroppedReport, find_call
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explain_failure
-from aggloom.runtime.spark.plan.counting import Totals
 from aggloom.runtime.spark.plan.lower import SparkLowering
-from aggloom.runtime.spark.watch.following import FOLLOWERS, Follower
-from aggloom.runtime.spark.watch.recorded import KEPT, PLAN_FILE, PROGRESS_FILE, last_total, line_of
-from aggloom.runtime.storage.checked import with_checksum
+from aggloom.runtime.spark.plan.metrics import Totals
+from aggloom.runtime.spark.watch.followers import FOLLOWERS, Follower
+from aggloom.runtime.spark.watch.records import KEPT, PLAN_FILE, PROGRESS_FILE, last_total, line_of
+from aggloom.runtime.storage.checksums import with_checksum
 
 _LOG = logging.getLogger("aggloom")
 _POLL_SECONDS = 0.5

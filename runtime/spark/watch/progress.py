@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.runtime.operators.counts import Counts
-from aggloom.runtime.spark.plan.counting import Totals, input_rows, read_rows
+from aggloom.runtime.spark.plan.metrics import Totals, input_rows, read_rows
 
 _POLL_SECONDS = 0.5
 

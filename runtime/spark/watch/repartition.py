@@ -18,7 +18,7 @@ from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.release import SPARK, require
-from aggloom.runtime.storage.checked import with_checksum, without_checksum
+from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _SINCE = (4, 3)

@@ -14,9 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from aggloom.display import text_of
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
+from aggloom.platform_switch import is_tuned
+from aggloom.runtime.connectors.files.discovery import suggest_sibling
 from aggloom.runtime.connectors.files.paths import whole
-from aggloom.runtime.connectors.files.places import suggest_sibling
 from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
 from aggloom.runtime.connectors.files.source_log import check_output
 from aggloom.runtime.connectors.registry import KNOWN, destination
@@ -28,7 +30,7 @@ from aggloom.runtime.spark.failures import explain_failure, start_query, transla
 from aggloom.runtime.spark.plan.lower import find_lowering
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.sessions.session import is_here
-from aggloom.runtime.spark.starting import WithFiles, ordered_by_name, ready
+from aggloom.runtime.spark.start_checks import WithFiles, ordered_by_name, ready
 from aggloom.runtime.spark.watch.journal import follow_query
 from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
@@ -39,8 +41,6 @@ from aggloom.runtime.values.changelog import (
     parse_kinds,
     same_value,
 )
-from aggloom.shown import text_of
-from aggloom.tuned import is_tuned
 from aggloom.writable import check_checkpoint_directory, check_output_directory
 
 _LOG = logging.getLogger("aggloom")

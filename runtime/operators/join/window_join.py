@@ -1,0 +1,77 @@
+"""Window join: rows of both sides in the same window, given out when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.base import InputBatch
+from aggloom.runtime.operators.join.matches import TooManyMatches, match_limit_error
+from aggloom.runtime.operators.join.timed_join import TimedJoinOperator, times_of
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.values import columns
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, Clock
+
+
+class WindowJoinOperator(TimedJoinOperator):
+    """One bucket's operator over rows in windows. Changes of a window are netted until it is over."""
+
+    def rebuild_derived(self) -> None:
+        super().rebuild_derived()
+        self._next = int(self._ends(self.state.used_slots()).min(initial=AFTER_ALL))
+
+    def contents(self) -> Rows:
+        """No row: what waits is not given out yet, and what was given out is not kept."""
+        return no_rows(self.schema)
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        return (self._next if self._next < AFTER_ALL else None), None
+
+    def _is_late(self, which: int, batch: pa.RecordBatch) -> Array:
+        name = self.spec.times[which]
+        return self._last(batch.column(name)) <= self.now
+
+    def _apply_inputs(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
+        taken = self._encode_changes(0, inputs[0]), self._encode_changes(1, inputs[1])
+        touched = self.state.distinct(*(each.slots for each in taken))
+        for which, rows in enumerate(taken):
+            side = self.state.sides[which]
+            side.free(side.store(self._net(which, rows)))
+        self._next = min(self._next, int(self._ends(touched).min(initial=AFTER_ALL)))
+        self.state.leave(touched)
+        return no_rows(self.schema)
+
+    def _drop_passed(self) -> Rows:
+        if self._next > self.now:
+            return no_rows(self.schema)
+        used = self.state.used_slots()
+        ends = self._ends(used)
+        over = ends <= self.now
+        self._next = int(ends[~over].min(initial=AFTER_ALL))
+        slots = used[over][np.argsort(ends[over], kind="stable")]
+        if not len(slots):
+            return no_rows(self.schema)
+        try:
+            rows = self._matcher.changes(self._all(slots), self.spec.match_limit)
+        except TooManyMatches as many:
+            place = self.state.table.place(int(many.args[0]))
+            raise match_limit_error(place, self.spec.match_limit) from None
+        changes = self._emit_insertions(rows)
+        self.state.forget(slots)
+        return changes
+
+    def _ends(self, slots: SlotArray) -> Array:
+        """The last milliseconds of the windows of slots."""
+        table = self.state.table
+        place = [field.name for field in table.fields].index(self.spec.times[0])
+        arrays = table.index.arrays
+        there = (columns.take(arrays.nulls, slots) >> place) & 1 == 0
+        words = columns.take(arrays.words[:, place], slots)
+        field = table.fields[place]
+        return self._last(columns.from_words(words, there, field.type, table.pool))
+
+    def _last(self, ends: pa.Array) -> Array:
+        return times_of(ends, self.spec.time_zone, BEFORE_ALL) - 1

@@ -1,0 +1,358 @@
+"""Over insertions by time: each row is given out once, with its values, when its time has come.
+
+By row time rows wait for the watermark; by processing time they are given out as they come. Frames look back only. Of a
+frame with a first row the rows in it are kept; of one without, accumulators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.base import InputBatch, StoredKeyState
+from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
+from aggloom.runtime.operators.deduplicate.immediate import refuse_retractions
+from aggloom.runtime.operators.over.bounds import Standing
+from aggloom.runtime.operators.over.function_values import Computing
+from aggloom.runtime.operators.over.retention import Keeping
+from aggloom.runtime.operators.over.running_totals import Sums
+from aggloom.runtime.operators.over.settings import OverSettings
+from aggloom.runtime.operators.over.state import OverState
+from aggloom.runtime.operators.sorted_by_key import SortedByKey
+from aggloom.runtime.operators.step import ClockedStep, advance_time
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.audit import corrupt_snapshot
+from aggloom.runtime.values.changelog import INSERT, Kinds
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+_NUMBERS = ("given", "seen", "times", "last", "due")
+"""Numbers by key: the kept rows that were given out; how many ever were, and of how many times; the last time, + 1,
+and the next, in milliseconds."""
+
+
+class _DueRows(NamedTuple):
+    """Rows, and when the time of each has come (int64[n], milliseconds)."""
+
+    batch: pa.RecordBatch
+    kinds: Kinds
+    due: Array  # int64[rows]
+
+
+class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
+    """One bucket's operator over rows that are only added; its result is only added to. See OverSettings."""
+
+    keeps_calls = "it has told the values of its calls"
+    update_before = True
+
+    def __init__(
+        self, spec: OverSettings, handler_class: Any = None, directory: Path | None = None
+    ) -> None:
+        self.spec, self.schema, self.handler_class = spec, spec.result, handler_class
+        self._waits = spec.by == "row"
+        self._keeping = Keeping.of(spec)
+        self._sums = None
+        if handler_class is not None and not self._keeping.slides:
+            self._sums = Sums(handler_class, directory and directory / "sums")
+        handler = None if handler_class is None or self._sums else handler_class()
+        self._computing = Computing(spec, handler)
+        self.state = OverState(
+            list(spec.schema),
+            spec.keys,
+            spec.sort,
+            (),
+            numbers=_NUMBERS,
+            compacts=self._sums is None,
+            directory=directory and directory / "rows",
+        )
+        self._late: list[Rows] = []
+        self.counters = {"rows": 0, "expired": 0, "late_dropped": 0, "emitted": 0}
+
+    @property
+    def name(self) -> str:
+        return f"OVER by {', '.join(field.name for field in self.state.fields) or '()'}"
+
+    @property
+    def states(self) -> list[Any]:
+        return [self.state] if self._sums is None else [self.state, self._sums.state]
+
+    @property
+    def is_chained(self) -> bool:
+        return self.spec.is_chained
+
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _DueRows:
+        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
+        (bundle,) = inputs
+        refuse_retractions(bundle.kinds, self.name)
+        return _DueRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock))
+
+    def contents(self) -> Rows:
+        """No row: what waits is not given out yet, and what was given out is not kept."""
+        return no_rows(self.schema)
+
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        slot = int(slots[0])
+        records = int(self.state.sorted.sizes(slots)[0][0])
+        written = int(self.state.table.stamps("written")[slot])
+        if self._sums is not None:
+            yield StoredKeyState(self._sums.state.handler, slot, written=written)
+        else:
+            seen = {"given out": int(self.state.number("seen")[slot]), "kept": records}
+            yield StoredKeyState(None, None, records=records, written=written, results=seen)
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        used = self.state.used_slots()
+        waiting = used[self._count_waiting(used) > 0]
+        times = [self.state.number("due")[waiting]] if self._waits else []
+        times += [self._over(used)] if self._keeping.until is not None else []
+        every = np.concatenate(times) if times else used[:0]
+        first = int(every.min()) if len(every) else None
+        return (first, None) if self._waits else (None, first)
+
+    def take_late(self) -> list[Rows]:
+        late, self._late = self._late, []
+        return late
+
+    def check_restored(self) -> None:
+        """Raise StateCorruptError unless no more rows are said to have been seen than there are."""
+        state = self.state
+        slots = np.arange(state.table.capacity, dtype=np.int64)
+        given, sizes = state.number("given"), state.sorted.sizes(slots)[0]
+        if not ((given >= 0) & (given <= sizes)).all():
+            raise corrupt_snapshot("more rows were given out than there are")
+        waiting = slots[given < sizes] if self._waits else slots[:0]
+        if len(waiting):
+            ids = state.sorted.collect_between(waiting, given[waiting], given[waiting] + 1)[1]
+            first = self._times(state.sorted.rows.gather(ids))
+            if not (first == state.number("due")[waiting]).all():
+                raise corrupt_snapshot("a row is due at another time than its key says")
+
+    def rebuild_derived(self) -> None:
+        if self._sums is not None:
+            self._sums.fit(self.state.table.capacity)
+
+    def _due(self, batch: pa.RecordBatch, clock: Clock) -> Array:
+        """The times of rows, in milliseconds."""
+        if not self._waits:
+            return np.full(batch.num_rows, clock.processing, np.int64)
+        name = self.spec.schema.names[self.spec.sort[0].column]
+        return milliseconds_of(batch, name, self.spec.zone)
+
+    def _stamp_rows(self, batch: pa.RecordBatch, clock: Clock) -> pa.RecordBatch:
+        """The rows with the time at which they are seen, where frames go by it."""
+        if self._waits or not self.spec.sort:
+            return batch
+        place = self.spec.sort[0].column
+        field = self.spec.schema.field(place)
+        now = pa.scalar(clock.processing, pa.int64()).cast(pa.timestamp("ms")).cast(field.type)
+        return batch.set_column(place, field, pa.repeat(now, batch.num_rows))
+
+    def move_clock(self, clock: Clock) -> None:
+        advance_time(self.state.clock, clock.watermark if self._waits else clock.processing)
+
+    def take(self, checked: _DueRows, clock: Clock) -> None:
+        """Store rows that are in time."""
+        batch, kinds, due = checked
+        if not batch.num_rows:
+            return
+        batch = self._stamp_rows(batch, clock)
+        state = self.state
+        late = self._is_late(batch, due)
+        found = int(late.sum())
+        self.counters["late_dropped"] += found
+        if found:
+            if self.spec.late_rows:
+                self._late.append((batch.filter(pa.array(late)), kinds[late]))
+            batch, due = batch.filter(pa.array(~late)), due[~late]
+        if not len(due):
+            return
+        slots = state.lookup(batch)
+        if self._sums is not None:
+            self._sums.fit(state.table.capacity)
+        none = self._count_waiting(slots) == 0
+        times = state.number("due")
+        times[slots[none]] = np.iinfo(np.int64).max
+        np.minimum.at(times, slots, due)
+        state.sorted.insert(slots, batch)
+        state.table.stamps("written")[slots] = clock.processing
+
+    def _is_late(self, batch: pa.RecordBatch, due: Array) -> Array:
+        """Tell whether rows come behind what was given out: their key's last time, or, of all rows, the watermark."""
+        if not self._waits:
+            return np.zeros(len(due), np.bool_)
+        clock = int(self.state.clock[0])
+        if not self._keeping.by_last:
+            return due <= clock
+        slots = self.state.table.find(batch)
+        known = slots >= 0
+        last = np.full(len(due), np.iinfo(np.int64).min)
+        last[known] = np.where(
+            self.state.number("seen")[slots[known]] > 0,
+            self.state.number("last")[slots[known]],
+            last[known],
+        )
+        if self._keeping.until is not None:
+            # Of a key that is not known there may have been rows in the frame.
+            last = np.where(known, last, clock - self._keeping.until)
+        return due <= last
+
+    def _count_waiting(self, slots: SlotArray) -> Array:
+        """Return the number of rows of slots that were not given out yet."""
+        return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
+
+    def emit_due(self, now: int) -> Rows:
+        changes = self._emit_certain()
+        self._clean()
+        self.state.tidy()
+        return changes
+
+    def _emit_certain(self) -> Rows:
+        """The rows whose time has come, in order of time and arrival, with their values."""
+        state = self.state
+        used = state.used_slots()
+        waiting = self._count_waiting(used) > 0
+        slots = used[waiting & (state.number("due")[used] <= int(state.clock[0]))]
+        if not len(slots):
+            return no_rows(self.schema)
+        given = state.number("given")[slots]
+        sizes = state.sorted.sizes(slots)[0]
+        stretch, ids = state.sorted.collect_between(slots, given, sizes)
+        rows = state.sorted.rows.gather(ids)
+        due = self._times(rows)
+        fired = due <= int(state.clock[0])
+        if not fired.all():
+            left = np.flatnonzero(~fired)
+            state.number("due")[slots[stretch[left[::-1]]]] = due[left[::-1]]
+            rows, stretch = rows.filter(pa.array(fired)), stretch[fired]
+            ids, due = ids[fired], due[fired]
+        counts = np.bincount(stretch, minlength=len(slots))
+        opens = np.r_[0, np.cumsum(counts)[:-1]]
+        position = np.arange(len(ids)) - opens[stretch] + given[stretch]
+        standing = Standing(state.sorted, state.pool, slots[stretch], ids, position)
+        values = self._values(rows, standing, stretch, due)
+        arrivals = state.sorted.arrays.arrival[ids]
+        self._mark_emitted(slots, counts, opens, due, stretch)
+        order = pa.array(np.lexsort((arrivals, due)))
+        whole = pa.RecordBatch.from_arrays([*rows.columns, *values], schema=self.schema)
+        return whole.take(order), np.full(len(ids), INSERT, np.int8)
+
+    def _times(self, rows: pa.RecordBatch) -> Array:
+        if not self._waits:
+            return np.full(rows.num_rows, int(self.state.clock[0]), np.int64)
+        return self._due(rows, NO_TIME)
+
+    def _values(
+        self, rows: pa.RecordBatch, standing: Standing, stretch: Array, due: Array
+    ) -> list[pa.Array]:
+        """The values of rows whose time has come, key by key in their order."""
+        state = self.state
+        peers = self._peers(standing)
+        numbers = self._number_rows(standing, stretch, peers)
+        columns: list[Any] = [numbers.get(call.function) for call in self.spec.calls]
+        if any(column is None for column in columns):
+
+            def place(number: int) -> str:
+                return state.table.place(int(standing.slots[np.searchsorted(stretch, number)]))
+
+            if self._sums is not None:
+                found = self._sums.add_rows(rows, standing.slots, peers, self.spec)
+            else:
+                _, dense = np.unique(stretch, return_inverse=True)
+                found = self._computing.some(
+                    state.sorted, standing, dense, place, [c is None for c in columns]
+                )
+            columns = [new if own is None else own for own, new in zip(columns, found, strict=True)]
+        return columns
+
+    def _peers(self, standing: Standing) -> Array:
+        """Return for each row the number of its key and time, rising."""
+        new = np.ones(len(standing.ids), np.bool_)
+        if self._waits:
+            words = standing.words[0]
+            new[1:] = (standing.slots[1:] != standing.slots[:-1]) | (words[1:] != words[:-1])
+        return np.cumsum(new) - 1
+
+    def _number_rows(self, standing: Standing, stretch: Array, peers: Array) -> dict[str, pa.Array]:
+        """Numbers and ranks, which go by how many rows there ever were."""
+        state, slots = self.state, standing.slots
+        n = len(slots)
+        opens = np.r_[True, stretch[1:] != stretch[:-1]]
+        begin = np.maximum.accumulate(np.where(opens, np.arange(n), 0))
+        here = np.arange(n) - begin
+        first = np.searchsorted(peers, peers) - begin
+        seen, times = state.number("seen")[slots], state.number("times")[slots]
+        return {
+            "ROW_NUMBER": pa.array(seen + here + 1),
+            "RANK": pa.array(seen + first + 1),
+            "DENSE_RANK": pa.array(times + peers - peers[begin] + 1),
+        }
+
+    def _mark_emitted(
+        self, slots: SlotArray, counts: Array, opens: Array, due: Array, stretch: Array
+    ) -> None:
+        """Note what was given out, and forget the rows that no frame reaches any more."""
+        state = self.state
+        seen, last, times = (state.number(name) for name in ("seen", "last", "times"))
+        new = np.r_[True, (stretch[1:] != stretch[:-1]) | (due[1:] != due[:-1])]
+        times[slots] += np.bincount(stretch, weights=new, minlength=len(slots)).astype(np.int64)
+        seen[slots] += counts
+        last[slots] = due[opens + counts - 1]
+        state.number("given")[slots] += counts
+        self._drop(slots, self._keeping.first(state, slots))
+
+    def _drop(self, slots: SlotArray, until: Array) -> None:
+        """Forget the rows of slots up to a position."""
+        state = self.state
+        until = np.clip(until, 0, state.number("given")[slots])
+        _, ids = state.sorted.collect_between(slots, np.zeros(len(slots), np.int64), until)
+        state.number("given")[slots] -= until
+        state.sorted.take(ids)
+        state.free(ids)
+
+    def _over(self, slots: SlotArray) -> Array:
+        """When the kept rows of slots that have any are out of every frame, in milliseconds."""
+        assert self._keeping.until is not None
+        kept = slots[self.state.number("given")[slots] > 0]
+        return self.state.number("last")[kept] + self._keeping.until + 1
+
+    def _clean(self) -> None:
+        """Let rows go that time has taken out of every frame, and keys that have nothing else."""
+        if self._keeping.until is None:
+            return
+        state = self.state
+        used = state.used_slots()
+        kept = used[state.number("given")[used] > 0]
+        if not len(kept):
+            return
+        over = kept[self._over(kept) <= int(state.clock[0])]
+        if not len(over):
+            return
+        if not self._keeping.rows:
+            self._drop(over, state.number("given")[over])
+        if self._keeping.forgets:
+            empty = over[state.sorted.sizes(over)[0] == 0]
+            if len(empty):
+                state.forget(empty)
+
+    def drop_unwritten(self, now: int) -> None:
+        """Forget keys that were not written for so long; those that wait stay."""
+        if not self.spec.state_ttl_ms:
+            return
+        state = self.state
+        used = state.used_slots()
+        idle = now >= state.table.stamps("written")[used] + self.spec.state_ttl_ms
+        expired = used[idle & (self._count_waiting(used) == 0)]
+        if len(expired):
+            self.counters["expired"] += len(expired)
+            if self._sums is not None:
+                self._sums.state.reset(expired)
+            state.forget(expired)
+            if self._sums is not None:
+                self._sums.fit(state.table.capacity)

@@ -1,0 +1,113 @@
+"""State and keys of checkpoints, for which a local Spark is started when they are first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDone
+from typing import Any
+
+from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.checkpoints import Watched
+from aggloom.runtime.page.sources import OperatorProgress
+from aggloom.runtime.page.state_views import key_of, state_of
+
+STARTS_SPARK = "It is read by a local Spark, which takes some seconds to start the first time."
+_QUESTIONS = 16
+
+
+class NotYet(Exception):
+    """Raised while the thing asked for is being read; ask again."""
+
+
+class BackgroundReads:
+    """Reads one thing at a time. spark: a session that is there; patience: seconds after which to say NotYet."""
+
+    def __init__(self, spark: Any = None, patience: float | None = None) -> None:
+        self._spark, self._patience = spark, patience
+        self._one, self._lock = threading.Lock(), threading.Lock()
+        self._asked: dict[Hashable, Future[Any]] = {}
+
+    def states(
+        self, watched: Watched, operators: Mapping[str, OperatorProgress], *, links: bool
+    ) -> list[dict[str, Any]]:
+        """Its operators' sizes and heaviest keys; raises AggloomError, and NotYet."""
+
+        def read() -> Any:
+            spark = self._session(watched)
+            from aggloom.runtime.spark.watch.checkpoint_size import weigh_checkpoint
+
+            return weigh_checkpoint(watched.path, trust=watched.trust, spark=spark)
+
+        number = watched.number if links else None
+        found = self._answer((watched.path,), read)
+        return [state_of(each, number, operators) for each in found]
+
+    def key(
+        self, watched: Watched, operator: OperatorProgress, key: Mapping[str, Any], place: int = 0
+    ) -> dict[str, Any]:
+        """A key in an operator; raises AggloomError, and NotYet."""
+
+        def read() -> Any:
+            spark = self._session(watched)
+            from aggloom.runtime.spark.watch.checkpoint_size import look_up_key
+
+            return look_up_key(watched.path, operator.place, key, trust=watched.trust, spark=spark)
+
+        question = (watched.path, operator.place, *map(repr, key.items()))
+        return key_of(self._answer(question, read), operator, place)
+
+    def _answer(self, question: Hashable, read: Callable[[], Any]) -> Any:
+        """Return the result of a reading, once; raises NotYet while it goes on, and what it raised."""
+        with self._lock:
+            future = self._asked.get(question)
+            if future is None:
+                self._make_room()
+                future = self._asked[question] = Future()
+                # A daemon: whoever ends the server does not wait for Spark.
+                reader = threading.Thread(target=self._read, args=(future, read), daemon=True)
+                reader.start()
+        try:
+            future.exception(self._patience)
+        except NotDone:
+            raise NotYet from None
+        with self._lock:
+            self._asked.pop(question, None)
+        return future.result()
+
+    def _make_room(self) -> None:
+        """Forget an answer that nobody came for; raises CheckpointError if too much is being read."""
+        if len(self._asked) < _QUESTIONS:
+            return
+        done = [question for question, future in self._asked.items() if future.done()]
+        if not done:
+            raise CheckpointError("too much is being read at once; ask again later.")
+        del self._asked[done[0]]
+
+    def _read(self, future: Future[Any], read: Callable[[], Any]) -> None:
+        with self._one:
+            try:
+                future.set_result(read())
+            except BaseException as error:
+                # It is raised where the answer is asked for.
+                future.set_exception(error)
+
+    def _session(self, watched: Watched) -> Any:
+        from aggloom.runtime.spark.checkpoint import require_directory
+        from aggloom.runtime.spark.sessions.command_session import session_to_look
+
+        require_directory(watched.path)
+        if self._spark is None:
+            try:
+                self._spark = session_to_look(
+                    "aggloom ui", "aggloom.runtime.spark.watch.checkpoint_size"
+                )
+            except AggloomError:
+                raise
+            except Exception as error:
+                line = (str(error).strip() or repr(error)).splitlines()[0]
+                raise CheckpointError(
+                    f"the state cannot be read: Spark does not start ({line})."
+                ) from error
+        return self._spark

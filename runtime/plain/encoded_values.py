@@ -1,0 +1,54 @@
+"""Columns as the plain backend's words, Python values that are equal and ordered as SQL's are, and back."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.plain.values import real_word, word_to_float
+from aggloom.runtime.values import rows, scalars
+from aggloom.type_layout import is_nested
+
+
+def python_words(column: pa.Array) -> list[Any]:
+    """A column as Python values that are equal and ordered as SQL's are; None for NULL."""
+    dtype = column.type
+    if pa.types.is_decimal(dtype):
+        shift = dtype.scale
+        return [None if v is None else _unscale(v, shift) for v in column.to_pylist()]
+    if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
+        return list(column.to_pylist())
+    if pa.types.is_floating(dtype):
+        return [None if v is None else real_word(v) for v in column.to_pylist()]
+    if is_nested(dtype):
+        return list(rows.encode_values(column).to_pylist())
+    return list(column.view(scalars.carrier(dtype)).to_pylist())
+
+
+def _unscale(value: Decimal, scale: int) -> int:
+    sign, digits, exponent = value.as_tuple()
+    number = int("".join(map(str, digits))) * 10 ** (scale + int(exponent))
+    return -number if sign else number
+
+
+def from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
+    """Words back to a column."""
+    if pa.types.is_decimal(dtype):
+        mask = (1 << 64) - 1
+        limbs = np.zeros((len(values), 2), np.uint64)
+        for k, v in enumerate(values):
+            if v is not None:
+                limbs[k] = (v & mask, (v >> 64) & mask)
+        valid = np.array([v is not None for v in values], np.bool_)
+        return scalars.from_limbs(limbs.view(np.int64), valid, dtype)
+    if pa.types.is_floating(dtype):
+        floats = [None if v is None else word_to_float(v) for v in values]
+        return pa.array(floats, pa.float64()).cast(dtype)
+    if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
+        return pa.array(values, dtype)
+    if is_nested(dtype):
+        return rows.decode_values(pa.array(values, pa.binary()), dtype)
+    return pa.array(values, scalars.carrier(dtype)).view(dtype)
