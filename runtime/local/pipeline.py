@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
-from typing import Any
+from itertools import count
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -13,8 +14,8 @@ from aggloom.active_session import active_session
 from aggloom.codegen import AggSpec, Backend, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
 from aggloom.errors import OptionError, SpecError, UnsupportedExpressionError
-from aggloom.runtime.operators.base import InputBatch, join_blocks, split_blocks
-from aggloom.runtime.operators.fragment import Fragment, fragment_of
+from aggloom.runtime.operators.base import InputBatch, Operator, join_blocks, split_blocks
+from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, fragment_of
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import run_steps, step_of
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
@@ -22,6 +23,72 @@ from aggloom.runtime.values.clock import NO_TIME, Clock
 
 Handlers = Callable[[AggSpec], type[Any]]
 Parts = list[Rows]
+Bundles = Sequence[InputBatch]
+"""A bundle of each input of a stateful node."""
+
+
+class HostedNode(Protocol):
+    """A stateful node of a plan: a fragment of operators for each of its buckets."""
+
+    @property
+    def fragments(self) -> Sequence[Fragment]:
+        """The fragments, by bucket."""
+
+    def run(self, bundles: Sequence[Bundles], clock: Clock) -> Parts:
+        """Apply the bundles of each bucket; return the changes of each."""
+
+
+class Host(Protocol):
+    """What keeps the state of a plan's nodes, and decides on their local phases."""
+
+    def open_node(
+        self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int
+    ) -> HostedNode:
+        """The node of this place in the plan; nodes: those of its operators."""
+
+    def aggregate(
+        self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
+    ) -> list[tuple[Parts, list[bytes]]]:
+        """The rows of each task as accumulators by bucket, or as rows where that is worth more."""
+
+
+class MemoryNode:
+    """A node whose state lies in memory alone."""
+
+    def __init__(self, fragments: Sequence[Fragment]) -> None:
+        self.fragments = fragments
+
+    def run(self, bundles: Sequence[Bundles], clock: Clock) -> Parts:
+        """Apply the bundles of each bucket; return the changes of each."""
+        pairs = zip(self.fragments, bundles, strict=True)
+        return [fragment.run(each, clock) for fragment, each in pairs]
+
+
+class MemoryHost:
+    """The host of a harness: nothing outlives it, and every local phase makes accumulators."""
+
+    def __init__(self, handler_of: Handlers) -> None:
+        self._handler_of = handler_of
+
+    def open_node(
+        self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int
+    ) -> HostedNode:
+        """The node of this place in the plan; nodes: those of its operators."""
+        specs = spec.handler_specs
+        made = [None if each is None else self._handler_of(each) for each in specs]
+        return MemoryNode([spec.make(made, bucket) for bucket in range(buckets)])
+
+    def aggregate(
+        self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
+    ) -> list[tuple[Parts, list[bytes]]]:
+        """The accumulators of each task's rows, by bucket."""
+        found: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
+        for rows in parts:
+            for bucket, (batch, kinds) in split(rows, keys, buckets):
+                local = LocalAggregator(handler)
+                local.add(batch, kinds)
+                found[bucket][1].append(local.take())
+        return found
 
 
 def handlers(backend: Backend) -> Handlers:
@@ -52,8 +119,8 @@ _TALL = 100
 class Pipeline:
     """The operators of a plan, each with its state in `buckets`, fed by `partitions` tasks.
 
-    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does. Raises OptionError
-    for a number of parts below 1.
+    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does. host: keeps the
+    state of its nodes (default: memory alone). Raises OptionError for a number of parts below 1.
     """
 
     def __init__(
@@ -64,17 +131,26 @@ class Pipeline:
         buckets: int = 1,
         partitions: int = 1,
         session: Any = None,
+        host: Host | None = None,
     ) -> None:
         for name, parts in (("buckets", buckets), ("partitions", partitions)):
             if not isinstance(parts, int) or isinstance(parts, bool) or parts < 1:
                 raise OptionError(f"{name}={parts!r}: it is a number of parts, at least 1")
         self.plan, self.session = plan, session
         self._partitions = partitions
-        self._stages = _Builder(plan, handler_of, buckets, self)
+        self._stages = _Builder(plan, handler_of, buckets, self, host or MemoryHost(handler_of))
         self._is_tall = len(walk(plan.root)) > _TALL
         self._root = self._call_on_stack(lambda: self._stages.build(plan.root, True))
-        self.fragments = self._stages.fragments
-        self.operators = [each for fragment in self.fragments for each in fragment.operators]
+
+    @property
+    def fragments(self) -> list[Fragment]:
+        """The fragments of all nodes and buckets."""
+        return [fragment for node in self._stages.nodes for fragment in node.fragments]
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The operators of all fragments."""
+        return [each for fragment in self.fragments for each in fragment.operators]
 
     def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
@@ -151,10 +227,12 @@ class _Builder:
         handler_of: Handlers,
         buckets: int,
         pipeline: Pipeline,
+        host: Host,
     ) -> None:
-        self.plan, self.pipeline, self.handler_of = plan, pipeline, handler_of
+        self.plan, self.pipeline, self.handler_of, self.host = plan, pipeline, handler_of, host
         self.buckets = buckets
-        self.fragments: list[Fragment] = []
+        self.nodes: list[HostedNode] = []
+        self._places = count()
         self._shows = False
 
     @contextmanager
@@ -197,20 +275,19 @@ class _Builder:
         return scan
 
     def _build_fragments(self, node: Stateful, shown: bool) -> Stage:
-        """The fragment that a node gives out of, one for each bucket."""
-        spec, exchanges, _ = fragment_of(node, self.plan.options)
+        """The fragment that a node gives out of, one for each bucket; places are counted from the result down."""
+        place = next(self._places)
+        spec, exchanges, nodes = fragment_of(node, self.plan.options)
         feeds = [self._exchange(each, spec.inputs[n]) for n, each in enumerate(exchanges)]
-        handlers = [None if each is None else self.handler_of(each) for each in spec.handler_specs]
-        count = self.buckets if exchanges[0].keys else 1
-        fragments = [spec.make(handlers, bucket) for bucket in range(count)]
-        self.fragments += fragments
+        hosted = self.host.open_node(place, nodes, spec, self.buckets if exchanges[0].keys else 1)
+        self.nodes.append(hosted)
 
         def stage(tables: Mapping[str, Rows], clock: Clock) -> Parts:
             if self._shows and shown:
-                return [fragment.contents() for fragment in fragments]
-            buckets = zip(*(feed(tables, clock) for feed in feeds), strict=True)
-            pairs = zip(fragments, buckets, strict=True)
-            return [fragment.run(bundles, clock) for fragment, bundles in pairs]
+                return [fragment.contents() for fragment in hosted.fragments]
+            return hosted.run(
+                list(zip(*(feed(tables, clock) for feed in feeds), strict=True)), clock
+            )
 
         return stage
 
@@ -225,8 +302,10 @@ class _Builder:
             below = self._rows_of_accumulators(node.input)
             handler = self.handler_of(spec)
             return lambda tables, clock: [
-                InputBatch(*no_rows(schema), partials)
-                for partials in _aggregate_parts(below(tables, clock), handler, keys, buckets)
+                InputBatch(*concat_changes(rows, schema), partials)
+                for rows, partials in self.host.aggregate(
+                    below(tables, clock), handler, keys, buckets
+                )
             ]
         below = self.build(node.input)
 
@@ -245,16 +324,3 @@ class _Builder:
             return self.build(node.inputs[0])
         below, steps = self._build_fragments(node, False), node.onward
         return lambda tables, clock: [run_steps(steps, rows) for rows in below(tables, clock)]
-
-
-def _aggregate_parts(
-    parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
-) -> list[list[bytes]]:
-    """The accumulators of each task's rows, by bucket."""
-    found: list[list[bytes]] = [[] for _ in range(buckets)]
-    for rows in parts:
-        for bucket, (batch, kinds) in split(rows, keys, buckets):
-            local = LocalAggregator(handler)
-            local.add(batch, kinds)
-            found[bucket].append(local.take())
-    return found

@@ -18,9 +18,10 @@ from typing import Any
 
 import pandas as pd
 
+from aggloom.runtime.hosting import bucket_store as store
 from aggloom.runtime.hosting.blobs import cut_batch
 from aggloom.runtime.spark.node import host as host_module
-from aggloom.runtime.spark.node import output_encoding, residency, store
+from aggloom.runtime.spark.node import output_encoding, residency
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.plan import routes
 from aggloom.runtime.storage import arena
