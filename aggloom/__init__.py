@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     )
     from aggloom.runtime.connectors.delta.source import read_delta
     from aggloom.runtime.connectors.files.source import read_changes
+    from aggloom.runtime.connectors.files.table_file import read_table
     from aggloom.runtime.connectors.iceberg.source import read_iceberg
     from aggloom.runtime.connectors.kafka.source import read_kafka
     from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.sessions.session import session
     from aggloom.runtime.spark.watch.inspection import state, why
     from aggloom.runtime.spark.watch.repartition import repartition
-    from aggloom.runtime.spark.write.sinks import read_table, write_changes
+    from aggloom.runtime.spark.write.sinks import write_changes
 
 __version__ = "0.1.0"
 
@@ -229,7 +230,7 @@ _HOMES = {
     "read_iceberg": "aggloom.runtime.connectors.iceberg.source",
     "read_kafka": "aggloom.runtime.connectors.kafka.source",
     "read_messages": "aggloom.runtime.spark.read.messages",
-    "read_table": "aggloom.runtime.spark.write.sinks",
+    "read_table": "aggloom.runtime.connectors.files.table_file",
     "repartition": "aggloom.runtime.spark.watch.repartition",
     "sql": "aggloom.runtime.spark.api.query",
     "session": "aggloom.runtime.spark.sessions.session",

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rows import Rows
 
 import aggloom as al
-from aggloom.runtime.spark import read_table
+from aggloom.runtime.connectors.files.table_file import read_table
 
 _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 # Workers do not have this folder on their path.

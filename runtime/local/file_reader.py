@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]], int]
 """Rows, their kinds, messages that are refused, and how many messages are no rows."""
 Partitions = Mapping[Path, Mapping[str, str | None]]
 _MESSAGES = 10_000
+_ROWS = 1_000_000
+"""So many rows of a Parquet file are read at once."""
 _CHANGES = "\0changes"
 
 
@@ -38,34 +40,62 @@ def read_files(
     path: str | Path, format: str, scan: Scan, options: Mapping[str, Any]
 ) -> Iterator[Read]:
     """The changes of files as batches with their kinds, and messages that are refused or no rows; raises SpecError."""
-    check_in_lines(format, "a harness")
-    if format not in FORMATS:
-        raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
-    taken = which(options)
-    by_name = is_by_name(options.get("order", "time"), f"table {scan.table}")
-    files = files_at(path, **taken, checked=True, by_name=by_name)
-    ours = (NAMES.lower(), DEEP.lower(), "order")
-    left = {n: v for n, v in options.items() if n.lower() not in ours}
-    parts = read_partitions(path, files, taken["deep"])
-    words = ChangeWords.of(left, f"table {scan.table}")
-    if words.lacks_before and scan.changes != "upsert":
-        raise SpecError(f"table {scan.table}: {NEEDS_KEYS}")
-    if format in FILES:
-        words.check_declared(scan.schema.names, f"table {scan.table}")
-        left = {name: value for name, value in left.items() if name not in OPTIONS}
-        cut = left.pop("nanoseconds", "error") if format == "parquet" else "error"
-        if cut not in NANOSECONDS:
-            known = ", ".join(NANOSECONDS)
-            raise SpecError(f"table {scan.table}: nanoseconds is {cut!r}; known are {known}")
-        if format == "parquet" and left:
-            raise SpecError(f"parquet has no option {next(iter(left))!r} in a harness")
+    reader = FileReader(path, format, scan, options)
+    yield from reader.read(reader.list_files())
+
+
+class FileReader:
+    """Reads the files of a table, those that are there or some of them.
+
+    options: those of the format, and which files of a directory are meant, in which order. Raises SpecError.
+    """
+
+    def __init__(
+        self, path: str | Path, format: str, scan: Scan, options: Mapping[str, Any]
+    ) -> None:
+        check_in_lines(format, "a harness")
+        if format not in FORMATS:
+            raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
+        self._path, self._format, self._scan = path, format, scan
+        self._which, where = which(options), f"table {scan.table}"
+        self.by_name = is_by_name(options.get("order", "time"), where)
+        ours = (NAMES.lower(), DEEP.lower(), "order")
+        left = {n: v for n, v in options.items() if n.lower() not in ours}
+        self._words = ChangeWords.of(left, where)
+        if self._words.lacks_before and scan.changes != "upsert":
+            raise SpecError(f"{where}: {NEEDS_KEYS}")
+        self._cuts = False
+        if format in FILES:
+            self._words.check_declared(scan.schema.names, where)
+            left = {name: value for name, value in left.items() if name not in OPTIONS}
+            self._cuts = format == "parquet" and _cuts_nanoseconds(left, where)
+        self._options = left
+
+    def list_files(self) -> list[Path]:
+        """The files that are there, in order; raises SpecError if there are none."""
+        return files_at(self._path, **self._which, checked=True, by_name=self.by_name)
+
+    def read(self, files: Sequence[Path]) -> Iterator[Read]:
+        """Yield the rows of some of the files; raises InputFormatError and its kin."""
+        parts = read_partitions(self._path, files, self._which["deep"])
+        if self._format not in FILES:
+            yield from _messages(self._path, parts, self._format, self._scan, dict(self._options))
+            return
         for file in files:
-            if format == "csv":
-                yield _csv(file, scan, left, parts[file], words)
+            if self._format == "csv":
+                yield _csv(file, self._scan, self._options, parts[file], self._words)
             else:
-                yield _parquet(file, scan, parts[file], words, cut == "cut")
-        return
-    yield from _messages(path, parts, format, scan, left)
+                yield from _parquet(file, self._scan, parts[file], self._words, self._cuts)
+
+
+def _cuts_nanoseconds(options: dict[str, Any], where: str) -> bool:
+    """Take the option of Parquet's times out of the options, of which no other may be left; raises SpecError."""
+    cut = options.pop("nanoseconds", "error")
+    if cut not in NANOSECONDS:
+        raise SpecError(f"{where}: nanoseconds is {cut!r}; known are {', '.join(NANOSECONDS)}")
+    if options:
+        raise SpecError(f"parquet has no option {next(iter(options))!r} in a harness")
+    return bool(cut == "cut")
 
 
 def _messages(
@@ -134,8 +164,8 @@ def _parquet(
     scan: Scan,
     parts: Mapping[str, str | None],
     words: ChangeWords,
-    cut: bool,
-) -> Read:
+    cuts: bool,
+) -> Iterator[Read]:
     where, own = str(file), scan.schema.names
     wanted = {name.lower() for name in (*own, *words.names(own), *words.list_markers(own))}
     try:
@@ -144,16 +174,31 @@ def _parquet(
         empty = add_partitions(found.schema_arrow.empty_table(), parts, scan.schema, file)
         arrow_rows(empty, None, scan.schema, where, words)
         names = [name for name in found.schema_arrow.names if name.lower() in wanted]
-        read = found.read(names)
-        if cut:
-            columns = [cut_nanoseconds(column) for column in read.columns]
-            read = pa.Table.from_arrays(columns, names=read.column_names)
-        table = add_partitions(read, parts, scan.schema, file)
-        return *arrow_rows(table, None, scan.schema, where, words), [], 0
+        for groups in _cut_row_groups(found.metadata):
+            read = found.read_row_groups(groups, names)
+            if cuts:
+                columns = [cut_nanoseconds(column) for column in read.columns]
+                read = pa.Table.from_arrays(columns, names=read.column_names)
+            table = add_partitions(read, parts, scan.schema, file)
+            yield *arrow_rows(table, None, scan.schema, where, words), [], 0
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None
+
+
+def _cut_row_groups(metadata: pq.FileMetaData) -> Iterator[list[int]]:
+    """Yield the row groups of a file, as many at once as have about so many rows as are read at once."""
+    groups: list[int] = []
+    rows = 0
+    for number in range(metadata.num_row_groups):
+        more = metadata.row_group(number).num_rows
+        if groups and rows + more > _ROWS:
+            yield groups
+            groups, rows = [], 0
+        groups.append(number)
+        rows += more
+    yield groups
 
 
 def _csv(

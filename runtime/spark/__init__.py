@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.failures import await_end, explain_failure
     from aggloom.runtime.spark.read.messages import read_messages
     from aggloom.runtime.spark.watch.progress import ProgressPrinter
-    from aggloom.runtime.spark.write.sinks import read_table, write_changes
+    from aggloom.runtime.spark.write.sinks import write_changes
 
 _HOMES = {
     "ProgressPrinter": ".watch.progress",
@@ -39,7 +39,6 @@ _HOMES = {
     "on_time": ".api.window_aggregate",
     "read_changes": "..connectors.files.source",
     "read_messages": ".read.messages",
-    "read_table": ".write.sinks",
     "sql": ".api.query",
     "write_changes": ".write.sinks",
 }
@@ -53,7 +52,6 @@ __all__ = [
     "on_time",
     "read_changes",
     "read_messages",
-    "read_table",
     "session",
     "sql",
     "write_changes",

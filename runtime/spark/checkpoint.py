@@ -15,11 +15,11 @@ from pathlib import Path
 
 from aggloom.checkpoint_file import check_files, open_file, read_file, read_text
 from aggloom.errors import CheckpointError, StateCorruptError, StateMismatchError
+from aggloom.runtime.connectors.files.table_file import TABLE_FILE
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
 _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
-TABLE_FILE = "aggloom-table.arrow"
 QUERY_FILE = "aggloom-query.json"
 TOPICS_FILE = "aggloom-topics.json"
 REPARTITIONS_FILE = "aggloom-repartitions.json"

@@ -15,7 +15,8 @@ from typing import Any
 from chaos.workload import DDL, QUERIES, Batch, Workload, by_duckdb, plain, write_file
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
+from aggloom.runtime.connectors.files.table_file import read_table
+from aggloom.runtime.spark import await_end, read_changes, sql, write_changes
 
 KINDS = {
     "query id": r"metadata",

@@ -16,8 +16,9 @@ from aggloom.cli import main
 from aggloom.errors import AggloomError, InputFormatError, SpecError
 from aggloom.job import Job
 from aggloom.job_plan import feed_job
+from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
+from aggloom.runtime.spark import await_end, read_changes, sql, write_changes
 from aggloom.tables import read_table_option
 
 QUERY = "SELECT k, SUM(v) AS s FROM t GROUP BY k"

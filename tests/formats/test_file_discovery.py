@@ -13,7 +13,8 @@ from aggloom.errors import AggloomError, InputFormatError, MissingFileError, Sin
 from aggloom.job import Job
 from aggloom.job_plan import feed_job
 from aggloom.runtime.connectors.files.discovery import files_at, files_in
-from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
+from aggloom.runtime.connectors.files.table_file import read_table
+from aggloom.runtime.spark import await_end, read_changes, sql, write_changes
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.script import jobs_of
 from aggloom.tables import read_table_option

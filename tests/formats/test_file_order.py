@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from aggloom.cli import main
 from aggloom.errors import FileOrderError, SpecError
 from aggloom.runtime.connectors.files.discovery import files_at
-from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
+from aggloom.runtime.connectors.files.table_file import read_table
+from aggloom.runtime.spark import await_end, read_changes, sql, write_changes
 from aggloom.sample import write_sample
 from aggloom.tables import read_table_option
 

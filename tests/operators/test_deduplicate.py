@@ -176,9 +176,10 @@ def test_what_it_cannot_do_is_a_rank(sql: str, changes: str) -> None:
 
 @pytest.mark.spark
 def test_a_stream_on_spark_over_a_restart(spark: Any, tmp_path: Any) -> None:
+    from aggloom.runtime.connectors.files.table_file import read_table
     from aggloom.runtime.spark.api.query import sql
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.write.sinks import read_table, write_changes
+    from aggloom.runtime.spark.write.sinks import write_changes
 
     source = tmp_path / "in"
     seen = {}

@@ -26,7 +26,8 @@ from aggloom.errors import (
 )
 from aggloom.runtime.connectors.files import sink as file_sink
 from aggloom.runtime.connectors.files.sink import take_back
-from aggloom.runtime.spark import await_end, read_table
+from aggloom.runtime.connectors.files.table_file import read_table
+from aggloom.runtime.spark import await_end
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
     check_directory,

@@ -58,7 +58,7 @@ checkpoint, key = home / "parquet", {"name": "a"}
 (part,) = al.why(checkpoint, key=key, spark=spark).now
 counted = [counts["rows"], counts["changes"], counts["operators"][0]["keys"], part.results["total"]]
 streamed = [list(row) for row in spark.read.parquet(str(home / "out")).collect()]
-from aggloom.runtime.spark import read_table
+from aggloom.runtime.connectors.files.table_file import read_table
 table = [list(row.values()) for row in read_table(home / "table").to_pylist()]
 print("RESULT " + json.dumps([found, streamed, table, counted]))
 """

@@ -23,6 +23,7 @@ pytest.importorskip("pyspark")
 from chaos.damage import DAMAGES, KINDS, Patient, by_kind
 from chaos.workload import DDL, QUERIES, Workload, by_duckdb, folded, write_file
 
+from aggloom.runtime.connectors.files.table_file import TABLE_FILE
 from aggloom.runtime.spark import (
     await_end,
     explain_failure,
@@ -33,7 +34,7 @@ from aggloom.runtime.spark import (
 )
 from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE
 from aggloom.runtime.spark.watch.repartition import batch_before, note_repartitions
-from aggloom.runtime.spark.write.sinks import TABLE_FILE, TableSink
+from aggloom.runtime.spark.write.sinks import TableSink
 
 # What is cured: Spark runs a batch again whose commit is gone.
 CURED = {("commits", "delete")}

@@ -12,7 +12,7 @@ import pytest
 
 import aggloom as al
 from aggloom.errors import InputFormatError
-from aggloom.runtime.spark import read_table
+from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.spark.read.file_names import check_name
 
 PLAIN = ("a b", "a%5Bb", "a+b&c#d", "\u00e9'")

@@ -22,11 +22,11 @@ from aggloom.errors import (
     StateRoomError,
     UnknownColumnError,
 )
+from aggloom.runtime.connectors.files import table_file as sinks
 from aggloom.runtime.connectors.files.paths import locate_files
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.sessions.session import MissingJavaError
-from aggloom.runtime.spark.write import sinks
 
 SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
 DDL = "k STRING, v INT"

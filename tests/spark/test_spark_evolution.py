@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark import read_table  # noqa: E402
+from aggloom.runtime.connectors.files.table_file import read_table  # noqa: E402
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches  # noqa: E402
 from aggloom.runtime.spark.watch.repartition import hint, partitions_of  # noqa: E402
 

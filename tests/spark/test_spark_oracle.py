@@ -19,8 +19,9 @@ from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, fold
 
 pytestmark = pytest.mark.spark
 
+from aggloom.runtime.connectors.files.table_file import read_table  # noqa: E402
 from aggloom.runtime.hosting.bucket_store import Head  # noqa: E402
-from aggloom.runtime.spark import read_changes, read_table, write_changes  # noqa: E402
+from aggloom.runtime.spark import read_changes, write_changes  # noqa: E402
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
 
 Change = tuple[Any, ...]

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark import read_changes, read_table, write_changes  # noqa: E402
+from aggloom.runtime.connectors.files.table_file import read_table  # noqa: E402
+from aggloom.runtime.spark import read_changes, write_changes  # noqa: E402
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
 
 DDL = "name STRING, cnt INT, price DOUBLE, tags ARRAY<STRING>, who STRUCT<id: INT, name: STRING>"

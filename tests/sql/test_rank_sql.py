@@ -303,9 +303,10 @@ def test_what_is_refused(sql: str, match: str) -> None:
 
 @pytest.mark.spark
 def test_a_stream_of_changes_on_spark_over_a_restart(spark: Any, tmp_path: Any) -> None:
+    from aggloom.runtime.connectors.files.table_file import read_table
     from aggloom.runtime.spark.api.rank import rank
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.write.sinks import read_table, write_changes
+    from aggloom.runtime.spark.write.sinks import write_changes
 
     source, net = tmp_path / "in", {}
     for number in range(3):

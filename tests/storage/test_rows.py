@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from aggloom import AggSpec, Harness
 from aggloom.errors import CaseFormatError, TypeMismatchError
+from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.plain import backend as plain
-from aggloom.runtime.spark.write.sinks import TableSink, read_table
+from aggloom.runtime.spark.write.sinks import TableSink
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns, rows

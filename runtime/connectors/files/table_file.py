@@ -1,0 +1,218 @@
+"""The table that a changelog describes, kept in a file under the checkpoint: sink `table`."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.errors import CheckpointError, SpecError, StateCorruptError
+from aggloom.runtime.connectors.files.discovery import suggest_sibling
+from aggloom.runtime.sinks.net import tells_before
+from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
+
+TABLE_FILE = "aggloom-table.arrow"
+_WEIGHT, _PLACE = "weight", "place"
+_BATCH_ID, _CHECKSUM = b"aggloom.batch_id", b"aggloom.checksum"
+
+
+class TableFile:
+    """Keeps the table that the changelog describes, in a file under the checkpoint.
+
+    The file is replaced by a rename and names the batch it includes, so a batch that is repeated changes nothing.
+    in_order: whether a row of a key comes after the one that it replaces. If not, each row is taken back as it came.
+    has_before: whether each row that is replaced is in the changelog, perhaps in an earlier batch (None: unknown).
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        key_columns: Sequence[str] | None = None,
+        in_order: bool = True,
+        has_before: bool | None = None,
+    ) -> None:
+        self.file, self._in_order = checkpoint / TABLE_FILE, in_order
+        self._has_before = has_before
+        self._keys = list(key_columns) if key_columns is not None else None
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int, before: int) -> bool:
+        """Fold one batch into the table; False if it was there.
+
+        before: the number of the batch before it. Raises CheckpointError if the table lacks that one.
+        """
+        old = read_table_file(self.file) if batch or self.file.exists() else None
+        if old is not None:
+            last = int(old.schema.metadata[_BATCH_ID])
+            if batch <= last:
+                return False
+            self._check_order(last, batch, before)
+        new = self._fold(old, rows, kinds)
+        about = {_BATCH_ID: str(batch).encode()}
+        new = new.combine_chunks().replace_schema_metadata(about)
+        new = new.replace_schema_metadata({**about, _CHECKSUM: _checksum(new)})
+        _write(new, self.file)
+        return True
+
+    def _check_order(self, last: int, batch: int, before: int) -> None:
+        """Raise CheckpointError if the table lacks a batch before this one."""
+        if last < before:
+            raise CheckpointError(
+                f"table sink: {self.file} has batch {last}, and the checkpoint comes to batch {batch} now: the "
+                "changes between are missing, as after the file was restored from an older copy. Restore the whole "
+                "checkpoint from one copy, or start over with an empty checkpoint directory."
+            )
+
+    def _fold(self, old: pa.Table | None, rows: pa.Table, kinds: Kinds) -> pa.Table:
+        """The table, with each row's weight as the last column, after some changes."""
+        # An update may be cut by the end of a batch: a batch need not have as many -U rows as +U rows.
+        if self._keys is None and not self._has_before and not tells_before(kinds):
+            raise ChangelogLawError(
+                "table sink: +U rows come without -U rows; a changelog without -U rows needs key_columns"
+            )
+        # Columns are numbered: a user's name must not meet the weight's.
+        names = rows.column_names
+        weights = pa.array([-1 if retracts else 1 for retracts in is_retraction(kinds)], pa.int64())
+        delta = rows.rename_columns([f"c{place}" for place in range(len(names))])
+        delta = delta.append_column(_WEIGHT, weights)
+        if old is not None:
+            before = _by_name(old, rows.schema).rename_columns(delta.column_names)
+            before = before.replace_schema_metadata(None)
+            delta = pa.concat_tables([before, delta.replace_schema_metadata(None)])
+        by_row = self._keys is None or not self._in_order
+        folded = _net(delta) if by_row else self._by_key(delta, names)
+        return folded.rename_columns([*names, _WEIGHT])
+
+    def _by_key(self, rows: pa.Table, names: list[str]) -> pa.Table:
+        """The last row of each key, unless that was a retraction."""
+        places = [names.index(name) for name in self._keys or []]
+        last: dict[tuple[Any, ...], int] = {}
+        columns = [rows.column(place).to_pylist() for place in places]
+        keys = zip(*columns, strict=True) if columns else [()] * rows.num_rows
+        for position, (key, weight) in enumerate(
+            zip(keys, rows.column(_WEIGHT).to_pylist(), strict=True)
+        ):
+            identity = tuple(map(same_value, key))
+            if weight > 0:
+                last[identity] = position
+            else:
+                last.pop(identity, None)
+        return rows.take(pa.array(sorted(last.values()), pa.int64()))
+
+
+def _by_name(old: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table in the columns that the query has now: what it had under their names and types, else NULL."""
+    kept = old.schema.remove(old.num_columns - 1)
+    if kept.equals(schema):
+        return old
+    places = {(field.name, field.type): place for place, field in enumerate(kept)}
+    columns = [
+        (
+            old.column(places[field.name, field.type])
+            if (field.name, field.type) in places
+            else pa.nulls(old.num_rows, field.type)
+        )
+        for field in schema
+    ]
+    weights = old.column(old.num_columns - 1)
+    return pa.table([*columns, weights], names=[*schema.names, _WEIGHT])
+
+
+def _net(rows: pa.Table) -> pa.Table:
+    """The rows whose weights do not cancel out."""
+    columns = rows.column_names[:-1]
+    marks = pa.table([_groupable(column) for column in rows.columns], names=rows.column_names)
+    marks = marks.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    net = marks.group_by(columns, use_threads=False).aggregate([(_WEIGHT, "sum"), (_PLACE, "min")])
+    net = net.filter(pc.not_equal(net.column(f"{_WEIGHT}_sum"), 0))
+    kept = rows.take(net.column(f"{_PLACE}_min"))
+    net = kept.set_column(len(columns), _WEIGHT, net.column(f"{_WEIGHT}_sum"))
+    if net.num_rows and pc.min(net.column(_WEIGHT)).as_py() < 0:
+        worst = net.filter(pc.less(net.column(_WEIGHT), 0)).slice(0, 1).to_pylist()[0]
+        raise ChangelogLawError(
+            f"table sink: a row is retracted that is not there: {tuple(worst.values())[:-1]!r}; "
+            "was the checkpoint, or the table in it, replaced?"
+        )
+    return net
+
+
+def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column that Arrow can group by: for arrays, structs and maps, numbers that are equal where these are."""
+    if not pa.types.is_nested(column.type):
+        return column
+    numbers: dict[Any, int] = {}
+    marks = [numbers.setdefault(same_value(value), len(numbers)) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(marks, pa.int64())])
+
+
+def _write(table: pa.Table, file: Path) -> None:
+    """Replace a file by one of the table, in one step; what does not get so far leaves nothing behind."""
+    scratch = file.with_suffix(".new")
+    try:
+        with scratch.open("wb") as out:
+            with pa.ipc.new_file(out, table.schema) as writer:
+                writer.write_table(table)
+            out.flush()
+            os.fsync(out.fileno())
+        scratch.replace(file)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def read_table_file(file: Path) -> pa.Table:
+    """The file's table, in memory; raises StateCorruptError if it is not what was written."""
+    try:
+        with pa.OSFile(str(file)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        table.validate(full=True)
+        about = dict(table.schema.metadata or {})
+        whole = about.pop(_CHECKSUM, b"") == _checksum(table.replace_schema_metadata(about))
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        whole = False
+    if not whole:
+        raise StateCorruptError(
+            f"table sink: {file.name} is {'damaged' if file.exists() else 'missing'}. "
+            "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+        )
+    return table
+
+
+def _checksum(table: pa.Table) -> bytes:
+    """Return the checksum that tells the contents of a table, and its metadata, from any other."""
+    found = zlib.crc32(table.schema.serialize())
+    for batch in table.to_batches():
+        found = zlib.crc32(batch.serialize(), found)
+    return str(found).encode()
+
+
+def read_table(checkpoint: str | Path) -> pa.Table:
+    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times.
+
+    Raises CheckpointError if there is no such directory, or if no batch has run; StateCorruptError if the file is
+    damaged or missing.
+    """
+    if not isinstance(checkpoint, str | Path) or not str(checkpoint):
+        raise SpecError(
+            f"read_table: checkpoint is {checkpoint!r}; it must be the path of a directory"
+        )
+    file = Path(checkpoint) / TABLE_FILE
+    if not file.parent.is_dir():
+        is_file = file.parent.exists()
+        where = " That is a file." if is_file else suggest_sibling(file.parent)
+        raise CheckpointError(f"read_table: there is no directory {str(checkpoint)!r}.{where}")
+    if not file.exists() and not _has_batches(file.parent):
+        raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
+    stored = read_table_file(file)
+    weights = stored.column(stored.num_columns - 1).to_pylist()
+    positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
+    return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))
+
+
+def _has_batches(checkpoint: Path) -> bool:
+    """Tell whether a checkpoint has a batch that was committed."""
+    return any(file.name.isdigit() for file in (checkpoint / "commits").glob("*"))

@@ -1,0 +1,302 @@
+"""The checkpoint of a query on the local engine: a directory of plans, commits and snapshots, under one lock.
+
+A batch is planned before it runs: which input it reads, and the clock. Its sink may have it before it is committed, so
+a batch that was killed runs again under the same number, over the same input, by the same clock. What it adds to the
+state lies in its commit, which is renamed into place as the last step.
+
+    aggloom-local.json     the id of the checkpoint
+    aggloom-query.json     what the state is made from
+    plans/12               the input and the clock of a batch
+    commits/12             what is known after it, and what it has added to the state
+    snapshots/0.3.12       a large snapshot of a bucket
+    sources/NAME/12        the files that a batch reads
+    lock                   held by the run
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from aggloom.checkpoint_file import check_files, read_file
+from aggloom.errors import CheckpointError, StateMismatchError
+from aggloom.runtime.engine.commit_file import (
+    AddedRows,
+    BucketId,
+    Commit,
+    commit_pieces,
+    corrupt,
+    read_commit,
+)
+from aggloom.runtime.engine.durable_files import ASIDE, list_numbers, sync_directory, write_whole
+from aggloom.runtime.engine.state_rows import StateRows, read_rows
+from aggloom.runtime.storage.checksums import with_checksum, without_checksum
+from aggloom.runtime.values.clock import BEFORE_ALL
+
+MARK_FILE = "aggloom-local.json"
+LAYOUT = 1
+RETAINED = 10
+"""So many commits can be looked at besides the last."""
+_DIRECTORIES = ("plans", "commits", "snapshots", "sources")
+_IN_COMMIT = 1 << 20
+"""A snapshot of up to so many bytes lies in its commit."""
+_RENEWED_AFTER = 400
+"""Rows that so many later commits have left where they are are copied into the next one, so that files go."""
+_OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The input of a batch by table, as its source says it, and the clock by which it runs, in milliseconds."""
+
+    batch: int
+    ranges: Mapping[str, Any] = field(default_factory=dict)
+    now: int = 0
+    watermark: int = BEFORE_ALL
+
+
+class LocalCheckpoint:
+    """A checkpoint directory, as the one run sees it that has its lock."""
+
+    def __init__(self, root: Path, retained: int = RETAINED) -> None:
+        self.root, self._retained = root, retained
+        self._lock = _take_lock(root)
+        try:
+            self.id = _read_mark(root) or _write_mark(root)
+            _remove_unfinished(root)
+            self.last, self.rows = load_state(root)
+            self.planned = self._read_planned()
+            self._needed: dict[int, int] = {}
+            self._snapshots = self._remove_unneeded()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch that runs next."""
+        return 0 if self.last is None else self.last.batch + 1
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def bucket(self, place: int, bucket: int) -> StateRows:
+        """The rows of a bucket's state."""
+        return self.rows.setdefault((place, bucket), StateRows(self.root))
+
+    def plan(self, plan: BatchPlan) -> None:
+        """Note durably what the next batch reads."""
+        text = with_checksum(json.dumps(asdict(plan), separators=(",", ":")))
+        write_whole(self.root / "plans" / str(plan.batch), [text.encode()])
+        self.planned = plan
+
+    def commit(self, batch: int, **known: Any) -> None:
+        """Make a batch durable; known: the fields of its `Commit` that are not about state."""
+        rows: list[bytes] = []
+        added: dict[BucketId, AddedRows] = {}
+        since: dict[BucketId, int] = {}
+        for key, state in sorted(self.rows.items()):
+            if state.places and not state.replaces and batch - state.since > _RENEWED_AFTER:
+                self._renew(state)
+            since[key] = batch if state.replaces or not state.text else state.since
+            if state.is_changed:
+                added[key] = self._add(key, batch, state, rows)
+                since[key] = batch if not state.places or state.replaces else state.since
+        heads = {key: (state.text, since[key]) for key, state in self.rows.items() if state.text}
+        commit = Commit(batch, heads=heads, added=added, **known)
+        file = f"commits/{batch}"
+        size = [0, *map(len, commit_pieces(commit, ()))]
+        write_whole(self.root / file, commit_pieces(commit, rows))
+        places = commit.row_places(file, size[1] + size[2])
+        for key, found in places.items():
+            before = {place.file for place in self.rows[key].places}
+            self.rows[key].settle(found, since[key])
+            after = {place.file for place in self.rows[key].places}
+            self._snapshots += [(batch, n) for n in before - after if n.startswith("snapshots/")]
+        self.last, self.planned = commit, None
+        self._clean(commit)
+
+    def _renew(self, state: StateRows) -> None:
+        """Have the rows of old commits in the next one; a snapshot in a file of its own stays there."""
+        state.put([(row,) for row in (*read_rows(self.root, state.places), *state.added)])
+
+    def _add(self, key: BucketId, batch: int, state: StateRows, rows: list[bytes]) -> AddedRows:
+        """Put what a bucket adds among the rows of the commit, or if it is much into a file of its own."""
+        lengths = tuple(map(len, state.added))
+        if not state.replaces or sum(lengths) <= _IN_COMMIT:
+            rows += state.added
+            return AddedRows(lengths)
+        name = f"snapshots/{key[0]}.{key[1]}.{batch}"
+        write_whole(self.root / name, state.added)
+        return AddedRows(lengths, name, len(lengths))
+
+    def _clean(self, commit: Commit) -> None:
+        """Delete the files that neither this commit needs nor one that may still be looked at."""
+        oldest = commit.batch - self._retained
+        self._needed[commit.batch] = commit.first_needed
+        self._needed = {n: first for n, first in self._needed.items() if n >= oldest}
+        needed = min(oldest, *self._needed.values())
+        while self._first < needed:
+            for directory in ("commits", "plans"):
+                (self.root / directory / str(self._first)).unlink(missing_ok=True)
+            self._first += 1
+        for at, name in [each for each in self._snapshots if each[0] < oldest]:
+            (self.root / name).unlink(missing_ok=True)
+            self._snapshots.remove((at, name))
+
+    def _read_planned(self) -> BatchPlan | None:
+        """The plan of a batch that did not come to its commit."""
+        numbers = list_numbers(self.root / "plans")
+        if numbers and numbers[-1] > self.next_batch:
+            raise corrupt(
+                f"commits/{numbers[-1] - 1} is missing, and batch {numbers[-1]} is planned"
+            )
+        if self.next_batch not in numbers:
+            return None
+        return read_plan(self.root, self.next_batch)
+
+    def _remove_unneeded(self) -> list[tuple[int, str]]:
+        """Delete the snapshots of batches that were never committed; list those that only older commits need."""
+        kept: dict[str, int] = {}
+        numbers = list_numbers(self.root / "commits")
+        self._first = numbers[0] if numbers else 0
+        for number in numbers:
+            commit, _ = read_commit(self.root, self.root / "commits" / str(number))
+            kept |= {each.snapshot: number for each in commit.added.values() if each.snapshot}
+            self._needed[number] = commit.first_needed
+        for file in (self.root / "snapshots").iterdir():
+            if f"snapshots/{file.name}" not in kept:
+                file.unlink()
+        used = {place.file for state in self.rows.values() for place in state.places}
+        return [(self.next_batch, name) for name in kept if name not in used]
+
+
+def is_local_checkpoint(root: Path) -> bool:
+    """Tell whether a directory is a checkpoint of the local engine."""
+    return (root / MARK_FILE).is_file()
+
+
+def load_state(
+    root: Path, batch: int | None = None
+) -> tuple[Commit | None, dict[BucketId, StateRows]]:
+    """The commit of a batch (None: the last), and the rows of each bucket after it; raises StateCorruptError."""
+    numbers = list_numbers(root / "commits")
+    if not numbers:
+        return None, {}
+    last, _ = read_commit(root, root / "commits" / str(numbers[-1] if batch is None else batch))
+    rows = {key: StateRows(root) for key in last.heads}
+    for number in range(last.first_needed, last.batch + 1):
+        file = f"commits/{number}"
+        try:
+            commit, body = read_commit(root, root / file)
+        except FileNotFoundError:
+            raise corrupt(f"{file} is missing") from None
+        for key, places in commit.row_places(file, body).items():
+            if key in rows and number >= last.heads[key][1]:
+                state = rows[key]
+                state.places = [*state.places, *places]
+    for key, (head, since) in last.heads.items():
+        rows[key].text, rows[key].since = head, since
+    return last, rows
+
+
+def read_plan(root: Path, batch: int) -> BatchPlan:
+    """The plan of a batch; raises StateCorruptError."""
+    file = root / "plans" / str(batch)
+    try:
+        plan = BatchPlan(**json.loads(without_checksum(read_file(root, file))))
+        if plan.batch != batch or not isinstance(plan.ranges, dict):
+            raise ValueError("it is that of another batch")
+        return plan
+    except (ValueError, TypeError, RecursionError) as error:
+        raise corrupt(f"plans/{batch} is damaged: {error}") from None
+
+
+def check_local_directory(root: Path) -> None:
+    """Raise CheckpointError unless a directory is empty, not there yet, or a checkpoint of this engine."""
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise CheckpointError(f"{root}: a checkpoint is a directory, and this is a file. {_OWN}")
+    names = {path.name for path in root.iterdir()} - {"lock"}
+    if not names or MARK_FILE in names:
+        return
+    if {"offsets", "commits", "metadata"} <= names:
+        raise CheckpointError(
+            f"{root}: this is a checkpoint of Spark. Run the query with --engine spark, or give it a checkpoint "
+            "directory of its own."
+        )
+    raise CheckpointError(
+        f"{root}: this is no checkpoint; found there: {', '.join(sorted(names)[:5])}. Nothing was written. {_OWN}"
+    )
+
+
+def _take_lock(root: Path) -> int:
+    """The descriptor of the lock of a checkpoint, which is made if need be; raises CheckpointError."""
+    check_local_directory(root)
+    root.mkdir(parents=True, exist_ok=True)
+    check_files(root)
+    descriptor = os.open(
+        root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise CheckpointError(
+            f"{root}: another run has this checkpoint. Wait until it ends, or stop it."
+        ) from None
+    for name in _DIRECTORIES:
+        (root / name).mkdir(exist_ok=True)
+    return descriptor
+
+
+def _read_mark(root: Path) -> str | None:
+    """The id of a checkpoint; None of a new one. Raises StateCorruptError and StateMismatchError."""
+    file = root / MARK_FILE
+    if not file.is_file():
+        if list_numbers(root / "commits"):
+            raise corrupt(f"{root}: {MARK_FILE} is missing")
+        return None
+    try:
+        data = json.loads(without_checksum(read_file(root, file)))
+        layout, found = int(data["layout"]), str(data["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise corrupt(f"{MARK_FILE} is damaged: {error}") from None
+    if layout != LAYOUT:
+        raise StateMismatchError(
+            f"{root}: written in layout {layout}, this version reads {LAYOUT}. "
+            "Run the version of aggloom that wrote it, or start over with an empty checkpoint directory."
+        )
+    return found
+
+
+def _write_mark(root: Path) -> str:
+    """Give a new checkpoint an id, which no other has."""
+    made = str(uuid.uuid4())
+    text = with_checksum(json.dumps({"layout": LAYOUT, "id": made}))
+    write_whole(root / MARK_FILE, [text.encode()])
+    return made
+
+
+def _remove_unfinished(root: Path) -> None:
+    """Delete the files that a run was about to write when it was killed."""
+    for directory in (root, *(root / name for name in _DIRECTORIES)):
+        for file in directory.glob(f"*{ASIDE}"):
+            file.unlink()
+        sync_directory(directory)

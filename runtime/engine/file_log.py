@@ -1,0 +1,98 @@
+"""The files that a table's batches have read, noted in the checkpoint: a file is read once.
+
+`sources/NAME/12` has the files of batch 12, and the number of the note before it; once there are many notes, one has
+the files of all batches before it, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from aggloom.checkpoint_file import read_file
+from aggloom.runtime.engine.commit_file import corrupt
+from aggloom.runtime.engine.durable_files import list_numbers, write_whole
+from aggloom.runtime.storage.checksums import with_checksum, without_checksum
+
+_NOTES = 20
+"""So many notes lie beside one another before they are made one."""
+
+
+class ListedFile(NamedTuple):
+    """A file by its path, the millisecond in which it was written, its bytes, and the batch that reads it."""
+
+    path: str
+    time: int
+    size: int
+    batch: int
+
+
+class FileLog:
+    """The notes of one table; known: the files of all batches up to the last that was committed."""
+
+    def __init__(self, root: Path, table: str, position: int | None) -> None:
+        self._root = root
+        self._directory = root / "sources" / quote(table, safe="")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.known: dict[str, ListedFile] = {}
+        for each in self._read_back(position):
+            self.known[each.path] = each
+        self._last = position
+
+    def files_of(self, batch: int) -> list[ListedFile]:
+        """The files that a batch reads."""
+        return [each for each in self._read_note(batch)[0] if each.batch == batch]
+
+    def add(self, batch: int, files: Sequence[ListedFile]) -> None:
+        """Note the files of the next batch."""
+        numbers = [n for n in list_numbers(self._directory) if n < batch]
+        # A note that was made one of many, for a batch that was not committed, is written once more as one of many.
+        lost = self._last is not None and not (self._directory / str(self._last)).exists()
+        whole = lost or len(numbers) >= _NOTES
+        listed = [*(self.known.values() if whole else ()), *files]
+        before = None if whole else self._last
+        text = json.dumps({"before": before, "files": listed}, ensure_ascii=False)
+        write_whole(self._directory / str(batch), [with_checksum(text).encode()])
+        if whole:
+            for number in numbers:
+                (self._directory / str(number)).unlink()
+        self._settle(batch, files)
+
+    def settle(self, batch: int) -> None:
+        """Take the files of a batch that was noted before for known."""
+        if batch != self._last:
+            self._settle(batch, self.files_of(batch))
+
+    def _settle(self, batch: int, files: Sequence[ListedFile]) -> None:
+        self.known |= {each.path: each for each in files}
+        self._last = batch
+
+    def _read_back(self, position: int | None) -> list[ListedFile]:
+        """The files of all batches up to a position."""
+        found: list[ListedFile] = []
+        number = position
+        if number is not None and not (self._directory / str(number)).exists():
+            # A later note, of a batch that did not come to its commit, may have taken its place.
+            later = [n for n in list_numbers(self._directory) if n > number]
+            number = later[0] if later else number
+        while number is not None:
+            files, number = self._read_note(number)
+            found += files
+        return [each for each in reversed(found) if position is None or each.batch <= position]
+
+    def _read_note(self, number: int) -> tuple[list[ListedFile], int | None]:
+        """The files of a note, and the number of the one before it; raises StateCorruptError."""
+        file = self._directory / str(number)
+        where = f"sources/{self._directory.name}/{number}"
+        try:
+            data = json.loads(without_checksum(read_file(self._root, file)))
+            files = [ListedFile(*each) for each in data["files"]]
+            before = data["before"]
+        except FileNotFoundError:
+            raise corrupt(f"{where} is missing") from None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise corrupt(f"{where} is damaged: {error}") from None
+        return files, None if before is None else int(before)

@@ -1,0 +1,154 @@
+"""Files of changes as a source: each file is read once, those that are there together in the order of their times."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen.planner import Scan
+from aggloom.errors import FileOrderError, MissingFileError, SpecError
+from aggloom.runtime.engine.file_log import FileLog, ListedFile
+from aggloom.runtime.local.reading import FileReader, Read
+
+_LOG = logging.getLogger("aggloom")
+_FILES = ("max_files_per_trigger", "maxfilespertrigger")
+_BYTES = "maxbytespertrigger"
+_CAPS = (*_FILES, _BYTES)
+_MOST_BYTES = 256 << 20
+"""A batch has about so many bytes of files where nothing else is said, so that it fits into memory."""
+_SHOWN = 3
+
+
+class FileSource:
+    """The files of a table.
+
+    options: those of the format and of places, and how many files or bytes a batch may have. ends: whether files that
+    are added later are not waited for. position: the last batch whose files were read. Raises SpecError.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        path: str,
+        format: str,
+        scan: Scan,
+        options: Mapping[str, Any],
+        *,
+        ends: bool,
+        position: int | None,
+    ) -> None:
+        self._table, self._path, self.ends = scan.table, path, ends
+        caps = {name.lower(): value for name, value in options.items() if name.lower() in _CAPS}
+        rest = {name: value for name, value in options.items() if name.lower() not in _CAPS}
+        self._reader = FileReader(path, format, scan, rest)
+        self._most_files = next((int(caps[name]) for name in _FILES if caps.get(name)), None)
+        self._most_bytes = int(caps.get(_BYTES) or _MOST_BYTES)
+        self._log = FileLog(root, scan.table, position)
+        self._warn_changed()
+
+    def plan(self, batch: int, position: Any) -> Any:
+        """The range of the next batch; None if no file is new. Raises FileOrderError."""
+        new = self._list_new(batch)
+        if not new:
+            return None
+        if self._reader.by_name:
+            self._check_names(new)
+        else:
+            new = self._cap(new)
+        self._log.add(batch, new)
+        return batch
+
+    def read(self, planned: Any) -> Iterator[Read]:
+        """Yield the rows of the files of a range; raises MissingFileError if one is gone or was written again."""
+        files = self._log.files_of(int(planned))
+        gone = [each.path for each in files if _stat(Path(each.path)) is None]
+        if gone:
+            raise MissingFileError(
+                f"table {self._table}: {len(gone)} of the files of batch {planned} are gone: {_format_paths(gone)}. "
+                "Put them back, or start over with an empty checkpoint directory."
+            )
+        changed = [f.path for f in files if _stat(Path(f.path)) != (f.time, f.size)]
+        if changed:
+            raise MissingFileError(
+                f"table {self._table}: written again between the plan of batch {planned} and its run: "
+                f"{_format_paths(changed)}. Put back the files as they were; new rows belong into new files."
+            )
+        yield from self._reader.read([Path(each.path) for each in files])
+
+    def end(self, planned: Any) -> Any:
+        """The position after a range."""
+        self._log.settle(int(planned))
+        return planned
+
+    def _list_new(self, batch: int) -> list[ListedFile]:
+        try:
+            files = self._reader.list_files()
+        except SpecError:
+            if (self.ends and not self._log.known) or not Path(self._path).is_dir():
+                raise
+            return []
+        found = []
+        for file in files:
+            path = str(file.absolute())
+            status = None if path in self._log.known else _stat(file)
+            if status is not None:
+                found.append(ListedFile(path, *status, batch))
+        return found
+
+    def _cap(self, files: list[ListedFile]) -> list[ListedFile]:
+        """The first of the files, as many as a batch may have; at least one."""
+        size = 0
+        for place, each in enumerate(files[: self._most_files]):
+            size += each.size
+            if place and size > self._most_bytes:
+                return files[:place]
+        return files[: self._most_files]
+
+    def _check_names(self, new: list[ListedFile]) -> None:
+        """Raise FileOrderError if a new file stands by name before one that has been read."""
+        first, last = new[0].path, max(self._log.known, default="")
+        if first < last:
+            raise FileOrderError(
+                f"table {self._table}: {first} is new, and by name it stands before {last}, which has been read, so "
+                "that order=name cannot be kept. Give new files names that stand after those of all before them, or "
+                "start over with an empty checkpoint directory, so that all files come in one batch."
+            )
+
+    def _warn_changed(self) -> None:
+        """Warn of files that were written again, or renamed, since they were read: a file is read once, by its path."""
+        known = self._log.known.values()
+        now = {each.path: _stat(Path(each.path)) for each in known}
+        changed = [e.path for e in known if now[e.path] not in (None, (e.time, e.size))]
+        if changed:
+            _LOG.warning(
+                "table %s: written again since they were read: %s. A stream reads a file once: what is new in them is "
+                "not in the result. Put new rows into new files.",
+                *(self._table, _format_paths(changed)),
+            )
+        gone = {(each.time, each.size) for each in known if now[each.path] is None}
+        if not gone:
+            return
+        again = [e.path for e in self._list_new(-1) if (e.time, e.size) in gone]
+        if again:
+            _LOG.warning(
+                "table %s: read once more, as new files: %s. Files of the same times and sizes have been read and are "
+                "gone. If files were renamed, their rows count twice.",
+                *(self._table, _format_paths(again)),
+            )
+
+
+def _stat(file: Path) -> tuple[int, int] | None:
+    """The millisecond in which a file was written, and its bytes; None if it is gone."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns // 1_000_000, status.st_size
+
+
+def _format_paths(paths: list[str]) -> str:
+    """The first of some paths, and how many more there are."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return f"{', '.join(paths[:_SHOWN])}{more}"

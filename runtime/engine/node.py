@@ -1,0 +1,191 @@
+"""Stateful nodes of the local engine: each bucket has a fragment in memory, and a store that makes it durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import Stateful
+from aggloom.runtime.engine.checkpoint import LocalCheckpoint
+from aggloom.runtime.engine.state_rows import HeadOf
+from aggloom.runtime.hosting.blobs import pack_blob, with_kinds
+from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came
+from aggloom.runtime.hosting.evolution import evolve_state
+from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
+from aggloom.runtime.hosting.framing import Owner
+from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.local_phase import LocalPhase
+from aggloom.runtime.local.pipeline import Bundles, HostedNode, Parts
+from aggloom.runtime.operators.counts import Tally
+from aggloom.runtime.operators.fragment import Fragment, FragmentSpec
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+HandlerTexts = Callable[[AggSpec], HandlerText]
+_TIMER_STEPS = 16
+"""An idle bucket forgets what is past its time to live once in so many parts of that time."""
+
+
+@dataclass
+class DurableHost:
+    """Hosts the nodes of a plan over a checkpoint.
+
+    added_calls: what becomes of calls that the state does not know. packers: packs the rows for the log beside the
+    operators.
+    """
+
+    checkpoint: LocalCheckpoint
+    text_of: HandlerTexts
+    added_calls: str
+    packers: Executor
+    factories: dict[int, FragmentFactory] = field(default_factory=dict)
+    nodes: dict[int, DurableNode] = field(default_factory=dict)
+
+    def open_node(
+        self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int
+    ) -> HostedNode:
+        """The node of this place in the plan; nodes: those of its operators."""
+        texts = [None if each is None else self.text_of(each) for each in spec.handler_specs]
+        factory = factory_of(nodes, place, buckets, tuple(texts), spec)
+        made = [DurableBucket(self, factory, place, bucket, buckets) for bucket in range(buckets)]
+        node = DurableNode(made, spec)
+        self.factories[place], self.nodes[place] = factory, node
+        return node
+
+    def aggregate(
+        self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
+    ) -> list[tuple[Parts, list[bytes]]]:
+        """The rows of each task as accumulators by bucket, or as rows where those are not clearly fewer."""
+        found: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
+        for batch, kinds in parts:
+            phase = LocalPhase(handler, keys, buckets)
+            for bucket, data in (*phase.add(batch, kinds), *phase.finish()):
+                found[bucket][1].append(data)
+            for rows in phase.remaining_rows():
+                for bucket, part in split(rows, keys, buckets):
+                    found[bucket][0].append(part)
+        return found
+
+
+class DurableNode:
+    """A stateful node with a bucket for each part of its keys."""
+
+    def __init__(self, buckets: Sequence[DurableBucket], spec: FragmentSpec) -> None:
+        self.buckets, self._spec = buckets, spec
+
+    @property
+    def fragments(self) -> Sequence[Fragment]:
+        """The fragments, by bucket."""
+        return [bucket.fragment for bucket in self.buckets]
+
+    def run(self, bundles: Sequence[Bundles], clock: Clock) -> Parts:
+        """Apply the bundles of each bucket; return the changes of each."""
+        clock = self._restrict_clock(clock)
+        called = self._spec.wakes and any(map(_has_rows, bundles))
+        pairs = zip(self.buckets, bundles, strict=True)
+        return [bucket.run(each, clock, called) for bucket, each in pairs]
+
+    def is_due(self, clock: Clock) -> bool:
+        """Tell whether a bucket has something to do by the clock alone."""
+        clock = self._restrict_clock(clock)
+        return any(bucket.is_due(clock) for bucket in self.buckets)
+
+    def _restrict_clock(self, clock: Clock) -> Clock:
+        """The clock as far as the node looks at it: what it does not look at is not in its log."""
+        if self._spec.time_mode == "EventTime":
+            return clock
+        forgets = bool(self._spec.ttls) or self._spec.time_mode == "ProcessingTime"
+        return Clock(clock.processing) if forgets else NO_TIME
+
+
+class DurableBucket:
+    """A bucket: its operators in memory, and their state in the checkpoint."""
+
+    def __init__(
+        self, host: DurableHost, factory: FragmentFactory, place: int, bucket: int, buckets: int
+    ) -> None:
+        self._host, self._factory, self._bucket = host, factory, bucket
+        owner = Owner(factory.name, factory.digest, bucket, buckets)
+        rows = host.checkpoint.bucket(place, bucket)
+        self._store = BucketStore(HeadOf(rows), rows, owner, factory.description)
+        self._ttl = min(factory.fragment.ttls, default=0)
+        self._last_run = 0
+        self._evolves = False
+        self.fragment = self._open()
+        self.tallies = [Tally(operator) for operator in self.fragment.operators]
+
+    def _open(self) -> Fragment:
+        """The fragment in the state that the checkpoint has, unless another version of the query has left it."""
+        fragment = self._factory.open(None, self._bucket)
+        head = self._store.head()
+        self._evolves = head is not None and head.description != self._store.described
+        if head is not None and not self._evolves:
+            self._store.rebuild(head, fragment)
+            # The rows that were late in a bundle of the log have been handed out by then.
+            fragment.take_late()
+        return fragment
+
+    def run(self, bundles: Bundles, clock: Clock, called: bool) -> Rows:
+        """Apply a bundle of each input, and make it durable with the batch; called: even if it has no rows."""
+        carried: Rows | None = None
+        if self._evolves:
+            carried = self._evolve(clock)
+        elif not (called or _has_rows(bundles) or self._is_first() or self.is_due(clock)):
+            return no_rows(self.fragment.root.schema)
+        packed = self._host.packers.submit(_pack_bundles, bundles)
+        changes = self.fragment.run(bundles, clock)
+        self._last_run = clock.processing
+        self._store.commit(self._store.head(), self.fragment, _input_of(bundles, packed), clock)
+        parts = [changes] if carried is None else [carried, changes]
+        return concat_changes(parts, self.fragment.root.schema)
+
+    def is_due(self, clock: Clock) -> bool:
+        """Tell whether the operators have something to do by the clock alone."""
+        if self._evolves:
+            return True
+        event, processing = self.fragment.next_timers()
+        if event is not None and event <= clock.watermark:
+            return True
+        if self._ttl:
+            return clock.processing - self._last_run >= max(1, self._ttl // _TIMER_STEPS)
+        return processing is not None and processing <= clock.processing
+
+    def _is_first(self) -> bool:
+        """True if nothing has run yet and the first bundle brings a change even without rows."""
+        return self._factory.fragment.always and self._store.head() is None
+
+    def _evolve(self, clock: Clock) -> Rows:
+        """Carry the state of another version of the query over; return the changes that this brings."""
+        head = self._store.head()
+        assert head is not None
+        added = self._host.added_calls
+        self.fragment, carried = evolve_state(self._factory, self._store, head, None, clock, added)
+        self.tallies = [Tally(operator) for operator in self.fragment.operators]
+        self._evolves = False
+        return carried
+
+
+def _has_rows(bundles: Iterable[Any]) -> bool:
+    """Tell whether a bundle has rows or accumulators."""
+    return any(each.batch.num_rows or each.partials for each in bundles)
+
+
+def _pack_bundles(bundles: Bundles) -> tuple[Blob, ...]:
+    """The bundles as the log keeps them."""
+    return tuple(_list_blobs(bundles))
+
+
+def _list_blobs(bundles: Bundles) -> Iterator[Blob]:
+    for number, bundle in enumerate(bundles):
+        for sequence, data in enumerate(bundle.partials):
+            yield Blob(number, 0, sequence, data)
+        if bundle.batch.num_rows:
+            rows = with_kinds(bundle.batch, bundle.kinds)
+            yield Blob(number, 0, len(bundle.partials), pack_blob([(rows, b"")]))
+
+
+def _input_of(bundles: Bundles, packed: Future[tuple[Blob, ...]]) -> Came:
+    return Came(list(bundles), packed.result())

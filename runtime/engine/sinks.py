@@ -1,0 +1,96 @@
+"""Sinks of the local engine: each takes the changes of a batch once, by the batch's number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import pyarrow as pa
+
+from aggloom.codegen.planner import Plan
+from aggloom.display import text_of
+from aggloom.errors import SpecError
+from aggloom.runtime.connectors.files.table_file import TableFile
+from aggloom.runtime.engine.file_sink import FileSink
+from aggloom.runtime.sinks.keys import find_key
+from aggloom.runtime.sinks.registry import Sink, destination, made_sink
+from aggloom.runtime.values.changelog import KIND_NAMES, Kinds
+
+ROWS_SHOWN = 20
+
+
+class BatchSink(Protocol):
+    """A place for the changes of batches."""
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
+        """Take the changes of a batch; one that was taken before changes nothing."""
+
+
+class ConsoleSink:
+    """Prints the first changes of each batch, in Flink's short words."""
+
+    def __init__(self, rows_shown: int = ROWS_SHOWN, out: TextIO | None = None) -> None:
+        self._rows_shown, self._out = rows_shown, out
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
+        """Print a batch."""
+        head = rows.slice(0, self._rows_shown).to_pylist()
+        for kind, row in zip(kinds, head, strict=False):
+            values = ", ".join(f"{name}={text_of(value)}" for name, value in row.items())
+            print(f"{KIND_NAMES[kind]} {values}", file=self._out)
+        if rows.num_rows > len(head):
+            print(f"... batch {batch}: {rows.num_rows:,} changes in all", file=self._out)
+
+
+class TableBatches:
+    """The sink `table`: the folded table in a file under the checkpoint."""
+
+    def __init__(self, table: TableFile) -> None:
+        self._table = table
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
+        """Fold a batch into the table."""
+        self._table.write(rows, kinds, batch, batch - 1)
+
+
+class NamedSink:
+    """A sink of a kind with options, under the id of the checkpoint."""
+
+    def __init__(self, sink: Sink, checkpoint: str) -> None:
+        self._sink, self._checkpoint = sink, checkpoint
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
+        """Hand a batch on; the sink knows batches by the checkpoint's id and their numbers."""
+        self._sink.write(rows, kinds, batch, self._checkpoint, batch - 1)
+
+
+def open_sink(
+    sink: str | Mapping[str, Any],
+    plan: Plan,
+    checkpoint: Path,
+    checkpoint_id: str,
+    key_columns: Sequence[str] | None,
+) -> BatchSink:
+    """Open the sink of a query; raises SpecError where it cannot take the result."""
+    kind, path, options = destination(sink)
+    names = plan.schema.names
+    for name in key_columns or ():
+        if name not in names:
+            raise SpecError(
+                f"sink {kind}: key_columns names {name!r}, which the result does not have"
+            )
+    if options is not None:
+        key, has_before = find_key(plan, key_columns, options)
+        made, _ = made_sink(options, key, has_before)
+        check_start = getattr(made, "check_start", None)
+        if check_start is not None:
+            # A table or a schema that was there before is held against the result before any row is read.
+            check_start(plan.schema)
+        return NamedSink(made, checkpoint_id)
+    if kind == "console":
+        return ConsoleSink()
+    if kind == "table":
+        in_order = key_columns is None or plan.is_ordered(key_columns)
+        return TableBatches(TableFile(checkpoint, key_columns, in_order, plan.tells_before))
+    return FileSink(kind, Path(path), checkpoint_id)

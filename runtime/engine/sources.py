@@ -1,0 +1,28 @@
+"""Sources of the local engine: what is new, and the rows of a range that was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from aggloom.runtime.local.reading import Read
+
+
+class Source(Protocol):
+    """A table's input. Ranges and positions are data that JSON holds; both are kept in the checkpoint.
+
+    A planned range gives the same rows whenever it is read, or raises an error.
+    """
+
+    @property
+    def ends(self) -> bool:
+        """True if no row is expected after those that are there."""
+
+    def plan(self, batch: int, position: Any) -> Any:
+        """The range of the next batch, after a position (None: from the start); None if nothing is new."""
+
+    def read(self, planned: Any) -> Iterator[Read]:
+        """Yield the rows of a range."""
+
+    def end(self, planned: Any) -> Any:
+        """The position after a range."""
