@@ -10,7 +10,7 @@ from typing import Any
 from aggloom.codegen.planner import Scan
 from aggloom.errors import FileOrderError, MissingFileError, SpecError
 from aggloom.runtime.engine.file_log import FileLog, ListedFile
-from aggloom.runtime.local.reading import FileReader, Read
+from aggloom.runtime.local.file_reader import FileReader, Read
 
 _LOG = logging.getLogger("aggloom")
 _FILES = ("max_files_per_trigger", "maxfilespertrigger")

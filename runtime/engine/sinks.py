@@ -12,9 +12,9 @@ from aggloom.codegen.planner import Plan
 from aggloom.display import text_of
 from aggloom.errors import SpecError
 from aggloom.runtime.connectors.files.table_file import TableFile
+from aggloom.runtime.connectors.registry import Sink, destination, made_sink
+from aggloom.runtime.connectors.sink_key import find_key
 from aggloom.runtime.engine.file_sink import FileSink
-from aggloom.runtime.sinks.keys import find_key
-from aggloom.runtime.sinks.registry import Sink, destination, made_sink
 from aggloom.runtime.values.changelog import KIND_NAMES, Kinds
 
 ROWS_SHOWN = 20
@@ -81,7 +81,7 @@ def open_sink(
                 f"sink {kind}: key_columns names {name!r}, which the result does not have"
             )
     if options is not None:
-        key, has_before = find_key(plan, key_columns, options)
+        key, has_before = find_key(plan, names, key_columns, options)
         made, _ = made_sink(options, key, has_before)
         check_start = getattr(made, "check_start", None)
         if check_start is not None:

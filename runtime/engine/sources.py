@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from aggloom.runtime.local.reading import Read
+from aggloom.runtime.local.file_reader import Read
 
 
 class Source(Protocol):
