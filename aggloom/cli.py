@@ -149,6 +149,11 @@ def sample(directory: Path) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where progress and state are kept; run again with it to go on. Without one nothing is kept.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "local"]),
+    help="Spark (default where it is installed), or this process alone, without Java (docs/engines.md).",
+)
 @click.option("--changes", type=click.Choice(TABLE_CHANGES))
 @click.option("--backend", type=click.Choice(BACKENDS))
 @click.option("--dialect", type=click.Choice(DIALECTS))

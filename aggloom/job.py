@@ -33,6 +33,7 @@ class Job:
     checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
     columns by which a sink tells rows apart, where that is declared; into: the table of a script that it is.
     keep_open: whether windows whose time is not over stay open at the end of the input, for files that are added later.
+    engine: `spark` or `local`; empty: Spark where it is installed.
     json: whether what the run has counted, and the table of sink `table`, come as JSON.
     """
 
@@ -46,6 +47,7 @@ class Job:
     continuous: bool = False
     keep_open: bool = False
     json: bool = False
+    engine: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     into: str = ""
@@ -183,6 +185,7 @@ _CHOICES = {
     "changes": TABLE_CHANGES,
     "dialect": DIALECTS,
     "backend": BACKENDS,
+    "engine": ("", "spark", "local"),
 }
 _SHOWN = ("console", "table")
 """Sinks that show what they are given."""

@@ -91,14 +91,23 @@ def feed_table(harness: Harness, table: TableSource) -> int:
     if table.kafka is not None or table.lake is not None:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
         raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads, on Spark")
-    options = {n: v for n, v in table.options.items() if n.lower() not in _OF_STREAMS}
+    options = {n: v for n, v in source_options(table).items() if n.lower() not in _OF_STREAMS}
+    return harness.read(table.path, table.format, table.name, options)
+
+
+_CAPS = {"max_files_per_trigger", "maxfilespertrigger", "maxbytespertrigger"}
+
+
+def source_options(table: TableSource) -> dict[str, Any]:
+    """The options by which the files of a table are read without Spark; raises SpecError for those of Spark's own."""
+    options = dict(table.options)
     if table.format in MESSAGES:
         options |= table.checks
-    sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES
+    sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES - _OF_STREAMS
     for name in options:
         is_ours = table.format in MESSAGES and name.lower() == MULTILINE.lower()
         if name.lower() in sparks and not is_ours:
             raise SpecError(
-                f"table {table.name}: {name} is an option of Spark's readers, which only `aggloom run` heeds"
+                f"table {table.name}: {name} is an option of Spark's readers, which only `aggloom run` on Spark heeds"
             )
-    return harness.read(table.path, table.format, table.name, options)
+    return options

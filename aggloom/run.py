@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from os import environ
 from pathlib import Path
+from shutil import which
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +67,31 @@ def run(*jobs: Job) -> None:
                 place = Path(places.enter_context(made)) / "checkpoint"
             _check_places(job, place)
             placed.append((job, place))
-        _run(placed, places.close)
+        if _choose_engine(jobs) == "local":
+            from aggloom.run_local import run_jobs
+
+            run_jobs(placed, places.close, _tell)
+        else:
+            _run(placed, places.close)
+
+
+def _choose_engine(jobs: Sequence[Job]) -> str:
+    """The engine of jobs, by name: as they say, else Spark where it is installed, with Java."""
+    engine = next((job.engine for job in jobs if job.engine), "")
+    if engine:
+        return engine
+    missing = _name_missing()
+    if missing:
+        click.echo(f"engine: local ({missing} is not there)", err=True)
+    return "local" if missing else "spark"
+
+
+def _name_missing() -> str:
+    """Name the part of Spark that is not installed; "" if all is there."""
+    if find_spec("pyspark") is None:
+        return "pyspark"
+    has_java = environ.get("JAVA_HOME") or environ.get("SPARK_REMOTE") or which("java")
+    return "" if has_java else "Java"
 
 
 def _check_places(job: Job, checkpoint: Path) -> None:

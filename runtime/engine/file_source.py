@@ -16,6 +16,15 @@ _LOG = logging.getLogger("aggloom")
 _FILES = ("max_files_per_trigger", "maxfilespertrigger")
 _BYTES = "maxbytespertrigger"
 _CAPS = (*_FILES, _BYTES)
+_OF_SPARK = {
+    "latestfirst": "false",
+    "maxfileage": None,
+    "filenameonly": "false",
+    "cleansource": "off",
+    "sourcearchivedir": None,
+    "whole_files": None,
+}
+"""Options of Spark's source of files, and the values that ask for nothing else than what is done here."""
 _MOST_BYTES = 256 << 20
 """A batch has about so many bytes of files where nothing else is said, so that it fits into memory."""
 _SHOWN = 3
@@ -41,7 +50,9 @@ class FileSource:
     ) -> None:
         self._table, self._path, self.ends = scan.table, path, ends
         caps = {name.lower(): value for name, value in options.items() if name.lower() in _CAPS}
-        rest = {name: value for name, value in options.items() if name.lower() not in _CAPS}
+        _refuse_options(options, f"table {scan.table}")
+        ours = (*_CAPS, *_OF_SPARK)
+        rest = {name: value for name, value in options.items() if name.lower() not in ours}
         self._reader = FileReader(path, format, scan, rest)
         self._most_files = next((int(caps[name]) for name in _FILES if caps.get(name)), None)
         self._most_bytes = int(caps.get(_BYTES) or _MOST_BYTES)
@@ -136,6 +147,16 @@ class FileSource:
                 "table %s: read once more, as new files: %s. Files of the same times and sizes have been read and are "
                 "gone. If files were renamed, their rows count twice.",
                 *(self._table, _format_paths(again)),
+            )
+
+
+def _refuse_options(options: Mapping[str, Any], where: str) -> None:
+    """Raise SpecError for an option of Spark's source that would change what is read."""
+    for name, value in options.items():
+        usual = _OF_SPARK.get(name.lower())
+        if (usual is not None and str(value).lower() != usual) or name.lower() == "maxfileage":
+            raise SpecError(
+                f"{where}: {name}={value} is of Spark's source of files. Leave it out, or use --engine spark."
             )
 
 

@@ -27,6 +27,10 @@ class Watermarks:
         self._of[source] = max(self._of[source], ms)
         return self._combine()
 
+    def of(self, source: str) -> int:
+        """The watermark of one source, in milliseconds."""
+        return self._of[source]
+
     def rows(self, source: str, now: int) -> None:
         """A source has rows at the processing time `now`, so that it is not idle."""
         self._active[source] = now

@@ -11,16 +11,11 @@ from typing import Any
 
 from aggloom.codegen.planner import draw_plan
 from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE, is_local, local
 from aggloom.runtime.page.formatting import duration, size
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import OperatorProgress, operators_of
-from aggloom.runtime.spark.checkpoint import (
-    QUERY_FILE,
-    check_directory,
-    check_records,
-    is_local,
-    local,
-)
+from aggloom.runtime.spark.checkpoint import check_directory, check_records
 from aggloom.runtime.spark.watch.records import read_plan
 
 _DEEP, _LOOKED_AT = 2, 5000

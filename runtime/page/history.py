@@ -11,7 +11,7 @@ from typing import Any
 
 from aggloom.checkpoint_file import read_file
 from aggloom.errors import CheckpointError
-from aggloom.runtime.spark.checkpoint import batches
+from aggloom.runtime.hosting.checkpoint_paths import batches
 from aggloom.runtime.spark.watch.records import Recorded, read_progress
 
 SHOWN = 100

@@ -11,9 +11,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.registry import Collector
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.history import History, history_of
-from aggloom.runtime.spark.checkpoint import is_local, local
 
 __all__ = ["CONTENT_TYPE", "format_metrics"]
 

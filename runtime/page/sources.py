@@ -11,10 +11,10 @@ from typing import Any
 
 from aggloom.codegen import AggSpec, Backend, generate, lines_of_calls
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE, corrupt
+from aggloom.runtime.hosting.query_record import read_committed_query
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.page.formatting import ranges
-from aggloom.runtime.spark.checkpoint import QUERY_FILE, corrupt
-from aggloom.runtime.spark.watch.query_file import read_committed_query
 
 _SHOWN_CALLS = 40
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aggloom.checkpoint_file import check_files, open_file, read_file, read_text
-from aggloom.errors import CheckpointError, StateCorruptError, StateMismatchError
+from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE, batches, corrupt, is_local, local
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
 _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
-QUERY_FILE = "aggloom-query.json"
 TOPICS_FILE = "aggloom-topics.json"
 REPARTITIONS_FILE = "aggloom-repartitions.json"
 _STATE, _FORMER_STATE = (b"commit", b"log"), (b"head", b"log")
@@ -129,24 +129,9 @@ def check_records(checkpoint: str | Path) -> None:
         raise corrupt(f"commits/{max(planned) - 1} is missing, and a batch was begun after it")
 
 
-def local(path: str | Path) -> Path:
-    """A path on a local disk; one that is not there for any other."""
-    return Path(str(path).removeprefix("file://").removeprefix("file:"))
-
-
-def is_local(path: str | Path) -> bool:
-    """Tell whether a path is one on this machine, and no file system's of another."""
-    return "://" not in str(path) or str(path).startswith("file:")
-
-
 def id_of(checkpoint: Path) -> str:
     """The id that Spark has given to a local checkpoint, which no other has."""
     return str(json.loads(read_text(checkpoint, checkpoint / "metadata"))["id"])
-
-
-def batches(directory: Path) -> list[int]:
-    """The numbers of the batches that a log of Spark's has."""
-    return [int(file.name) for file in directory.glob("*") if file.name.isdigit()]
 
 
 def _matches(root: Path, file: Path, sums: Path) -> bool:
@@ -160,14 +145,6 @@ def _matches(root: Path, file: Path, sums: Path) -> bool:
     with open_file(root, file, _LARGEST_STATE) as data:
         wanted = [_SUM.pack(zlib.crc32(part)) for part in iter(lambda: data.read(chunk), b"")]
     return found[_HEADER.size :] == b"".join(wanted)
-
-
-def corrupt(what: str) -> StateCorruptError:
-    """The error for a checkpoint that is damaged."""
-    return StateCorruptError(
-        f"the checkpoint cannot be used: {what}. "
-        "Restore it from a copy, or start over with an empty checkpoint directory."
-    )
 
 
 def require_directory(path: str) -> None:

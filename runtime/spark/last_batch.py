@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.checkpoint_file import read_file
-from aggloom.runtime.spark.checkpoint import batches, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import batches, is_local, local
 from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK
 
 _WATERMARK, _TIME = "batchWatermarkMs", "batchTimestampMs"

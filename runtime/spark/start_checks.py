@@ -26,13 +26,13 @@ from aggloom.runtime.connectors.files.source_log import (
     warn_renamed,
 )
 from aggloom.runtime.connectors.kafka.topics import check_topics
+from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.evolution import changed_calls
+from aggloom.runtime.hosting.query_record import Query
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
 from aggloom.runtime.spark.plan.timers import check_timers
 from aggloom.runtime.spark.sessions.cluster import check_shared
-from aggloom.runtime.spark.watch import query_file
-from aggloom.runtime.spark.watch.query_file import Query
 from aggloom.runtime.spark.watch.repartition import note_repartitions
 
 _log = logging.getLogger("aggloom")
@@ -59,13 +59,13 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         )
     read = read_files(checkpoint)
     warn_changed(checkpoint, read)
-    batch = query_file.next_batch(checkpoint)
+    batch = query_record.next_batch(checkpoint)
     query = find_lowering(df)
     if query is None:
         check_files(checkpoint, batch, ignores_missing(df))
-        query_file.write(checkpoint, None)
+        query_record.write(checkpoint, None)
         return df
-    old, new = query_file.read_committed_query(checkpoint), query.about()
+    old, new = query_record.read_committed_query(checkpoint), query.about()
     calls = _compare_operators(old, query, new) if old else []
     if old:
         fragments = [each.fragment for each in query.factories]
@@ -77,7 +77,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         check_names({name: source}, source.files().difference(read), read)
     for name, table in query.tables.items():
         warn_renamed(name, table.df, read)
-    query_file.write(checkpoint, new)
+    query_record.write(checkpoint, new)
     check_topics(checkpoint, [table.df for table in query.tables.values()])
     if batch and query.still:
         names = ", ".join(query.still)
@@ -116,7 +116,7 @@ class WithFiles:
 
 def _compare_operators(old: Query, query: SparkLowering, new: Query) -> list[str]:
     """Return the lines on operators whose calls have changed; raises StateMismatchError where anything else has."""
-    differing = query_file.compare_queries(old, new)
+    differing = query_record.compare_queries(old, new)
     if differing is not None:
         raise differing
     told = []
@@ -133,7 +133,7 @@ def _compare_operators(old: Query, query: SparkLowering, new: Query) -> list[str
                 f"the calls of the query have changed: {calls}. All {now['buckets']} buckets follow in the next batch; "
                 "without new rows there is none, and results stay those of the query before"
             )
-    above = query_file.changed_above(old, new)
+    above = query_record.changed_above(old, new)
     if above:
         _log.warning("what was given out before does not follow: %s", "; ".join(above))
     return told

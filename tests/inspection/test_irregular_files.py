@@ -19,14 +19,14 @@ from aggloom.cli import main
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.connectors.files.sink_log import LOG, read_committed
 from aggloom.runtime.connectors.files.source_log import _entries, _offsets
+from aggloom.runtime.hosting import query_record
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE
 from aggloom.runtime.spark.checkpoint import (
-    QUERY_FILE,
     check_directory,
     check_records,
     id_of,
     require_directory,
 )
-from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 from aggloom.runtime.spark.watch.repartition import partitions_of
 
@@ -65,7 +65,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str, kind: str
 READERS: dict[str, tuple[str, Any]] = {
     "records": ("commits/2", check_records),
     "id": ("metadata", id_of),
-    "query": (QUERY_FILE, query_file.read_committed_query),
+    "query": (QUERY_FILE, query_record.read_committed_query),
     "plan": (PLAN_FILE, read_plan),
     "partitions": ("offsets/2", partitions_of),
     "source offsets": ("offsets/2", lambda root: _offsets(root, 2)),

@@ -159,7 +159,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
 
 def test_a_checkpoint_without_batches_and_what_is_none(tmp_path: Path) -> None:
     made.write_logs(tmp_path / "new", 0)
-    made.query_file.write(tmp_path / "new", None)
+    made.query_record.write(tmp_path / "new", None)
     root = page_of(tmp_path / "new", "/c/0")
     assert "There is no batch yet." in root.text
     (tmp_path / "other").mkdir()

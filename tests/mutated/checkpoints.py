@@ -16,15 +16,15 @@ import pyarrow as pa
 from recorded import Recorded, Single, Variable
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.blobs import is_partial, read_blob, write_blob
 from aggloom.runtime.hosting.bucket_store import BucketStore, Head
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE
 from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, SNAPSHOT, CheckedFrame, Owner, seal
 from aggloom.runtime.hosting.framing import unseal as opened
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.page.checkpoints import Watched
-from aggloom.runtime.spark.checkpoint import QUERY_FILE
-from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.records import PLAN_FILE, read_plan
 from aggloom.runtime.storage.checksums import with_checksum
 from aggloom.runtime.values.clock import Clock
@@ -112,7 +112,7 @@ def _describe(base: Base, rows: list[bytes]) -> None:
 
 def _show(about: Any, rng: random.Random) -> None:
     """Look at files of ours with the description in them, as a start and the page do."""
-    query = query_file.Query((about,), {"HAVING": "n > 1"}, "UTC")
+    query = query_record.Query((about,), {"HAVING": "n > 1"}, "UTC")
     noted: Any = [{"since": 0, "query": asdict(query)}]
     plan: Any = {"query": "SELECT 1", "described": about, "operators": {"1": "0.0"}}
     if rng.random() < 0.3:
@@ -126,10 +126,10 @@ def _show(about: Any, rng: random.Random) -> None:
         Watched(0, place).read_facts()
         with suppress(ValueError):
             read_plan(root)
-        found = query_file.read_committed_query(root)
+        found = query_record.read_committed_query(root)
         if found is not None:
-            query_file.compare_queries(found, query_file.Query((), {}, "UTC"))
-            query_file.changed_above(found, query)
+            query_record.compare_queries(found, query_record.Query((), {}, "UTC"))
+            query_record.changed_above(found, query)
 
 
 def _frame(blob: bytes, owner: Owner, rng: random.Random) -> bytes:

@@ -27,16 +27,12 @@ from aggloom.errors import (
 from aggloom.runtime.connectors.files import sink as file_sink
 from aggloom.runtime.connectors.files.sink import take_back
 from aggloom.runtime.connectors.files.table_file import read_table
+from aggloom.runtime.hosting import query_record
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE
+from aggloom.runtime.hosting.query_record import Query, compare_queries
 from aggloom.runtime.spark import await_end
-from aggloom.runtime.spark.checkpoint import (
-    QUERY_FILE,
-    check_directory,
-    copied_from,
-    require_directory,
-)
+from aggloom.runtime.spark.checkpoint import check_directory, copied_from, require_directory
 from aggloom.runtime.spark.failures import start_query
-from aggloom.runtime.spark.watch import query_file
-from aggloom.runtime.spark.watch.query_file import Query, compare_queries
 from aggloom.runtime.spark.write import sinks
 
 DDL = "name STRING, cnt INT"
@@ -221,25 +217,25 @@ def test_a_copy_that_is_started_is_told(
 
 def test_the_query_of_the_last_committed_batch_is_known(tmp_path: Path) -> None:
     first, second = (Query((), {"the query": text}) for text in ("one", "two"))
-    assert query_file.read_committed_query(tmp_path) is None
-    query_file.write(tmp_path, first)
+    assert query_record.read_committed_query(tmp_path) is None
+    query_record.write(tmp_path, first)
     # Nothing is committed: nothing has come of it.
-    assert query_file.read_committed_query(tmp_path) is None
+    assert query_record.read_committed_query(tmp_path) is None
     log(tmp_path / "commits", 0)
-    assert query_file.read_committed_query(tmp_path) == first
-    query_file.write(tmp_path, second)
-    assert query_file.read_committed_query(tmp_path) == first
+    assert query_record.read_committed_query(tmp_path) == first
+    query_record.write(tmp_path, second)
+    assert query_record.read_committed_query(tmp_path) == first
     # The query goes back to what it was before the other has committed a batch.
-    query_file.write(tmp_path, first)
+    query_record.write(tmp_path, first)
     log(tmp_path / "commits", 1)
-    assert query_file.read_committed_query(tmp_path) == first
-    query_file.write(tmp_path, second)
+    assert query_record.read_committed_query(tmp_path) == first
+    query_record.write(tmp_path, second)
     log(tmp_path / "commits", 2)
-    assert query_file.read_committed_query(tmp_path) == second
+    assert query_record.read_committed_query(tmp_path) == second
     text = (tmp_path / QUERY_FILE).read_text()
     (tmp_path / QUERY_FILE).write_text(text.replace("two", "six"))
     with pytest.raises(StateCorruptError, match=r"aggloom-query\.json is damaged"):
-        query_file.read_committed_query(tmp_path)
+        query_record.read_committed_query(tmp_path)
 
 
 @pytest.mark.parametrize(("failures", "starts"), [(0, 1), (2, 3), (3, 3)])

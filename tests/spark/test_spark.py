@@ -33,6 +33,7 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE  # noqa: E402
 from aggloom.runtime.hosting.factory import FragmentFactory  # noqa: E402
 from aggloom.runtime.spark import (  # noqa: E402
     await_end,
@@ -43,7 +44,6 @@ from aggloom.runtime.spark import (  # noqa: E402
     write_changes,
 )
 from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
-from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
 from aggloom.runtime.spark.node.partitioning import hash_int  # noqa: E402
 
 DDL = "name STRING, cnt INT"

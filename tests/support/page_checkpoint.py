@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import Row
 
 from aggloom.codegen.planner import Plan, list_stateful_nodes, plan_query
+from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.factory import factory_of
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.plan.metrics import Totals
-from aggloom.runtime.spark.watch import query_file
 from aggloom.runtime.spark.watch.journal import about
 from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, line_of
 from aggloom.runtime.storage.checksums import with_checksum
@@ -33,14 +33,14 @@ def made_by(sql: str, tables: Mapping[str, str]) -> Any:
     return SimpleNamespace(plan=plan, nodes=nodes, text=sql)
 
 
-def described(made: Any) -> query_file.Query:
+def described(made: Any) -> query_record.Query:
     """Return a query as a checkpoint describes it."""
     texts, found = handler_texts("numba"), []
     for place, (node,) in made.nodes.items():
         fragment, _, nodes = fragment_of(node, made.plan.options)
         handlers = tuple(None if s is None else texts(s) for s in fragment.handler_specs)
         found.append(json.loads(factory_of(nodes, place, 4, handlers, fragment).description))
-    return query_file.Query(tuple(found), {})
+    return query_record.Query(tuple(found), {})
 
 
 def progress(batch: int, rows: int, operator: str, lag: Any = None) -> dict[str, Any]:
@@ -83,9 +83,9 @@ def write(
     """Make a checkpoint of so many batches, of 10, 11, ... rows; returns its directory."""
     made = made_by(sql, tables or {"t": DDL})
     write_logs(root, batches)
-    query_file.write(root, described(made))
+    query_record.write(root, described(made))
     # The query ran from the first batch on.
-    file = root / query_file.QUERY_FILE
+    file = root / query_record.QUERY_FILE
     text = json.loads(file.read_text().partition(" ")[2])
     file.write_text(with_checksum(json.dumps([{**text[-1], "since": 0}])))
     (root / PLAN_FILE).write_text(with_checksum(json.dumps(about(made))))

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import SinkError, StateCorruptError
 from aggloom.runtime.connectors.files.sink_log import LOG, entries, list_files
-from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
+from aggloom.runtime.spark.checkpoint import id_of
 from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.release import streaming_class
 from aggloom.runtime.spark.watch.repartition import batch_before

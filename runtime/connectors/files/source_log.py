@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import DataError, FileOrderError, MissingFileError, SinkError, SpecError
 from aggloom.runtime.connectors.files.discovery import files_at, files_in, which
-from aggloom.runtime.spark.checkpoint import batches, corrupt, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
 
 P = ParamSpec("P")
 _IGNORE = "spark.sql.files.ignoreMissingFiles"

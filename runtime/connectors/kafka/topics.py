@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame
 from aggloom.checkpoint_file import read_file, read_text, replace_file
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
+from aggloom.runtime.spark.checkpoint import TOPICS_FILE
 from aggloom.runtime.spark.sessions.session import is_here
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 

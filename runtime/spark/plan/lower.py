@@ -36,6 +36,7 @@ from aggloom.codegen.planner import (
 from aggloom.errors import OptionError, SpecError
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.query_record import Query
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, is_step, step_of
@@ -77,7 +78,6 @@ from aggloom.runtime.spark.plan.unpack import Unpack
 from aggloom.runtime.spark.read.files import Packable, packable
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.release import for_state, ready_for_state
-from aggloom.runtime.spark.watch.query_file import Query
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
 HandlerOf = Callable[[AggSpec], HandlerText]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import StateMismatchError
+from aggloom.runtime.hosting.checkpoint_paths import local
 from aggloom.runtime.operators.base import TimeMode
 from aggloom.runtime.operators.fragment import FragmentSpec
-from aggloom.runtime.spark.checkpoint import local
 
 _MODE = re.compile(r'\\"timeMode\\":\\"(\w+)\\"')
 _CLOCK = "ProcessingTime"

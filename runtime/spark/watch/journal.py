@@ -24,9 +24,9 @@ from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.codegen.planner import describe, list_stateful_nodes
 from aggloom.errors import CheckpointError, DroppedRowsWarning
 from aggloom.masking import mask_values
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.operators.dropped_rows import DroppedReport, find_call
 from aggloom.runtime.operators.registry import operator_of
-from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.plan.metrics import Totals

@@ -15,8 +15,9 @@ from aggloom.errors import SpecError
 from aggloom.runtime.connectors.kafka.sink import KafkaSink
 from aggloom.runtime.connectors.registry import Options, Sink, made_sink
 from aggloom.runtime.connectors.sink_key import find_key
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.lakes.sink import LakeSink
-from aggloom.runtime.spark.checkpoint import id_of, is_local, local
+from aggloom.runtime.spark.checkpoint import id_of
 from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.watch.repartition import batch_before

@@ -19,9 +19,9 @@ from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
 from aggloom.runtime.connectors.files.source_log import check_output
 from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import KNOWN, destination
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.spark.api.group_aggregate import check_frame
 from aggloom.runtime.spark.arguments import check_path, check_text, check_trigger
-from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
 from aggloom.runtime.spark.plan.lower import find_lowering
 from aggloom.runtime.spark.sessions.cluster import check_shared

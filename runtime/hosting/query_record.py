@@ -15,8 +15,8 @@ from typing import Any
 
 from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.errors import StateMismatchError
+from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.operators.comparison import LINE, Description
-from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")

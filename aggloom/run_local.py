@@ -1,0 +1,127 @@
+"""`aggloom run --engine local`: the jobs of `aggloom run` on the local engine, in this process and without Java."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggloom.errors import AggloomError, SpecError
+from aggloom.interrupts import Interrupts
+from aggloom.job_plan import plan_of_job, source_options
+from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
+from aggloom.runtime.engine.file_source import FileSource
+from aggloom.runtime.engine.query import LocalQuery, QuerySettings
+from aggloom.runtime.engine.sources import Source
+from aggloom.runtime.sinks.stop import STOP
+from aggloom.terminal_table import in_order, show_table
+
+if TYPE_CHECKING:
+    from aggloom.codegen.planner import Plan
+    from aggloom.job import Job
+
+_REST = "--json gives all, and with --checkpoint al.read_table"
+
+
+def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: Any) -> None:
+    """Run jobs, each with its checkpoint, until their inputs end; all at once, each in a thread of its own.
+
+    clear: deletes what is kept for this run alone. report: prints the counts of a job.
+    """
+    STOP.reset()
+    with Interrupts(clear) as interrupts, ExitStack() as closing:
+        runs = []
+        for job, checkpoint in placed:
+            interrupts.check()
+            query = open_query(job, checkpoint)
+            closing.callback(query.close)
+            runs.append(_Run(query))
+        ended = [each.query.has_ended for each in runs]
+        _watch(runs, interrupts)
+        for (job, checkpoint), each, late in zip(placed, runs, ended, strict=True):
+            table = None
+            if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
+                table = in_order(read_table(checkpoint), each.query.plan.key)
+                if not job.json:
+                    show_table(table, _REST)
+            name = checkpoint.name if len(placed) > 1 else ""
+            report(each.query.counts, job, table, name, late)
+    if interrupts.asked.is_set() and not any(job.continuous for job, _ in placed):
+        raise KeyboardInterrupt
+
+
+def open_query(job: Job, checkpoint: Path) -> LocalQuery:
+    """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here."""
+    plan = plan_of_job(job)
+    return LocalQuery(
+        plan,
+        lambda root, name, position: _open_source(job, plan, root, name, position),
+        checkpoint,
+        QuerySettings(
+            sink=job.sink,
+            watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
+            key_columns=list(job.key) or None,
+            backend=job.backend,
+            keep_open=job.keep_open,
+            poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
+        ),
+    )
+
+
+def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> Source:
+    """Open the source of a table of a job."""
+    table = next(each for each in job.tables if each.name == name)
+    if table.kafka is not None or table.lake is not None:
+        what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
+        raise SpecError(
+            f"table {name} is {what}, which the local engine does not read yet: use --engine spark"
+        )
+    return FileSource(
+        root,
+        table.path,
+        table.format,
+        plan.scans[name],
+        source_options(table),
+        ends=not job.continuous,
+        position=position,
+    )
+
+
+class _Run:
+    """A query in a thread of its own."""
+
+    def __init__(self, query: LocalQuery) -> None:
+        self.query = query
+        self.failure: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="aggloom-query", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.query.run()
+        except BaseException as failure:
+            self.failure = failure
+
+
+def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
+    """Wait until all queries end, one fails, or Ctrl-C stops them after their batches."""
+    for each in runs:
+        each.thread.start()
+    running = list(runs)
+    while running and not interrupts.asked.wait(0.02):
+        running = [each for each in runs if each.thread.is_alive()]
+        if any(each.failure for each in runs):
+            break
+    STOP.ask() if running else None
+    for each in runs:
+        each.query.stop()
+        each.thread.join()
+    failed = next((each for each in runs if each.failure is not None), None)
+    if failed is not None and failed.failure is not None:
+        counts = failed.query.counts
+        if isinstance(failed.failure, AggloomError) and counts.batches:
+            click.echo(f"before it failed, {counts}", err=True)
+        raise failed.failure

@@ -1,0 +1,329 @@
+"""A query on the local engine: a batch is planned, run, handed to the sink and committed, one after the other."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec, Backend, calculate, generate, milliseconds
+from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
+from aggloom.errors import StateMismatchError, UnsupportedExpressionError
+from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
+from aggloom.runtime.engine.node import DurableHost
+from aggloom.runtime.engine.sinks import open_sink
+from aggloom.runtime.engine.sources import Source
+from aggloom.runtime.engine.totals import Totals
+from aggloom.runtime.hosting.evolution import changed_calls
+from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.query_record import (
+    Query,
+    changed_above,
+    compare_queries,
+    read_committed_query,
+    write,
+)
+from aggloom.runtime.local.file_reader import Read
+from aggloom.runtime.local.pipeline import Pipeline
+from aggloom.runtime.local.watermarks import Watermarks
+from aggloom.runtime.operators.counts import Counts
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
+from aggloom.runtime.operators.windows.assign import event_times
+from aggloom.runtime.values.changelog import INSERT
+from aggloom.runtime.values.clock import AFTER_ALL, Clock
+
+_LOG = logging.getLogger("aggloom")
+_ROWS_AT_ONCE = 500_000
+"""Rows of a table are joined up to about so many before the operators run."""
+_ZONE = "UTC"
+
+OpenSource = Callable[[Path, str, Any], Source]
+"""Opens the source of a table over a checkpoint, from a position (None: from the start)."""
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """Settings of a query on the local engine.
+
+    sink: as of `write_changes`. watermarks: by table the event-time column and how far rows may be out of order.
+    key_columns: by which a sink tells rows apart. buckets: into how many parts state is cut. keep_open: whether windows
+    stay open at the end of finite input. poll_seconds: how often sources are asked for what is new.
+    """
+
+    sink: str | Mapping[str, Any] = "console"
+    watermarks: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
+    key_columns: Sequence[str] | None = None
+    backend: Backend = "numba"
+    buckets: int = 4
+    keep_open: bool = False
+    poll_seconds: float = 0.1
+
+
+class LocalQuery:
+    """A query over sources into a sink, with its checkpoint, which it has for itself until it is closed.
+
+    Raises StateError and its kin for a checkpoint of another query, SpecError for a sink that cannot take the result,
+    UnsupportedExpressionError for an expression that only Spark evaluates.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        open_source: OpenSource,
+        checkpoint: Path,
+        settings: QuerySettings,
+    ) -> None:
+        check_expressions(plan)
+        self.plan, self.settings = plan, settings
+        self._stop = threading.Event()
+        self._closing = ExitStack()
+        try:
+            self._open(checkpoint, open_source)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _open(self, root: Path, open_source: OpenSource) -> None:
+        plan, settings = self.plan, self.settings
+        self.checkpoint = self._closing.enter_context(LocalCheckpoint(root))
+        last = self.checkpoint.last
+        packers = self._closing.enter_context(ThreadPoolExecutor(1, "aggloom-pack"))
+        texts = _handler_texts(settings.backend)
+        added = plan.options.added_calls
+        self._host = DurableHost(self.checkpoint, texts, added, packers)
+        handlers = cache(lambda spec: texts(spec).load())
+        self._pipeline = Pipeline(plan, handlers, buckets=settings.buckets, host=self._host)
+        self._closing.callback(self._pipeline.close)
+        self._record_query(root)
+        positions = last.positions if last else {}
+        self._positions = dict(positions)
+        self._sources = {
+            name: open_source(root, name, positions.get(name))
+            for name in plan.scans
+            if name != ONE_ROW
+        }
+        self._times = {
+            name: (column, milliseconds(f"watermark of {name}", delay))
+            for name, (column, delay) in settings.watermarks.items()
+            if name in plan.scans
+        }
+        self._watermarks = Watermarks(self._sources, plan.options.source_idle_timeout)
+        if last is not None:
+            for name, ms in last.watermarks.items():
+                self._watermarks.advance(name, ms)
+            self._watermarks.current = last.watermark
+        self._sink = open_sink(settings.sink, plan, root, self.checkpoint.id, settings.key_columns)
+        self._totals = Totals(self._host)
+        self._fresh = last is None
+
+    def _record_query(self, root: Path) -> None:
+        """Note the query in the checkpoint; raises StateMismatchError where the state is that of another."""
+        places = sorted(self._host.factories)
+        factories = [self._host.factories[place] for place in places]
+        new = Query(
+            tuple(json.loads(each.description) for each in factories), above(self.plan.root), _ZONE
+        )
+        old = read_committed_query(root)
+        if old is not None:
+            differing = compare_queries(old, new)
+            if differing is not None:
+                raise differing
+            for was, now, factory in zip(old.operators, new.operators, factories, strict=True):
+                where = f"state of {now['operator']}"
+                if was["buckets"] != now["buckets"]:
+                    raise StateMismatchError(
+                        f"{where}: written with {was['buckets']} buckets, this query has {now['buckets']}. The number "
+                        f"is fixed for the life of a checkpoint: pass buckets={was['buckets']}."
+                    )
+                calls = changed_calls(factory, was, now, where, self.plan.options.added_calls)
+                if calls:
+                    _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
+            changes = changed_above(old, new)
+            if changes:
+                _LOG.warning("what was given out before does not follow: %s", "; ".join(changes))
+        write(root, new)
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of the query since it was opened."""
+        return self._totals.counts(self._watermarks.current)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the end of the input is behind the checkpoint: rows that come now are late."""
+        last = self.checkpoint.last
+        return last is not None and last.watermark >= AFTER_ALL
+
+    def run(self) -> None:
+        """Run until the input ends, or `stop` is called; the batch that runs then is finished."""
+        while not self._stop.is_set():
+            if self.run_batch():
+                continue
+            if all(source.ends for source in self._sources.values()):
+                self._close_windows()
+                return
+            self._stop.wait(self.settings.poll_seconds)
+
+    def stop(self) -> None:
+        """Ask `run` to return after the batch that runs."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Let the state and the checkpoint go."""
+        self._closing.close()
+
+    def run_batch(self) -> bool:
+        """Run a batch that was planned, or of what is new; False if there is nothing to do."""
+        plan = self.checkpoint.planned or self._plan_batch()
+        if plan is None:
+            return False
+        self._run_planned(plan)
+        return True
+
+    def _plan_batch(self) -> BatchPlan | None:
+        """Plan the next batch durably; None if nothing is new, and nothing is due by the clock."""
+        batch = self.checkpoint.next_batch
+        ranges = {}
+        for name, source in self._sources.items():
+            planned = source.plan(batch, self._positions.get(name))
+            if planned is not None:
+                ranges[name] = planned
+        now = time.time_ns() // 1_000_000
+        watermark = self._watermarks.processing_time(now)
+        clock = Clock(now, watermark)
+        first = self._fresh and (self.plan.says_rows or self._always())
+        if not (ranges or first or self._is_due(clock)):
+            return None
+        plan = BatchPlan(batch, ranges, now, watermark)
+        self.checkpoint.plan(plan)
+        return plan
+
+    def _always(self) -> bool:
+        """Tell whether the first bundle brings a change even without rows."""
+        return any(each.fragment.always for each in self._host.factories.values())
+
+    def _is_due(self, clock: Clock) -> bool:
+        return any(node.is_due(clock) for node in self._host.nodes.values())
+
+    def _close_windows(self) -> None:
+        """Run the last batch of finite input, by which everything that waits for the watermark ends."""
+        waits = self.plan.awaits_watermark and not self.settings.keep_open
+        if not waits or self._fresh or self.has_ended or self._stop.is_set():
+            return
+        now = time.time_ns() // 1_000_000
+        plan = BatchPlan(self.checkpoint.next_batch, {}, now, AFTER_ALL)
+        self.checkpoint.plan(plan)
+        for name in self._sources:
+            self._watermarks.advance(name, AFTER_ALL)
+        self._watermarks.current = AFTER_ALL
+        self._run_planned(plan)
+
+    def _run_planned(self, plan: BatchPlan) -> None:
+        """Run a batch, hand its changes to the sink, and commit it."""
+        began = time.monotonic()
+        clock = Clock(plan.now, plan.watermark)
+        parts: list[Rows] = []
+        newest: dict[str, int] = {}
+        for tables in self._read_tables(plan):
+            for name, rows in tables.items():
+                self._note_time(newest, name, rows[0])
+            if self._fresh and self.plan.says_rows:
+                tables[ONE_ROW] = _one_row()
+            self._fresh = False
+            parts.append(self._pipeline.process(tables, clock))
+        changes, kinds = concat_changes(parts, self.plan.schema)
+        self._sink.write(pa.Table.from_batches([changes]), kinds, plan.batch)
+        for name, planned in plan.ranges.items():
+            self._positions[name] = self._sources[name].end(planned)
+            self._watermarks.rows(name, plan.now)
+        for name, ms in newest.items():
+            self._watermarks.advance(name, ms - self._times[name][1] - 1)
+        if plan.watermark >= AFTER_ALL:
+            self._watermarks.current = AFTER_ALL
+        self.checkpoint.commit(
+            plan.batch,
+            positions=self._positions,
+            watermarks={name: self._watermarks.of(name) for name in self._sources},
+            watermark=self._watermarks.current,
+        )
+        self._totals.add_batch(len(kinds), time.monotonic() - began)
+
+    def _read_tables(self, plan: BatchPlan) -> Iterator[dict[str, Rows]]:
+        """Yield the rows of a batch, of each table some at once; once at least, perhaps without any."""
+        readers = {
+            name: self._join_reads(self._sources[name].read(planned))
+            for name, planned in plan.ranges.items()
+        }
+        once = False
+        while True:
+            tables: dict[str, Rows] = {}
+            for name, reader in readers.items():
+                rows = next(reader, None)
+                if rows is not None:
+                    tables[name] = rows
+            if not tables and once:
+                return
+            once = True
+            yield tables
+
+    def _join_reads(self, reads: Iterator[Read]) -> Iterator[Rows]:
+        """Yield rows as they are read, small parts joined; what is refused is counted."""
+        parts: list[Rows] = []
+        size = 0
+        for batch, kinds, refused, notices in reads:
+            self._totals.add_input(len(kinds), len(refused), notices)
+            parts.append((batch, kinds))
+            size += len(kinds)
+            if size >= _ROWS_AT_ONCE:
+                yield concat_changes(parts, batch.schema)
+                parts, size = [], 0
+        if parts:
+            yield concat_changes(parts, parts[0][0].schema)
+
+    def _note_time(self, newest: dict[str, int], name: str, batch: pa.RecordBatch) -> None:
+        """Note the newest event time of a table, if the watermark follows it."""
+        if name not in self._times or not batch.num_rows:
+            return
+        times = event_times(batch, self._times[name][0])
+        newest[name] = max(newest.get(name, int(times.max())), int(times.max()))
+
+
+def check_expressions(plan: Plan) -> None:
+    """Raise UnsupportedExpressionError for an expression that only Spark evaluates, before anything runs."""
+    for node in walk(plan.root):
+        if isinstance(node, Calc):
+            rows = no_rows(node.input.schema)
+            try:
+                calculate(node.where, node.select, node.schema, *rows, shown=False, upsert=True)
+            except UnsupportedExpressionError as error:
+                raise UnsupportedExpressionError(
+                    f"{error}. The local engine has no Spark to ask: run the query with --engine spark."
+                ) from None
+
+
+def _handler_texts(backend: Backend) -> Callable[[AggSpec], HandlerText]:
+    """The generated texts of specs."""
+
+    @cache
+    def text(spec: AggSpec) -> HandlerText:
+        source = generate(spec, backend=backend)
+        source.refuse_untrusted()
+        return HandlerText(source.text, source.digest)
+
+    return text
+
+
+def _one_row() -> Rows:
+    """The row of a query without a table."""
+    return pa.RecordBatch.from_pydict({"one": [True]}), np.array([INSERT], np.int8)
