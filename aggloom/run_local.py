@@ -14,7 +14,7 @@ from aggloom.errors import AggloomError, SpecError
 from aggloom.interrupts import Interrupts
 from aggloom.job_plan import plan_of_job, source_options
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
-from aggloom.runtime.engine.file_source import FileSource
+from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.query import LocalQuery, QuerySettings
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.sinks.stop import STOP
@@ -80,7 +80,7 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
         raise SpecError(
             f"table {name} is {what}, which the local engine does not read yet: use --engine spark"
         )
-    return FileSource(
+    return FileInput(
         root,
         table.path,
         table.format,

@@ -52,7 +52,7 @@ class AddedRows:
 
 @dataclass(frozen=True)
 class Commit:
-    """What is known after a batch.
+    """The facts after a batch.
 
     positions: by table, up to where its source was read. watermarks: by table, in milliseconds. watermark: of all.
     heads: by bucket the text of its head, and the commit from which on its rows are needed. added: by bucket.
@@ -98,13 +98,13 @@ class Commit:
             for p, b, lengths, snapshot, count in data["added"]
         }
         return cls(
-            int(data["batch"]),
-            dict(data["positions"]),
-            {str(name): int(ms) for name, ms in data["watermarks"].items()},
-            int(data["watermark"]),
-            heads,
-            added,
-            dict(data["counts"]),
+            batch=int(data["batch"]),
+            positions=dict(data["positions"]),
+            watermarks={str(name): int(ms) for name, ms in data["watermarks"].items()},
+            watermark=int(data["watermark"]),
+            heads=heads,
+            added=added,
+            counts=dict(data["counts"]),
         )
 
     def row_places(self, file: str, body: int) -> dict[BucketId, list[RowPlace]]:

@@ -28,7 +28,7 @@ _COMPACT_EVERY = 10
 _PROFILE = "spark"
 
 
-class FileSink:
+class FileBatches:
     """Writes the changes of each batch into a file of a directory; a batch that its log has is passed over.
 
     kind: `jsonl` or `parquet`. checkpoint: the id of the query's checkpoint.

@@ -30,7 +30,7 @@ _MOST_BYTES = 256 << 20
 _SHOWN = 3
 
 
-class FileSource:
+class FileInput:
     """The files of a table.
 
     options: those of the format and of places, and how many files or bytes a batch may have. ends: whether files that

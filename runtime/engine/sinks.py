@@ -9,13 +9,13 @@ from typing import Any, Protocol, TextIO
 import pyarrow as pa
 
 from aggloom.codegen.planner import Plan
-from aggloom.display import text_of
 from aggloom.errors import SpecError
+from aggloom.runtime.connectors.console import print_changes
 from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import Sink, destination, made_sink
 from aggloom.runtime.connectors.sink_key import find_key
-from aggloom.runtime.engine.file_sink import FileSink
-from aggloom.runtime.values.changelog import KIND_NAMES, Kinds
+from aggloom.runtime.engine.file_sink import FileBatches
+from aggloom.runtime.values.changelog import Kinds
 
 ROWS_SHOWN = 20
 
@@ -27,7 +27,7 @@ class BatchSink(Protocol):
         """Take the changes of a batch; one that was taken before changes nothing."""
 
 
-class ConsoleSink:
+class ConsoleBatches:
     """Prints the first changes of each batch, in Flink's short words."""
 
     def __init__(self, rows_shown: int = ROWS_SHOWN, out: TextIO | None = None) -> None:
@@ -35,12 +35,7 @@ class ConsoleSink:
 
     def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
         """Print a batch."""
-        head = rows.slice(0, self._rows_shown).to_pylist()
-        for kind, row in zip(kinds, head, strict=False):
-            values = ", ".join(f"{name}={text_of(value)}" for name, value in row.items())
-            print(f"{KIND_NAMES[kind]} {values}", file=self._out)
-        if rows.num_rows > len(head):
-            print(f"... batch {batch}: {rows.num_rows:,} changes in all", file=self._out)
+        print_changes(rows, kinds, batch, self._rows_shown, self._out)
 
 
 class TableBatches:
@@ -89,8 +84,8 @@ def open_sink(
             check_start(plan.schema)
         return NamedSink(made, checkpoint_id)
     if kind == "console":
-        return ConsoleSink()
+        return ConsoleBatches()
     if kind == "table":
         in_order = key_columns is None or plan.is_ordered(key_columns)
         return TableBatches(TableFile(checkpoint, key_columns, in_order, plan.tells_before))
-    return FileSink(kind, Path(path), checkpoint_id)
+    return FileBatches(kind, Path(path), checkpoint_id)

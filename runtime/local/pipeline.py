@@ -39,7 +39,7 @@ class HostedNode(Protocol):
 
 
 class Host(Protocol):
-    """What keeps the state of a plan's nodes, and decides on their local phases."""
+    """The keeper of the state of a plan's nodes, which decides on their local phases, too."""
 
     def open_node(
         self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int

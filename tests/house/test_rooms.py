@@ -99,26 +99,39 @@ ROOMS: dict[str, set[str]] = {
     | _in("runtime", "platform"),
     "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "sinks"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "sinks", "lakes"),
-    "runtime/connectors": KERNEL | SHARED | _in("runtime", "values", "connectors"),
+    "runtime/connectors": KERNEL
+    | SHARED
+    | _in("runtime", "values", "connectors")
+    | {"aggloom.codegen.planner!"},
     "runtime/connectors/database": PLANS
     | _in("runtime", "values", "lookup", "sinks", "connectors.database"),
     "runtime/connectors/delta": KERNEL
     | SHARED
     | _in("runtime", *VALUES, "lakes", "sinks", "connectors.delta"),
     "runtime/connectors/files": PLANS
-    | _in("runtime", *VALUES, "formats", "lookup", "connectors.files"),
+    | _in("runtime", *VALUES, "formats", "lookup", "connectors.files", "hosting.checkpoint_paths"),
     "runtime/connectors/iceberg": KERNEL
     | SHARED
     | _in("runtime", *VALUES, "lakes", "sinks", "connectors.iceberg"),
     "runtime/connectors/kafka": KERNEL
     | SHARED
-    | _in("runtime", *VALUES, "avro", "formats", "sinks", "connectors.kafka"),
+    | _in(
+        "runtime",
+        *VALUES,
+        "avro",
+        "formats",
+        "sinks",
+        "connectors.kafka",
+        "hosting.checkpoint_paths",
+    ),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
     "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
+    "runtime/engine": PLANS
+    | _in("runtime", *HANDLERS, "operators", "hosting", "local", "formats", "connectors", "engine"),
     "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
-    | _in("runtime", "inspection", "local", "spark", "page"),
+    | _in("runtime", "inspection", "local", "spark", "page", "hosting"),
     **{
         f"runtime/spark{room}": PLANS | HOST | {"aggloom.runtime"}
         for room in ("", "/api", "/node", "/plan", "/read", "/sessions", "/watch", "/write")

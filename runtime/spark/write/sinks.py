@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.display import text_of
 from aggloom.errors import SpecError, nearest
 from aggloom.platform_switch import is_tuned
+from aggloom.runtime.connectors.console import print_changes
 from aggloom.runtime.connectors.files.paths import whole
 from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
 from aggloom.runtime.connectors.files.source_log import check_output
@@ -31,7 +31,6 @@ from aggloom.runtime.spark.watch.journal import follow_query
 from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
 from aggloom.runtime.values.changelog import (
-    KIND_NAMES,
     parse_kinds,
 )
 from aggloom.writable import check_checkpoint_directory, check_output_directory
@@ -156,12 +155,8 @@ class ConsoleSink:
         with translate_failures("console sink"):
             table = batch.toArrow()
         kinds = parse_kinds(table.column(change_column_of(table.column_names)), "console sink")
-        head = table.slice(0, self._rows_shown).to_pylist()
-        for kind, row in zip(kinds, head, strict=False):
-            values = ", ".join(f"{name}={text_of(value)}" for name, value in list(row.items())[:-1])
-            print(f"{KIND_NAMES[kind]} {values}", file=self._out)
-        if table.num_rows > len(head):
-            print(f"... batch {batch_id}: {table.num_rows:,} changes in all", file=self._out)
+        rows = table.drop_columns([table.column_names[-1]])
+        print_changes(rows, kinds, batch_id, self._rows_shown, self._out)
 
 
 class TableSink:
