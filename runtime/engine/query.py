@@ -24,7 +24,7 @@ from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
 from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.sinks import open_sink
 from aggloom.runtime.engine.sources import Source
-from aggloom.runtime.engine.totals import Totals
+from aggloom.runtime.engine.totals import QueryTotals
 from aggloom.runtime.hosting.evolution import changed_calls
 from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.hosting.query_record import (
@@ -124,7 +124,7 @@ class LocalQuery:
                 self._watermarks.advance(name, ms)
             self._watermarks.current = last.watermark
         self._sink = open_sink(settings.sink, plan, root, self.checkpoint.id, settings.key_columns)
-        self._totals = Totals(self._host)
+        self._totals = QueryTotals(self._host)
         self._fresh = last is None
 
     def _record_query(self, root: Path) -> None:

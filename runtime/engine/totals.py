@@ -6,7 +6,7 @@ from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts, time_of
 
 
-class Totals:
+class QueryTotals:
     """Adds up what the batches of a query have read and given out."""
 
     def __init__(self, host: DurableHost) -> None:

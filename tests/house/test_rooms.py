@@ -109,7 +109,15 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | _in("runtime", *VALUES, "lakes", "sinks", "connectors.delta"),
     "runtime/connectors/files": PLANS
-    | _in("runtime", *VALUES, "formats", "lookup", "connectors.files", "hosting.checkpoint_paths"),
+    | _in(
+        "runtime",
+        *VALUES,
+        "formats",
+        "lookup",
+        "connectors.files",
+        "hosting.checkpoint_paths",
+        "sinks",
+    ),
     "runtime/connectors/iceberg": KERNEL
     | SHARED
     | _in("runtime", *VALUES, "lakes", "sinks", "connectors.iceberg"),
