@@ -125,8 +125,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
             spark = session()
         interrupts.take()
 
-        from aggloom.runtime.connectors.files.table_file import read_table
-        from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
         from aggloom.runtime.spark.failures import while_java_lives
         from aggloom.runtime.spark.last_batch import has_ended
         from aggloom.runtime.spark.plan.expressions import use_analyser

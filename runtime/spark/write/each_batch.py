@@ -52,7 +52,7 @@ class EachBatch:
     ) -> EachBatch:
         """The sink of a changelog; raises SpecError where no key tells its rows apart and one is needed."""
         names = df.columns[: -1 if df.columns and change_column_of(df.columns) else None]
-        key, before = find_key(made and made.plan, names, key_columns, options)
+        key, before = find_key(made.plan if made is not None else None, names, key_columns, options)
         sink, where = made_sink(options, key, before)
         if isinstance(sink, LakeSink | KafkaSink):
             # A table or a registered schema that was there before is held against the result before any row is read.
