@@ -21,10 +21,7 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.connectors.files.table_file import (
-    TABLE_FILE,
-    read_table,
-)
+from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table  # noqa: E402
 from aggloom.runtime.hosting.checkpoint_paths import batches  # noqa: E402
 from aggloom.runtime.spark.watch.repartition import hint, partitions_of  # noqa: E402
 
