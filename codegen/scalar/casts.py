@@ -6,6 +6,7 @@ import datetime
 import decimal
 import re
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,22 +34,40 @@ _UTC: Final = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu")
 
 
 def explicit(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-    """CAST(value AS type)."""
-    if node.args.get("safe"):
-        raise unsupported_error(node, "is TRY_CAST, which needs Spark.")
+    """CAST(value AS type) and TRY_CAST, which has NULL where the other has an error."""
     try:
         dtype = parse_type(spark_text(node.to), is_cut=True)
     except SpecError as error:
         raise unsupported_error(node, f"cannot be cast so: {error}") from None
     digits = digits_of_type(node.to)
-    value = cast(low, low.lower(node.this), dtype, node)
+    value = cast(low, low.lower(node.this), dtype, node, tries=bool(node.args.get("safe")))
     return value if digits is None or value.literal else floor_time(value, digits)
 
 
 def cast(
-    low: ExpressionLowering, value: LoweredExpression, dtype: pa.DataType, node: exp.Expression
+    low: ExpressionLowering,
+    value: LoweredExpression,
+    dtype: pa.DataType,
+    node: exp.Expression,
+    tries: bool = False,
 ) -> LoweredExpression:
-    """The value as another type; raises UnsupportedExpressionError for a pair that only Spark casts alike."""
+    """The value as another type; raises UnsupportedExpressionError for a pair that only Spark casts alike.
+
+    tries: what does not fit is NULL.
+    """
+    if tries:
+        # Its errors would name an expression; without one they are NULL.
+        return replace(_cast(low, value, dtype, node, "None"), raises=value.raises)
+    return _cast(low, value, dtype, node, quoted(spark_text(node)))
+
+
+def _cast(
+    low: ExpressionLowering,
+    value: LoweredExpression,
+    dtype: pa.DataType,
+    node: exp.Expression,
+    sql: str,
+) -> LoweredExpression:
     source = value.type
     if source == dtype:
         return value
@@ -57,13 +76,12 @@ def cast(
     folded = _fold_literal(value, dtype)
     if folded is not None:
         return folded
-    sql = quoted(spark_text(node))
     to = type_text(dtype)
     if is_number(source) and is_number(dtype):
         return _number(value, dtype, sql, to)
     if source == pa.bool_() and is_number(dtype):
         small = call("pc.cast({0}, pa.int8())", pa.int8(), value)
-        return cast(low, small, dtype, node)
+        return _cast(low, small, dtype, node, sql)
     if dtype == pa.bool_() and is_number(source):
         zero = decimal.Decimal(0) if is_decimal(source) else 0.0 if source in FLOATS else 0
         return call("pc.not_equal({0}, {zero})", dtype, value, zero=constant(zero, source).text)
@@ -87,8 +105,17 @@ def wall_clock(low: ExpressionLowering, value: LoweredExpression) -> LoweredExpr
         return value
     if is_utc(low.zone):
         return call("pc.local_timestamp({0})", WALL_CLOCK, value)
-    zone = type_text(pa.timestamp("us", low.zone))
-    return call("pc.local_timestamp(pc.cast({0}, {zone}))", WALL_CLOCK, value, zone=zone)
+    return call("scalar.zones.to_wall_clock({0}, {zone})", WALL_CLOCK, value, zone=quoted(low.zone))
+
+
+def from_wall_clock(
+    low: ExpressionLowering, value: LoweredExpression, zone: str | None = None
+) -> LoweredExpression:
+    """The instant at which the clocks of a zone, the session's by default, show a time."""
+    zone = low.zone if zone is None else zone
+    if is_utc(zone):
+        return call('pc.assume_timezone({0}, "UTC")', INSTANT, value)
+    return call("scalar.zones.to_instant({0}, {zone})", INSTANT, value, zone=quoted(zone))
 
 
 def _number(value: LoweredExpression, dtype: pa.DataType, sql: str, to: str) -> LoweredExpression:
@@ -139,8 +166,9 @@ def _from_text(
 ) -> LoweredExpression:
     if dtype == pa.binary():
         return call("pc.cast({0}, pa.binary())", dtype, value)
-    if dtype == INSTANT:
-        _require_utc(low, value, dtype, node)
+    if dtype == INSTANT and not is_utc(low.zone):
+        text = "scalar.text_to_instant({0}, {zone}, {sql})"
+        return call(text, dtype, value, zone=quoted(low.zone), sql=sql, raises=True)
     words = {pa.bool_(): "bool", pa.date32(): "date", INSTANT: "timestamp", WALL_CLOCK: "timestamp"}
     words |= dict.fromkeys(INTEGERS, "integer") | dict.fromkeys(FLOATS, "float")
     word = "decimal" if is_decimal(dtype) else words.get(dtype)
@@ -181,18 +209,8 @@ def _time(
     if dtype == WALL_CLOCK and value.type == pa.date32():
         return call("pc.cast({0}, {to})", dtype, value, to=to)
     if dtype == INSTANT and value.type in (WALL_CLOCK, pa.date32()):
-        _require_utc(low, value, dtype, node)
-        clock = cast(low, value, WALL_CLOCK, node)
-        return call('pc.assume_timezone({0}, "UTC")', dtype, clock)
+        return from_wall_clock(low, cast(low, value, WALL_CLOCK, node))
     raise _cast_error(value, dtype, node)
-
-
-def _require_utc(
-    low: ExpressionLowering, value: LoweredExpression, dtype: pa.DataType, node: exp.Expression
-) -> None:
-    # Arrow and Java differ where clocks jump.
-    if not is_utc(low.zone):
-        raise _cast_error(value, dtype, node)
 
 
 def _fold_literal(value: LoweredExpression, dtype: pa.DataType) -> LoweredExpression | None:

@@ -18,6 +18,9 @@ from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 _INT: Final = pa.int32()
 _DATE: Final = pa.date32()
 _PARTS: Final = {
+    "YEAROFWEEK": "pc.cast(pc.iso_year({0}), pa.int32())",
+    "DOW": "pc.cast(pc.day_of_week({0}, count_from_zero=False, week_start=7), pa.int32())",
+    "DOW_ISO": "pc.cast(pc.day_of_week({0}, count_from_zero=False), pa.int32())",
     "YEAR": "pc.cast(pc.year({0}), pa.int32())",
     "QUARTER": "pc.cast(pc.quarter({0}), pa.int32())",
     "MONTH": "pc.cast(pc.month({0}), pa.int32())",
@@ -27,6 +30,18 @@ _PARTS: Final = {
     "HOUR": "pc.cast(pc.hour({0}), pa.int32())",
     "MINUTE": "pc.cast(pc.minute({0}), pa.int32())",
     "SECOND": "pc.cast(pc.second({0}), pa.int32())",
+}
+_SYNONYMS: Final = {
+    **dict.fromkeys(("Y", "YEARS", "YR", "YRS"), "YEAR"),
+    "QTR": "QUARTER",
+    **dict.fromkeys(("MON", "MONS", "MONTHS"), "MONTH"),
+    **dict.fromkeys(("W", "WEEKS"), "WEEK"),
+    **dict.fromkeys(("D", "DAYS"), "DAY"),
+    "DAYOFWEEK": "DOW",
+    "DAYOFWEEK_ISO": "DOW_ISO",
+    **dict.fromkeys(("H", "HOURS", "HR", "HRS"), "HOUR"),
+    **dict.fromkeys(("M", "MIN", "MINS", "MINUTES"), "MINUTE"),
+    **dict.fromkeys(("S", "SEC", "SECONDS", "SECS"), "SECOND"),
 }
 _TIMES: Final = ("HOUR", "MINUTE", "SECOND")
 _UNITS: Final = {
@@ -137,17 +152,33 @@ def _part(name: str) -> Rule:
 
 
 def _extract(low: ExpressionLowering, node: exp.Extract) -> LoweredExpression:
-    return _of(low, node, node.expression, node.this.name.upper())
+    return _of(low, node, node.expression, node.this.name.upper(), fraction=True)
+
+
+def _date_part(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    unit, argument = node.expressions
+    return _of(low, node, argument, literal_text(unit, node).upper(), fraction=True)
 
 
 def _of(
-    low: ExpressionLowering, node: exp.Expression, argument: exp.Expression, name: str
+    low: ExpressionLowering,
+    node: exp.Expression,
+    argument: exp.Expression,
+    name: str,
+    fraction: bool = False,
 ) -> LoweredExpression:
-    # The second of EXTRACT has a fraction, and a date has no time of day.
-    value = clock(low, argument)
-    fraction = isinstance(node, exp.Extract) and name == "SECOND"
-    if name not in _PARTS or fraction or (name in _TIMES and value.type == _DATE):
+    name = _SYNONYMS.get(name, name)
+    value = low.lower(argument)
+    if value.type == pa.string():
+        value = low.cast(value, INSTANT if name in _TIMES else _DATE, node)
+        value = casts.wall_clock(low, value) if name in _TIMES else value
+    else:
+        value = clock(low, argument)
+    # A date has no time of day.
+    if name not in _PARTS or (name in _TIMES and value.type == _DATE):
         raise unsupported_error(node, NEEDS_SPARK)
+    if fraction and name == "SECOND":
+        return call("scalar.clocks.second_with_fraction({0})", pa.decimal128(8, 6), value)
     return call(_PARTS[name], _INT, value)
 
 
@@ -164,9 +195,14 @@ def _truncate_time(low: ExpressionLowering, node: exp.Expression) -> LoweredExpr
     """date_trunc(unit, instant); days and wall clocks become instants first, as Spark has it."""
     unit = _UNITS.get(node.args["unit"].name.upper())
     value = low.as_type(node.this, INSTANT)
-    if unit is None or not casts.is_utc(low.zone):
+    # An hour that comes twice has two beginnings in a zone with summer time.
+    if unit is None or (unit not in (*_DATE_UNITS, "day") and not casts.is_utc(low.zone)):
         raise unsupported_error(node, NEEDS_SPARK)
-    return call(f'pc.floor_temporal({{0}}, unit="{unit}")', INSTANT, value)
+    if casts.is_utc(low.zone):
+        return call(f'pc.floor_temporal({{0}}, unit="{unit}")', INSTANT, value)
+    clock_time = casts.wall_clock(low, value)
+    floored = call(f'pc.floor_temporal({{0}}, unit="{unit}")', WALL_CLOCK, clock_time)
+    return casts.from_wall_clock(low, floored)
 
 
 def _to_date(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
@@ -187,7 +223,7 @@ def _since(unit: str) -> Rule:
 _MAKE: Final = "scalar.make_date({0}, {1}, {2}, {sql})"
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.TsOrDsToDate, ("to_date(w)", "to_date('2020-2-3')"), _to_date, "safe"),
-    entry(exp.Year, ("year(d)", "year(n)", "year(w)"), _part("YEAR")),
+    entry(exp.Year, ("year(d)", "year(n)", "year(w)", "year('2020-02-29')"), _part("YEAR")),
     entry(exp.Quarter, "quarter(d)", _part("QUARTER")),
     entry(exp.Month, ("month(d)", "month(n)"), _part("MONTH")),
     entry(exp.WeekOfYear, "weekofyear(d)", _part("WEEK")),
@@ -203,10 +239,22 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         ),
     ),
     entry("weekday", "weekday(d)", kernel("pc.cast(pc.day_of_week({0}), pa.int32())", _INT, CLOCK)),
-    entry(exp.Hour, ("hour(n)", "hour(w)"), _part("HOUR")),
+    entry(exp.Hour, ("hour(n)", "hour(w)", "hour('2020-02-29 12:30')"), _part("HOUR")),
     entry(exp.Minute, "minute(n)", _part("MINUTE")),
     entry(exp.Second, "second(n)", _part("SECOND")),
-    entry(exp.Extract, ("EXTRACT(YEAR FROM d)", "EXTRACT(HOUR FROM w)"), _extract),
+    entry(
+        exp.Extract,
+        (
+            *("EXTRACT(YEAR FROM d)", "EXTRACT(HOUR FROM w)", "EXTRACT(SECOND FROM n)"),
+            *("EXTRACT(DOW FROM d)", "EXTRACT(DOW_ISO FROM n)", "EXTRACT(YEAROFWEEK FROM u)"),
+        ),
+        _extract,
+    ),
+    entry(
+        ("date_part", "datepart"),
+        ("date_part('doy', d)", "datepart('SECONDS', w)", "date_part('week', '2020-02-29')"),
+        _date_part,
+    ),
     entry(
         exp.TsOrDsAdd, ("date_add(d, 30)", "date_sub(d, 2)", "date_sub(d, b)"), _date_add, "unit"
     ),

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.casts import wall_clock
-from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text
@@ -52,6 +52,50 @@ def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
         return call(text, dtype, *values, sql=sql, raises=raises)
 
     return rule
+
+
+def by_row(
+    function: str,
+    result: Kind,
+    *kinds: Kind,
+    least: int | None = None,
+    raises: bool = False,
+    nulls: bool = False,
+) -> Rule:
+    """The rule of a Python function of `aggloom.runtime.scalar`, called for each row without a NULL in it.
+
+    least: how few arguments there may be; all by default. raises: it raises ValueError for some values. nulls: it is
+    called for NULLs too. `result` and `kinds` as those of `kernel`.
+    """
+
+    def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
+        found = arguments(node)
+        if not (len(kinds) if least is None else least) <= len(found) <= len(kinds):
+            raise unsupported_error(node, NEEDS_SPARK)
+        pairs = zip(found, kinds[: len(found)], strict=True)
+        values = [_as_kind(low, each, kind) for each, kind in pairs]
+        dtype = values[0].type if result is None else result
+        assert isinstance(dtype, pa.DataType)
+        return call_by_row(function, dtype, values, node, raises=raises, nulls=nulls)
+
+    return rule
+
+
+def call_by_row(
+    function: str,
+    dtype: pa.DataType,
+    values: list[LoweredExpression],
+    node: exp.Expression,
+    *,
+    raises: bool = False,
+    nulls: bool = False,
+) -> LoweredExpression:
+    """The call of a Python function of `aggloom.runtime.scalar` for each row; see `by_row`."""
+    places = "".join(f", {{{place}}}" for place in range(len(values)))
+    word = "by_row_with_nulls" if nulls else "by_row"
+    named = ", sql={sql}" if raises else ""
+    text = f"scalar.{word}(scalar.{function}, {type_text(dtype)}{places}{named})"
+    return call(text, dtype, *values, sql=quoted(spark_text(node)), raises=raises)
 
 
 def arguments(node: exp.Expression) -> list[exp.Expression]:

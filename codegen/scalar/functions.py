@@ -6,15 +6,28 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.scalar import arithmetic, branching, date_texts, dates, logic, patterns, texts
+from aggloom.codegen.scalar import (
+    arithmetic,
+    branching,
+    clocks,
+    date_texts,
+    dates,
+    encodings,
+    logic,
+    patterns,
+    shorthand,
+    texts,
+    words,
+)
 from aggloom.codegen.scalar.lowering import LoweringEntry
 
 FAMILIES: Final = {
-    "Values, logic and comparisons": logic.ENTRIES,
+    "Values, logic and comparisons": (*logic.ENTRIES, *shorthand.ENTRIES),
     "Conditionals": branching.ENTRIES,
     "Arithmetic": arithmetic.ENTRIES,
-    "Texts": (*texts.ENTRIES, *patterns.ENTRIES),
-    "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES),
+    "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES),
+    "Encodings, hashes and URLs": encodings.ENTRIES,
+    "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES, *clocks.ENTRIES),
 }
 BY_NODE: Final[dict[type[exp.Expression] | str, LoweringEntry]] = {
     node: entry for entries in FAMILIES.values() for entry in entries for node in entry.nodes

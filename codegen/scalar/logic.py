@@ -208,11 +208,32 @@ CASTS: Final = (
     *("CAST(d AS TIMESTAMP)", "CAST(d AS TIMESTAMP_NTZ)", "CAST(n AS DATE)", "CAST(w AS DATE)"),
     *("CAST(n AS TIMESTAMP)", "CAST(w AS TIMESTAMP_NTZ)", "CAST(w AS BIGINT)", "DATE '2020-02-29'"),
 )
+_SHORT: Final = (
+    *("boolean(i)", "int('12')", "float(m)", "double(i)", "string(i)", "date(n)", "timestamp(d)"),
+    "to_timestamp('2020-02-29T01:02:03+02:00')",
+)
+"""Casts that are written as functions."""
+_TRIES: Final = (
+    *(
+        "TRY_CAST(s AS INT)",
+        "TRY_CAST(' 12 ' AS BIGINT)",
+        "TRY_CAST(l AS TINYINT)",
+        "TRY_CAST(f AS INT)",
+    ),
+    *("TRY_CAST(t AS DOUBLE)", "TRY_CAST('1e400' AS DECIMAL(5,2))", "TRY_CAST(n9 AS DECIMAL(3,1))"),
+    *("TRY_CAST(s AS DATE)", "TRY_CAST('2020-2-29' AS DATE)", "TRY_CAST(t AS TIMESTAMP)"),
+    *(
+        "TRY_CAST(s AS BOOLEAN)",
+        "TRY_CAST(g AS DECIMAL(3,2))",
+        "TRY_CAST(f AS BIGINT)",
+        "TRY_CAST(m AS INT)",
+    ),
+)
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Literal, ("'text'", "12", "3000000000", "1.25", "1e3"), _literal, "is_string"),
     entry(exp.Null, "NULL IS NULL", _null),
     entry(exp.Boolean, ("TRUE", "FALSE"), _boolean),
-    entry((exp.Cast, exp.TryCast), CASTS, casts.explicit, "to", "safe"),
+    entry((exp.Cast, exp.TryCast), (*CASTS, *_SHORT, *_TRIES), casts.explicit, "to", "safe"),
     entry(exp.And, ("p AND q", "p AND NULL", "i <> 0 AND 10 DIV i > 1"), _and),
     entry(exp.Or, ("p OR q", "p OR NULL", "i = 0 OR 10 DIV i > 1"), _or),
     entry(exp.Not, "NOT p", _not),

@@ -114,7 +114,11 @@ def _position(low: ExpressionLowering, node: exp.StrPosition) -> LoweredExpressi
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Upper, ("upper(s)", "ucase(t)"), kernel("scalar.upper({0})", _TEXT, _TEXT)),
     entry(exp.Lower, ("lower(s)", "lcase(t)"), kernel("scalar.lower({0})", _TEXT, _TEXT)),
-    entry(exp.Length, ("length(s)", "char_length(t)", "length(y)"), _length),
+    entry(
+        exp.Length,
+        ("length(s)", "char_length(t)", "character_length(t)", "len(s)", "length(y)"),
+        _length,
+    ),
     entry("octet_length", "octet_length(s)", kernel("pc.binary_length({0})", pa.int32(), _TEXT)),
     entry(exp.DPipe, ("s || t", "s || i"), _concat, "safe"),
     entry(exp.Concat, "concat(s, '-', i, d, m, w)", _concat, "safe", "coalesce"),

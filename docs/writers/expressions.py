@@ -11,6 +11,7 @@ from aggloom.codegen.scalar.functions import FAMILIES
 from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.spec.dtypes import schema_ddl, type_name
+from writers.coverage import figures
 
 _INTRO = """\
 # Scalar expressions without Spark
@@ -33,8 +34,8 @@ the session that it is given, or refuses it by name. [Why](decisions/027-express
 - Instants are told by the session's time zone. What would have to know when its clocks jump is left to Spark unless it
   is UTC.
 
-Not lowered, among others: regular expressions, date formats, DOUBLE as text, TRY_ functions, arrays, maps and structs,
-and what differs in the last bit between Java and C (EXP, LN, POWER, SIN, ...).
+{figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what differs
+in the last bit between Java and C (EXP, LN, POWER, SIN, ...).
 
 `scalar` is `aggloom.runtime.scalar`, which holds what Arrow has no kernel for. The columns of the examples:
 
@@ -45,7 +46,7 @@ and what differs in the last bit between Java and C (EXP, LN, POWER, SIN, ...).
 def page() -> str:
     """The whole page."""
     ddl = schema_ddl(sample_table().schema).replace(", ", ",\n    ")
-    parts = [_INTRO.format(schema=ddl)]
+    parts = [_INTRO.format(schema=ddl, figures=figures())]
     for family, entries in FAMILIES.items():
         samples = [sql for entry in entries for sql in entry.samples]
         if family == "Dates and times":

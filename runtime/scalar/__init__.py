@@ -6,6 +6,7 @@ and NULL for NULL. `sql`, where it is an argument, is the expression that an err
 
 from __future__ import annotations
 
+from aggloom.runtime.scalar import clocks, encodings, hashes, urls, words, zones
 from aggloom.runtime.scalar.branches import and_then, case, first_valid, or_else
 from aggloom.runtime.scalar.casts import (
     cast,
@@ -19,6 +20,7 @@ from aggloom.runtime.scalar.casts import (
     text_to_date,
     text_to_decimal,
     text_to_float,
+    text_to_instant,
     text_to_integer,
     text_to_timestamp,
     timestamp_to_text,
@@ -35,7 +37,13 @@ from aggloom.runtime.scalar.compare import (
     not_distinct,
     not_equal,
 )
-from aggloom.runtime.scalar.date_texts import date_format
+from aggloom.runtime.scalar.date_texts import (
+    date_format,
+    parse_times,
+    short_month,
+    short_weekday,
+    try_parse_times,
+)
 from aggloom.runtime.scalar.dates import (
     add_days,
     add_duration,
@@ -69,7 +77,7 @@ from aggloom.runtime.scalar.numbers import (
 )
 from aggloom.runtime.scalar.patterns import extract_group, split_part
 from aggloom.runtime.scalar.texts import join_texts, lower, position, repeat, substring, upper
-from aggloom.runtime.scalar.values import array, column, predicate
+from aggloom.runtime.scalar.values import array, by_row, by_row_with_nulls, column, predicate
 
 __all__ = [
     "absolute",
@@ -80,8 +88,11 @@ __all__ = [
     "add_months",
     "and_then",
     "array",
+    "by_row",
+    "by_row_with_nulls",
     "case",
     "cast",
+    "clocks",
     "column",
     "date_format",
     "date_of",
@@ -92,12 +103,14 @@ __all__ = [
     "divide_decimals",
     "double_to_decimal",
     "double_to_integer",
+    "encodings",
     "equal",
     "extract_group",
     "first_valid",
     "greater",
     "greater_equal",
     "greatest",
+    "hashes",
     "integer_divide",
     "integer_divide_decimals",
     "is_in",
@@ -115,6 +128,7 @@ __all__ = [
     "not_distinct",
     "not_equal",
     "or_else",
+    "parse_times",
     "position",
     "predicate",
     "remainder",
@@ -123,6 +137,8 @@ __all__ = [
     "round_decimal",
     "round_double",
     "round_whole",
+    "short_month",
+    "short_weekday",
     "split_part",
     "substring",
     "subtract",
@@ -131,10 +147,15 @@ __all__ = [
     "text_to_date",
     "text_to_decimal",
     "text_to_float",
+    "text_to_instant",
     "text_to_integer",
     "text_to_timestamp",
     "timestamp_to_text",
+    "try_parse_times",
     "units_since_epoch",
     "upper",
+    "urls",
     "whole_to_bigint",
+    "words",
+    "zones",
 ]

@@ -1,8 +1,12 @@
-"""Casts as ANSI mode has them: what the type cannot hold is an error, a fraction is cut off or rounded half up."""
+"""Casts as ANSI mode has them: what the type cannot hold is an error, a fraction is cut off or rounded half up.
+
+`sql` is the expression that an error names. Where it is None, as in TRY_CAST, what would be an error is NULL.
+"""
 
 from __future__ import annotations
 
 import decimal
+import re
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,31 +25,44 @@ from aggloom.runtime.scalar.values import (
     where_valid,
     whole,
 )
+from aggloom.runtime.scalar.zones import to_instant
 
 _SPACE: Final = "".join(map(chr, [*range(0x21), 0x7F]))
 _INTEGER: Final = r"^[+-]?[0-9]+$"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SUFFIX: Final = r"^(.*[0-9.])[dDfF]$"
+_FAR_YEAR: Final = r"[+-]?\d{5,7}(?:-.*)?|[+-]\d{4}(?:-.*)?"
+_ONLY_SPARK: Final = {
+    pa.int32(): re.compile(_FAR_YEAR),
+    pa.int64(): re.compile(
+        rf"{_FAR_YEAR}|T?\d{{1,2}}:\d{{1,2}}.*|\d{{4}}-\d{{1,2}}-\d{{1,2}}[ T]\d{{1,2}}:.*[A-Za-z].*"
+    ),
+}
+"""Texts that may be dates, or times, to Spark alone: of years beyond four digits, of today, and of zones by name."""
+_BEYOND: Final = (
+    "the text may be a time that only Spark reads; filter such rows, or give the harness a Spark session."
+)
+_OFFSET: Final = r":[0-9.]*\s*(Z|UTC|[+-][0-9]{1,2}(:[0-9]{1,2})?)$"
 _TRUE: Final = ("t", "true", "y", "yes", "1")
 _FALSE: Final = ("f", "false", "n", "no", "0")
 _EXACT_DIGITS: Final = 15
 
 
-def cast(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def cast(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """Integers, and decimals that get more digits, as a type that may be too small."""
     return run_checked(
         lambda v: pc.cast(v, dtype), (value,), sql, InvalidCastError, _describe_misfit(dtype)
     )
 
 
-def round_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def round_decimal(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A decimal as a decimal type, rounded half up."""
     return run_checked(
         lambda v: round_half_up(v, dtype), (value,), sql, InvalidCastError, no_room(dtype)
     )
 
 
-def round_whole(value: Value, digits: int, dtype: pa.DataType, sql: str) -> Value:
+def round_whole(value: Value, digits: int, dtype: pa.DataType, sql: str | None) -> Value:
     """A decimal rounded half up to so many digits before the point, as a decimal type without a fraction."""
     return run_checked(
         lambda v: pc.cast(half_up(v, -digits), dtype),
@@ -56,7 +73,7 @@ def round_whole(value: Value, digits: int, dtype: pa.DataType, sql: str) -> Valu
     )
 
 
-def double_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def double_to_integer(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A float or a decimal without its fraction, as an integer."""
     if pa.types.is_decimal(value.type):
         whole_numbers = pc.round(value, 0, round_mode="towards_zero")
@@ -69,11 +86,10 @@ def double_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
     fits = pc.and_(
         pc.less_equal(whole_numbers, limit), pc.greater_equal(whole_numbers, pc.negate(limit))
     )
-    _refuse(pc.invert(fits), value, sql, _describe_misfit(dtype))
-    return to_bigint(whole_numbers)
+    return to_bigint(_keep(fits, whole_numbers, value, sql, _describe_misfit(dtype)))
 
 
-def double_to_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def double_to_decimal(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A float, by its shortest decimal digits, as a decimal rounded half up; NaN and infinities become NULL."""
 
     def convert(number: float) -> decimal.Decimal | None:
@@ -104,12 +120,11 @@ def decimal_to_text(value: Value) -> Value:
     return row_by_row(lambda number: f"{number:f}", pa.string(), value)
 
 
-def text_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def text_to_integer(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A text of digits, perhaps with a sign and spaces around it."""
     text = pc.utf8_trim(value, _SPACE)
-    _refuse(
-        pc.invert(pc.match_substring_regex(text, _INTEGER)), value, sql, _describe_misread(dtype)
-    )
+    right = pc.match_substring_regex(text, _INTEGER)
+    text = _keep(right, text, value, sql, _describe_misread(dtype))
     bare = pc.replace_substring_regex(text, r"^\+?(-?)0*([0-9])", r"\1\2")
     return run_checked(
         lambda _, v: pc.cast(v, dtype),
@@ -120,44 +135,50 @@ def text_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
     )
 
 
-def text_to_float(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def text_to_float(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A text as a float: digits with a point and an exponent, or NaN and infinity by name."""
     text = pc.replace_substring_regex(pc.utf8_trim(value, _SPACE), _SUFFIX, r"\1")
     named = pc.match_substring_regex(text, r"^(?i)([+-]?inf(inity)?|nan)$")
     right = pc.or_(pc.match_substring_regex(text, _NUMBER), named)
-    _refuse(pc.invert(right), value, sql, _describe_misread(dtype))
+    text = _keep(right, text, value, sql, _describe_misread(dtype))
     return pc.cast(pc.replace_substring_regex(text, r"^\+", ""), dtype)
 
 
-def text_to_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def text_to_decimal(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A text as a decimal, rounded half up."""
     text = pc.utf8_trim(value, _SPACE)
-    _refuse(
-        pc.invert(pc.match_substring_regex(text, _NUMBER)), value, sql, _describe_misread(dtype)
-    )
+    right = pc.match_substring_regex(text, _NUMBER)
+    text = _keep(right, text, value, sql, _describe_misread(dtype))
     return row_by_row(lambda t: _fit(decimal.Decimal(t), dtype, sql, t), dtype, text)
 
 
-def text_to_bool(value: Value, sql: str) -> Value:
+def text_to_bool(value: Value, sql: str | None) -> Value:
     """t, true, y, yes, 1 and their opposites, whatever their case."""
     text = pc.utf8_lower(pc.utf8_trim(value, _SPACE))
     true = pc.is_in(text, value_set=pa.array(_TRUE))
     known = pc.or_(true, pc.is_in(text, value_set=pa.array(_FALSE)))
-    _refuse(
-        pc.and_(pc.invert(known), pc.is_valid(value)), value, sql, _describe_misread(pa.bool_())
-    )
-    return pc.if_else(pc.is_valid(value), true, pa.scalar(None, pa.bool_()))
+    known = pc.if_else(pc.is_valid(value), known, pa.scalar(None, pa.bool_()))
+    true = pc.if_else(pc.is_valid(value), true, pa.scalar(None, pa.bool_()))
+    return _keep(known, true, value, sql, _describe_misread(pa.bool_()))
 
 
-def text_to_date(value: Value, sql: str) -> Value:
+def text_to_date(value: Value, sql: str | None) -> Value:
     """yyyy[-m[m][-d[d]]], with anything after a space or a T."""
     return _by_grammar(value, parse_date, pa.int32(), pa.date32(), sql)
 
 
-def text_to_timestamp(value: Value, dtype: pa.DataType, sql: str) -> Value:
+def text_to_timestamp(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     """A date, perhaps with a time of day and an offset; `dtype`: the wall clock, or the instant in UTC."""
     local = dtype.tz is None
     return _by_grammar(value, lambda t: parse_timestamp(t, local), pa.int64(), dtype, sql)
+
+
+def text_to_instant(value: Value, zone: str, sql: str | None) -> Value:
+    """A date, perhaps with a time of day, by the clocks of a zone unless the text has an offset."""
+    clocks = text_to_timestamp(value, pa.timestamp("us"), sql)
+    told = text_to_timestamp(value, pa.timestamp("us", "UTC"), sql)
+    offset = pc.match_substring_regex(pc.utf8_trim(value, _SPACE), _OFFSET)
+    return pc.if_else(offset, told, to_instant(clocks, zone))
 
 
 def timestamp_to_text(value: Value) -> Value:
@@ -170,25 +191,36 @@ def timestamp_to_text(value: Value) -> Value:
 def _by_grammar(
     value: Value, parse: Any, number: pa.DataType, dtype: pa.DataType, sql: str
 ) -> Value:
-    def convert(text: str) -> int:
+    def convert(text: str) -> int | None:
         parsed = parse(text.strip(_SPACE))
         if parsed is None:
+            if sql is None and not _ONLY_SPARK[number].fullmatch(text.strip(_SPACE)):
+                return None
+            if sql is None:
+                raise failure(InvalidCastError, "TRY_CAST", (text,), _BEYOND)
             raise failure(InvalidCastError, sql, (text,), _describe_misread(dtype))
         return int(parsed)
 
     return pc.cast(row_by_row(convert, number, value), dtype)
 
 
-def _fit(number: decimal.Decimal, dtype: pa.DataType, sql: str, shown: Any) -> decimal.Decimal:
+def _fit(
+    number: decimal.Decimal, dtype: pa.DataType, sql: str | None, shown: Any
+) -> decimal.Decimal | None:
     exact = fit(number, dtype)
-    if exact is None:
+    if exact is None and sql is not None:
         raise failure(InvalidCastError, sql, (shown,), no_room(dtype))
     return exact
 
 
-def _refuse(mask: Value, value: Value, sql: str, what: str) -> None:
-    if any_true(mask):
-        raise failure(InvalidCastError, sql, where_valid(mask, value), what)
+def _keep(right: Value, result: Value, value: Value, sql: str | None, what: str) -> Value:
+    """The result where a condition holds; elsewhere it is NULL if no expression is named, else that is an error."""
+    wrong = pc.invert(right)
+    if not any_true(wrong):
+        return result
+    if sql is not None:
+        raise failure(InvalidCastError, sql, where_valid(wrong, value), what)
+    return pc.if_else(right, result, pa.scalar(None, result.type))
 
 
 def _power(digits: int) -> pa.Scalar:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import ArithmeticOverflowError
+from aggloom.errors import ArithmeticOverflowError, InvalidCastError
 
 Value: TypeAlias = pa.Array | pa.Scalar
 
@@ -47,6 +47,38 @@ def row_by_row(function: Callable[..., Any], dtype: pa.DataType, *values: Value)
     return whole(apply_by_row, *values)
 
 
+def by_row(
+    function: Callable[..., Any], dtype: pa.DataType, *values: Value, sql: str = ""
+) -> Value:
+    """A function applied to each row without a NULL; its ValueError becomes an error that names the row's values."""
+    return row_by_row(_named(function, sql), dtype, *values)
+
+
+def by_row_with_nulls(
+    function: Callable[..., Any], dtype: pa.DataType, *values: Value, sql: str = ""
+) -> Value:
+    """A function applied to each row, with None for NULL."""
+    named = _named(function, sql)
+
+    def apply_by_row(*arrays: pa.Array) -> pa.Array:
+        rows = zip(*(each.to_pylist() for each in arrays), strict=True)
+        return pa.array([named(*row) for row in rows], dtype)
+
+    return whole(apply_by_row, *values)
+
+
+def _named(function: Callable[..., Any], sql: str) -> Callable[..., Any]:
+    """The function with its ValueError as the error of an expression."""
+
+    def call(*row: Any) -> Any:
+        try:
+            return function(*row)
+        except ValueError as error:
+            raise failure(InvalidCastError, sql, row, f"{error}; filter such rows.") from None
+
+    return call
+
+
 def any_true(mask: Value) -> bool:
     """Tell whether a condition holds anywhere."""
     return pc.any(mask).as_py() is True
@@ -68,16 +100,29 @@ def where_valid(mask: Value, *values: Value) -> tuple[Any, ...]:
 def run_checked(
     kernel: Callable[..., Value],
     values: tuple[Value, ...],
-    sql: str,
+    sql: str | None,
     error: type[ArithmeticOverflowError] = ArithmeticOverflowError,
     what: str = "overflow: the result does not fit its type; cast to a wider type or filter such rows.",
 ) -> Value:
-    """Return a kernel's result; its refusal becomes an error that names the values of the first row at fault."""
+    """Return a kernel's result; its refusal becomes an error that names the values of the first row at fault.
+
+    sql: the expression that the error names; None if such rows are to be NULL.
+    """
     try:
         return kernel(*values)
     except pa.ArrowInvalid:
+        if sql is None:
+            return whole(lambda *v: _or_nulls(kernel, v, pa.ArrowInvalid), *values)
         failed = _first_failure(kernel, values)
     raise failure(error, sql, failed, what)
+
+
+def or_null(function: Callable[..., Value], *values: Value) -> Value:
+    """A function of columns, with NULL for the rows that it refuses."""
+    try:
+        return function(*values)
+    except ArithmeticOverflowError:
+        return whole(lambda *v: _or_nulls(function, v, ArithmeticOverflowError), *values)
 
 
 def failure(
@@ -86,6 +131,24 @@ def failure(
     """The error of a row: expression, values, cause and what to do."""
     shown = ", ".join(repr(value) if isinstance(value, str) else str(value) for value in values)
     return error(f"expression {sql}: at {shown}: {what}")
+
+
+def _or_nulls(
+    function: Callable[..., Value], arrays: tuple[pa.Array, ...], error: type[Exception]
+) -> pa.Array:
+    """A function of arrays, with NULL for the rows that it refuses, which are found by halving."""
+    count = len(arrays[0])
+    try:
+        return array(function(*arrays), count)
+    except error:
+        if count == 1:
+            nothing = function(*(pa.nulls(1, each.type) for each in arrays))
+            return array(nothing, 1)
+    halves = [
+        _or_nulls(function, tuple(each.slice(at, size) for each in arrays), error)
+        for at, size in ((0, count // 2), (count // 2, count - count // 2))
+    ]
+    return pa.concat_arrays(halves)
 
 
 def _first_failure(kernel: Callable[..., Value], values: tuple[Value, ...]) -> tuple[Any, ...]:

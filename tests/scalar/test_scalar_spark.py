@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from scalar_oracle import by_spark, differences, lowered, random_expressions
+from scalar_oracle import by_spark, differences, lowered, random_expressions, random_table
 
 from aggloom.codegen import quicken_expression
 from aggloom.codegen.scalar.dates import SHIFTS
@@ -64,8 +66,10 @@ def value_or_nothing(sql: str) -> Any:
         return None
 
 
-def disagreements(spark: Any, mine: dict[str, Any]) -> dict[str, Any]:
-    table = by_spark(spark, list(mine), BATCH)
+def disagreements(
+    spark: Any, mine: dict[str, Any], batch: pa.RecordBatch = BATCH
+) -> dict[str, Any]:
+    table = by_spark(spark, list(mine), batch)
     compared = {sql: differences(mine[sql], table.column(place)) for place, sql in enumerate(mine)}
     return {sql: found[:3] for sql, found in compared.items() if found}
 
@@ -73,6 +77,61 @@ def disagreements(spark: Any, mine: dict[str, Any]) -> dict[str, Any]:
 def test_every_sample_has_spark_s_value_and_type(spark: Any) -> None:
     mine = {sql: lowered(sql, BATCH) for sql in (*SAMPLES, *SHIFTS)}
     assert disagreements(spark, mine) == {}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_sample_has_spark_s_value_on_random_rows(spark: Any, seed: int) -> None:
+    """Rows of extremes: NULL, NaN, -0.0, ends of types, letters beyond ASCII; a sample with an error is left out."""
+    batch = random_table(seed, 150, BATCH.schema)
+    mine = {}
+    for sql in SAMPLES:
+        with suppress(ArithmeticOverflowError):
+            mine[sql] = lowered(sql, batch)
+    assert len(mine) > 0.8 * len(SAMPLES)
+    assert disagreements(spark, mine, batch) == {}
+
+
+IN_A_ZONE = (
+    *(
+        "CAST(d AS TIMESTAMP)",
+        "CAST(n AS TIMESTAMP)",
+        "CAST(w AS TIMESTAMP_NTZ)",
+        "CAST(w AS STRING)",
+    ),
+    *(
+        "TIMESTAMP '2020-03-29 02:30:00'",
+        "TIMESTAMP '2020-10-25 02:30:00'",
+        "hour(w)",
+        "to_date(w)",
+    ),
+    *("CAST('2020-07-01 12:00:00+05:30' AS TIMESTAMP)", "CAST('2060-07-01 12:00:00' AS TIMESTAMP)"),
+    *("date_trunc('day', w)", "date_trunc('MONTH', n)", "date_format(w, 'yyyy-MM-dd HH:mm')"),
+    *("to_timestamp('1.7.2020 12', 'd.M.yyyy HH')", "unix_timestamp('2020-07-01 00:00:00')"),
+    *(
+        "from_unixtime(l % 100000000000)",
+        "make_timestamp(2020, 10, 25, 2, 30, 1.5)",
+        "w = n",
+        "w > d",
+    ),
+    *(
+        "convert_timezone('Asia/Tokyo', n)",
+        "timestampdiff(HOUR, w, n)",
+        "to_utc_timestamp(n, 'PST')",
+    ),
+)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "+05:30"])
+def test_times_are_those_of_the_session_s_zone(spark: Any, zone: str) -> None:
+    """Clocks that jump, and years after those whose jumps are written down, among them."""
+    batch = random_table(5, 300, BATCH.schema)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    mine = {sql: lowered(sql, batch, zone) for sql in IN_A_ZONE}
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        assert disagreements(spark, mine, batch) == {}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_random_expressions_have_spark_s_value_and_type(spark: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +15,11 @@ from aggloom.codegen.scalar.module import load_module, lower, module_text
 ROWS = "rows"
 
 
-def lowered(sql: str, batch: pa.RecordBatch) -> pa.Array:
+def lowered(sql: str, batch: pa.RecordBatch, zone: str = "UTC") -> pa.Array:
     """The value of an expression by generated code, in the type that the lowering says."""
-    value = lower(sql, {ROWS: batch.schema})
+    value = lower(sql, {ROWS: batch.schema}, zone)
     schema = pa.schema([("value", value.type)])
-    text = module_text(None, [("value", sql)], schema, {ROWS: batch.schema})
+    text = module_text(None, [("value", sql)], schema, {ROWS: batch.schema}, zone)
     column: pa.Array = load_module(text).select(batch).column(0)
     return column
 
@@ -45,8 +47,20 @@ def differences(mine: pa.Array, theirs: pa.ChunkedArray) -> list[tuple[Any, Any]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         kind = pa.timestamp("us", "UTC")
     found: list[tuple[Any, Any]] = [] if mine.type == kind else [(mine.type, kind)]
+    if pa.types.is_timestamp(kind):
+        # Python's times end sooner than Arrow's.
+        mine, theirs = mine.cast(pa.int64()), theirs.cast(pa.int64())
     pairs = zip(mine.to_pylist(), theirs.to_pylist(), strict=True)
-    return found + [(a, b) for a, b in pairs if not (a == b or (a != a and b != b))]
+    return found + [(a, b) for a, b in pairs if not _same(a, b)]
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple):
+        pairs = zip(mine, theirs, strict=False)
+        return len(mine) == len(theirs) and all(_same(a, b) for a, b in pairs)
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return _same(list(mine.items()), list(theirs.items()))
+    return bool(mine == theirs or (mine != mine and theirs != theirs))
 
 
 _NUMBERS = ("b", "i", "l", "r", "f", "g", "m", "n9", "x38")
@@ -138,3 +152,114 @@ def random_expressions(seed: int, count: int) -> list[str]:
         random_expression(draw, draw.choice(list(_TREES)), draw.choice((1, 2, 3)))
         for _ in range(count)
     ]
+
+
+_EXTREMES: dict[pa.DataType, tuple[Any, ...]] = {
+    pa.int8(): (0, 1, -1, 127, -127, 5),
+    pa.int32(): (0, 1, -1, 2, 3, 10, 64, 255, 2**31 - 1, -(2**31), 12345),
+    pa.int64(): (0, 1, -1, 7, 1000, 2**63 - 1, -(2**63), 2**53 + 1, 1_600_000_000),
+    pa.float32(): (0.0, -0.0, 1.5, float("nan"), float("inf"), -1e-30, 16777217.0, 0.1),
+    pa.float64(): (
+        *(0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, float("nan"), float("inf"), -float("inf")),
+        *(
+            5e-324,
+            1.7976931348623157e308,
+            0.1,
+            123456.789,
+            1e-5,
+            1e7,
+            12345678.9,
+            3.141592653589793,
+        ),
+    ),
+    pa.string(): (
+        *(
+            "",
+            " ",
+            "a",
+            "abc",
+            "ABC",
+            "größe",
+            "ß",
+            "İstanbul",
+            "日本語",
+            "🙂 a",
+            "a,b,,c",
+            "x=1&y=2",
+        ),
+        *(
+            "123",
+            "-45",
+            " 12 ",
+            "1.5e3",
+            "NaN",
+            "true",
+            "2020-02-29",
+            "2020-02-29 12:34:56",
+        ),
+        *(
+            "a\nb",
+            "tab\there",
+            "q\"uo'te",
+            "back\\slash",
+            "%41",
+            "aab",
+            "xaxbx",
+            "Ab%",
+            "foo bar-baz",
+        ),
+        *(
+            "https://example.com:80/p?q=1#r",
+            '{"a": [1, {"b": null}], "c": "d"}',
+            "[1, 2]",
+            "YWJj",
+            "4aF",
+        ),
+    ),
+    pa.binary(): (b"", b"a", b"abc", b"\x00\xff", "größe".encode(), b"\x80"),
+}
+
+
+def random_table(seed: int, rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of random values with the extremes of each type, and NULLs, among them."""
+    draw = random.Random(seed)
+    arrays = [
+        pa.array([_random_value(draw, field.type) for _ in range(rows)], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _random_value(draw: random.Random, kind: pa.DataType) -> Any:
+    if draw.random() < 0.1:
+        return None
+    if pa.types.is_list(kind):
+        return [_random_value(draw, kind.value_type) for _ in range(draw.choice((0, 1, 2, 3, 5)))]
+    if pa.types.is_map(kind):
+        keys = draw.sample(["a", "b", "c", "", "ß"], draw.choice((0, 1, 3)))
+        return [(key, _random_value(draw, kind.item_type)) for key in keys]
+    if pa.types.is_struct(kind):
+        return {field.name: _random_value(draw, field.type) for field in kind}
+    if pa.types.is_boolean(kind):
+        return draw.random() < 0.5
+    if pa.types.is_decimal(kind):
+        digits = draw.randrange(-(10**kind.precision) + 1, 10**kind.precision)
+        return Decimal(draw.choice((digits, digits % 1000, 0, 1, -5))).scaleb(-kind.scale, _EXACT)
+    if pa.types.is_date(kind):
+        day = draw.choice((draw.randrange(-60_000, 60_000), 0, -1, 18321, 11016))
+        return datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+    if pa.types.is_timestamp(kind):
+        # Not before 1900, since when zones have whole minutes.
+        seconds = draw.choice((draw.randrange(-2_200_000_000, 4_000_000_000), 0, 1_585_447_200))
+        moment = seconds * 1_000_000 + draw.choice((0, 1, 500_000, 999_999, draw.randrange(10**6)))
+        return pa.scalar(moment, kind).as_py()
+    if pa.types.is_string(kind) and draw.random() < 0.3:
+        return "".join(draw.choice("ab0 ,.%-_Aß🙂\n1") for _ in range(draw.randrange(8)))
+    if pa.types.is_integer(kind) and draw.random() < 0.4:
+        return draw.randrange(-100, 100)
+    if pa.types.is_floating(kind) and draw.random() < 0.4:
+        return pa.scalar(draw.uniform(-1000, 1000), kind).as_py()
+    return draw.choice(_EXTREMES[kind])
+
+
+_EXACT = Context(prec=60)
