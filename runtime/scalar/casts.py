@@ -189,7 +189,7 @@ def timestamp_to_text(value: Value) -> Value:
 
 
 def _by_grammar(
-    value: Value, parse: Any, number: pa.DataType, dtype: pa.DataType, sql: str
+    value: Value, parse: Any, number: pa.DataType, dtype: pa.DataType, sql: str | None
 ) -> Value:
     def convert(text: str) -> int | None:
         parsed = parse(text.strip(_SPACE))
