@@ -6,6 +6,9 @@ A typed error is one short message on stderr and exit code 2; `--debug` shows wh
 from __future__ import annotations
 
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +16,7 @@ import click
 
 from aggloom import __version__
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
-from aggloom.errors import AggloomError
+from aggloom.errors import AggloomError, IgnoredOptionWarning
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.masking import mask_secrets
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
@@ -36,7 +39,8 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            with _warnings_as_notes():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("aggloom: interrupted", err=True)
             ctx.exit(130)
@@ -49,6 +53,24 @@ class _Group(click.Group):
                 ctx.exit(1)
             click.echo(f"aggloom: {mask_secrets(message)}", err=True)
             ctx.exit(2)
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Let each warning of aggloom's be a line, once, without the place in the code that it comes from."""
+    show, shown = warnings.showwarning, set[str]()
+
+    def show_note(message: Any, category: Any, *place: Any, **more: Any) -> None:
+        if issubclass(category, IgnoredOptionWarning):
+            if str(message) not in shown:
+                click.echo(f"note: {message}", err=True)
+            shown.add(str(message))
+        else:
+            show(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show_note
+        yield
 
 
 def _message(error: Exception) -> str | None:

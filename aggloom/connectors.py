@@ -120,7 +120,7 @@ def _translate_options(words: Words, format: str) -> dict[str, Any]:
 
 def _files(words: Words) -> dict[str, Any]:
     path, format = words.require("path"), _format(words, "format")
-    words.refuse("source.monitor-interval", "a trigger says how often files are looked for")
+    words.pass_over("source.monitor-interval", "a trigger says how often files are looked for")
     order = words.take("files.order")
     ordered = {} if order is None else {"order": order}
     whole = words.take(MULTILINE) if format in MESSAGES else None
@@ -234,7 +234,7 @@ def _iceberg(words: Words) -> dict[str, Any]:
     table, about = _iceberg_place(words)
     found: dict[str, Any] = {"connector": "iceberg", "path": table, **about}
     words.choice("streaming", {"true": True}, True)
-    words.refuse("monitor-interval", "a trigger says how often snapshots are looked for")
+    words.pass_over("monitor-interval", "a trigger says how often snapshots are looked for")
     snapshot, start = words.number("start-snapshot-id"), words.take("start")
     if snapshot is not None or start is not None:
         found["start"] = start if snapshot is None else snapshot
@@ -262,7 +262,7 @@ def _into_database(words: Words) -> dict[str, Any]:
     found = {"kind": "database", "table": words.require("table-name"), "connect": url}
     found["driver"] = _DRIVERS[url.kind]
     for option in ("buffer-flush.max-rows", "buffer-flush.interval"):
-        words.refuse(f"sink.{option}", "each batch is one transaction")
+        words.pass_over(f"sink.{option}", "each batch is one transaction")
     return found | _take_sink_options(words, "database")
 
 

@@ -80,6 +80,10 @@ class UntoldTypeError(UnsupportedExpressionError):
     """A scalar expression whose type cannot be told without Spark's analyser."""
 
 
+class IgnoredOptionWarning(UserWarning):
+    """Options of Flink that mean nothing here; results do not depend on them."""
+
+
 class GeneratedSourceError(AggloomError):
     """A generated module that is missing, damaged or not a handler."""
 

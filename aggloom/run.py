@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
@@ -22,6 +21,7 @@ from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
 from aggloom.job_plan import declared_tables, plan_of_job
 from aggloom.private_directory import cache_directory
+from aggloom.progress_lines import KernelWatch, ProgressLines, batch_under_way, modules_of
 from aggloom.runtime.connectors.files.discovery import check_one_batch, files_at
 from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.sinks.stop import STOP
@@ -107,19 +107,19 @@ def _check_places(job: Job, checkpoint: Path) -> None:
 def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
     """Run the jobs. clear: deletes what is kept for this run alone."""
     STOP.reset()
-    with Interrupts(lambda: _leave(clear)) as interrupts:
+    with Interrupts(lambda: _leave(clear)) as interrupts, ProgressLines() as lines:
         from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
         from aggloom.runtime.spark.sessions.command_session import session_to_run
 
-        _say("starting Spark")
+        for job, _ in jobs:
+            # What is wrong with the query is said without Spark, unless only Spark knows.
+            with suppress(UntoldTypeError):
+                plan_of_job(job)
+        lines.begin("starting Spark")
         topics = any(table.kafka for job, _ in jobs for table in job.tables)
         needed = kafka_settings() if topics else {}
         few = all(_has_few_rows(job) for job, _ in jobs)
         with session_to_run("aggloom run", few, **needed) as session:
-            for job, _ in jobs:
-                # What is wrong with the query is said at once, unless only Spark knows.
-                with suppress(UntoldTypeError):
-                    plan_of_job(job)
             for module in _NEEDED:
                 import_module(module)
             spark = session()
@@ -130,14 +130,17 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
         from aggloom.runtime.spark.last_batch import has_ended
         from aggloom.runtime.spark.plan.expressions import use_analyser
 
-        _say("starting the query; its first batch compiles what is new")
         ended = [has_ended(checkpoint) for _, checkpoint in jobs]
         runs: list[_Run] = []
+        lines.begin(
+            "starting the query; its first batch compiles what is new",
+            lambda: next(filter(None, (each.describe_work() for each in runs)), ""),
+        )
         with while_java_lives(spark):
             try:
                 for job, checkpoint in jobs:
                     interrupts.check()
-                    runs.append(_Run(spark, job, checkpoint))
+                    runs.append(_Run(spark, job, checkpoint, lines))
                 _watch(runs, interrupts)
                 if not interrupts.asked.is_set():
                     _watch([each for each in runs if each.closes()], interrupts)
@@ -151,7 +154,8 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
                 table = in_order(read_table(checkpoint), plan_of_job(job).key)
             if not job.json:
                 show_table(table, _REST)
-        _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "", late)
+        name = checkpoint.name if len(jobs) > 1 else ""
+        _tell(counts, job, table, name, late, each.printer.rate)
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
 
@@ -175,7 +179,7 @@ def _has_few_rows(job: Job) -> bool:
 class _Run:
     """A job under way: its changelog, the query that writes it, and what prints and counts the batches."""
 
-    def __init__(self, spark: Any, job: Job, checkpoint: Path) -> None:
+    def __init__(self, spark: Any, job: Job, checkpoint: Path, lines: ProgressLines) -> None:
         from aggloom.runtime.spark.api.query import sql
         from aggloom.runtime.spark.plan.expressions import use_analyser
         from aggloom.runtime.spark.watch.progress import ProgressPrinter
@@ -191,10 +195,15 @@ class _Run:
         with use_analyser(spark):
             plan = plan_of_job(job)
         self._waits = plan.awaits_watermark
+        self._kernels = KernelWatch(lambda: modules_of(plan, job.backend))
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
         self.query = self._start_sink(trigger)
-        self.printer = ProgressPrinter(self.query, alone=True)
+        self.printer = ProgressPrinter(self.query, alone=True, show=lines.show)
+
+    def describe_work(self) -> str:
+        """Describe the kernel that is being compiled, or the batch under way; empty if neither is known."""
+        return self._kernels.describe() or batch_under_way(self._checkpoint)
 
     def closes(self) -> bool:
         """Run the last batch, which closes what waits for the watermark; False where it is not to be, or has been."""
@@ -223,12 +232,6 @@ class _Run:
         return query
 
 
-def _say(what: str) -> None:
-    """Tell who watches what is waited for."""
-    if sys.stderr.isatty():
-        click.echo(what, err=True)
-
-
 def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
     """Wait until the queries of all runs end, one fails, or Ctrl-C stops them; tell what has counted what fails."""
     from aggloom.runtime.spark.failures import await_end
@@ -253,10 +256,17 @@ def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
         raise
 
 
-def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str, ended: bool = False) -> None:
+def _tell(
+    counts: Counts,
+    job: Job,
+    table: pa.Table | None,
+    name: str,
+    ended: bool = False,
+    rate: int | None = None,
+) -> None:
     """Print the counts of a run: lines on standard error, or, if asked for, JSON on standard output.
 
-    ended: whether an earlier run has closed what waits for the watermark.
+    ended: whether an earlier run has closed what waits for the watermark. rate: rows a second without the first batch.
     """
     begin = f"{name}: " if name else ""
     files = [table for table in job.tables if table.kafka is None and table.lake is None]
@@ -270,7 +280,8 @@ def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str, ended: bo
     if windows and not job.continuous:
         click.echo(f"{begin}{windows}", err=True)
     if not job.json:
-        click.echo(f"{begin}{counts}", err=True)
+        after = "" if rate is None else f", {rate:,} rows/s after the first batch"
+        click.echo(f"{begin}{counts}{after}", err=True)
         return
     rows = {} if table is None else {"table": table.to_pylist()}
     about = {"query": name} if name else {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from aggloom.codegen import CreatedTable
-from aggloom.errors import OptionError, SpecError, nearest
+from aggloom.errors import IgnoredOptionWarning, OptionError, SpecError, nearest
 
 
 class Words:
@@ -78,6 +79,12 @@ class Words:
         """Refuse an option of Flink's that has no meaning here."""
         if self.take(name) is not None:
             raise self.wrong(f"'{name}' is not supported: {why}")
+
+    def pass_over(self, name: str, why: str) -> None:
+        """Take an option of Flink's on which no result depends; a warning says why it has no effect."""
+        if self.take(name) is not None:
+            text = f"CREATE TABLE {self.table.name}: {name!r} has no effect: {why}"
+            warnings.warn(text, IgnoredOptionWarning, stacklevel=1)
 
     def end(self) -> None:
         """Refuse what nobody has taken."""

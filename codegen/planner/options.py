@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from aggloom.codegen.planner.flink_options import warn_ignored, why_ignored
 from aggloom.codegen.spec.choices import OrphanPolicy
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.windows.zones import check_zone
@@ -90,14 +91,18 @@ class PlanOptions:
         return cls().with_options({**given, **keywords})
 
     def with_options(self, given: Mapping[str, Any]) -> PlanOptions:
-        """These options with others in place of some."""
-        changes = {}
+        """These options with others in place of some; a warning names those of Flink that mean nothing here."""
+        changes, ignored = {}, list[str]()
         for name, value in given.items():
             keyword = FLINK_NAMES.get(str(name).lower(), name)
+            if keyword not in _READERS and why_ignored(str(name)) is not None:
+                ignored.append(str(name))
+                continue
             if keyword not in _READERS:
                 known = FLINK_NAMES if "." in str(name) else _READERS
                 raise OptionError(f"there is no option {name!r}. {nearest(name, known)}")
             changes[keyword] = _READERS[keyword](name, value)
+        warn_ignored(ignored)
         return replace(self, **changes)
 
     @property

@@ -1,9 +1,10 @@
-"""Progress of a running query, a line a batch on standard error; silent where nobody watches."""
+"""Progress of a running query, a line a batch: on standard error if somebody watches, or to a function."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -13,6 +14,8 @@ from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.spark.plan.metrics import Totals, input_rows, read_rows
 
 _POLL_SECONDS = 0.5
+_FEW_ROWS = 1_000
+"""The time of fewer rows is that of their batches."""
 
 
 def describe(progress: dict[str, Any], total_rows: int, first: bool = False) -> str:
@@ -21,7 +24,7 @@ def describe(progress: dict[str, Any], total_rows: int, first: bool = False) -> 
     first: of a run.
     """
     rows = input_rows(progress)
-    millis = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
+    millis = _milliseconds(progress)
     # The first batch of a run starts workers and compiles; its rate would tell of that.
     rate = "with the start" if first else f"{rows * 1000 // max(millis, 1):,} rows/s"
     state = sum(
@@ -38,10 +41,15 @@ def describe(progress: dict[str, Any], total_rows: int, first: bool = False) -> 
     )
 
 
+def _milliseconds(progress: dict[str, Any]) -> int:
+    """The duration of a batch."""
+    return int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
+
+
 class ProgressPrinter:
     """Prints each batch of a query as it completes, while a context lasts; it may be entered again.
 
-    alone: as Totals says.
+    alone: as Totals says. show: takes the lines instead of `out`, whether anybody watches or not.
     """
 
     def __init__(
@@ -50,11 +58,14 @@ class ProgressPrinter:
         out: TextIO | None = None,
         force: bool = False,
         alone: bool = False,
+        show: Callable[[str], object] | None = None,
     ) -> None:
         self._query = query
         self._out = out or sys.stderr
-        self._active = force or self._out.isatty()
+        self._active = force or show is not None or self._out.isatty()
+        self._show = show or self._print
         self._totals = Totals(alone)
+        self._later_rows = self._later_millis = 0
 
     def follow(self, query: StreamingQuery) -> None:
         """Watch another run of the same query from now on; what it counts is added."""
@@ -64,6 +75,13 @@ class ProgressPrinter:
     def counts(self) -> Counts:
         """Return the counts of the query, of all batches that have completed."""
         return self._totals.counts
+
+    @property
+    def rate(self) -> int | None:
+        """Return the rows a second of the batches after the first, which starts workers and compiles; None of few."""
+        if self._later_rows < _FEW_ROWS or not self._later_millis:
+            return None
+        return self._later_rows * 1000 // self._later_millis
 
     def __enter__(self) -> ProgressPrinter:
         self._stop = threading.Event()
@@ -96,5 +114,13 @@ class ProgressPrinter:
         for progress in recent:
             first = not self._totals.counts.batches
             new = self._totals.add(progress)
-            if new and self._active and read_rows(progress):
-                print(describe(progress, self._totals.rows, first), file=self._out, flush=True)
+            if not new or not read_rows(progress):
+                continue
+            if not first:
+                self._later_rows += input_rows(progress)
+                self._later_millis += _milliseconds(progress)
+            if self._active:
+                self._show(describe(progress, self._totals.rows, first))
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._out, flush=True)
