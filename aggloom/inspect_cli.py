@@ -79,10 +79,10 @@ def show_why(
 
 def _session(checkpoint: str) -> Any:
     """A session to look at a checkpoint with, if there is one to look at."""
-    from aggloom.runtime.spark.checkpoint import require_directory
+    from aggloom.runtime.spark.checkpoint import require_checkpoint
     from aggloom.runtime.spark.sessions.command_session import session_to_look
 
-    require_directory(checkpoint)
+    require_checkpoint(checkpoint)
     return session_to_look("aggloom", "aggloom.runtime.spark.watch.inspection")
 
 

@@ -32,7 +32,7 @@ class ProgressLines:
         self._out = out or sys.stderr
         self._at_once = self._out.isatty()
         self._period = period
-        self._stage, self._detail = "", _nothing
+        self._stage, self._detail = "", _describe_nothing
         self._began = self._printed = time.monotonic()
         self._waiting: str | None = None
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class ProgressLines:
     def begin(self, stage: str, detail: Callable[[], str] | None = None) -> None:
         """Begin a stage. detail: says, when a line is due, what exactly is going on; empty if it does not know."""
         with self._lock:
-            self._stage, self._detail = stage, detail or _nothing
+            self._stage, self._detail = stage, detail or _describe_nothing
             self._began = self._printed = time.monotonic()
             if self._at_once:
                 self._print(stage)
@@ -89,7 +89,7 @@ class ProgressLines:
             print(line, file=self._out, flush=True)
 
 
-def _nothing() -> str:
+def _describe_nothing() -> str:
     return ""
 
 

@@ -22,6 +22,7 @@ from aggloom.interrupts import Interrupts
 from aggloom.job_plan import declared_tables, plan_of_job
 from aggloom.private_directory import cache_directory
 from aggloom.progress_lines import KernelWatch, ProgressLines, batch_under_way, modules_of
+from aggloom.run_checks import check_run
 from aggloom.runtime.connectors.files.discovery import check_one_batch, files_at
 from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.sinks.stop import STOP
@@ -114,7 +115,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
         for job, _ in jobs:
             # What is wrong with the query is said without Spark, unless only Spark knows.
             with suppress(UntoldTypeError):
-                plan_of_job(job)
+                check_run(job, plan_of_job(job))
         lines.begin("starting Spark")
         topics = any(table.kafka for job, _ in jobs for table in job.tables)
         needed = kafka_settings() if topics else {}

@@ -6,7 +6,6 @@ No result depends on them, so that a script of Flink's runs with them as it is; 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 
 from aggloom.errors import IgnoredOptionWarning
 
@@ -78,13 +77,6 @@ def why_ignored(name: str) -> str | None:
     return next((why for begin, why in _PREFIXES.items() if folded.startswith(begin)), None)
 
 
-def warn_ignored(names: Iterable[str]) -> None:
-    """Warn of options that mean nothing here, all in one line for each reason."""
-    reasons: dict[str, list[str]] = {}
-    for name in names:
-        reasons.setdefault(why_ignored(name) or "", []).append(name)
-    for why, listed in reasons.items():
-        shown = ", ".join(map(repr, listed))
-        verb = "has no effect" if len(listed) == 1 else "have no effect"
-        # Python shows a text once for each place that it comes from.
-        warnings.warn(f"{shown} {verb}: {why}", IgnoredOptionWarning, stacklevel=1)
+def warn_ignored(name: str, why: str) -> None:
+    """Warn of an option that means nothing here; Python shows a text once for each place that it comes from."""
+    warnings.warn(f"{name!r} has no effect: {why}", IgnoredOptionWarning, stacklevel=1)

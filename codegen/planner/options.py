@@ -92,17 +92,17 @@ class PlanOptions:
 
     def with_options(self, given: Mapping[str, Any]) -> PlanOptions:
         """These options with others in place of some; a warning names those of Flink that mean nothing here."""
-        changes, ignored = {}, list[str]()
+        changes = {}
         for name, value in given.items():
             keyword = FLINK_NAMES.get(str(name).lower(), name)
-            if keyword not in _READERS and why_ignored(str(name)) is not None:
-                ignored.append(str(name))
+            why = None if keyword in _READERS else why_ignored(str(name))
+            if why is not None:
+                warn_ignored(str(name), why)
                 continue
             if keyword not in _READERS:
                 known = FLINK_NAMES if "." in str(name) else _READERS
                 raise OptionError(f"there is no option {name!r}. {nearest(name, known)}")
             changes[keyword] = _READERS[keyword](name, value)
-        warn_ignored(ignored)
         return replace(self, **changes)
 
     @property

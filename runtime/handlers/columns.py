@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -245,10 +245,20 @@ def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
             values = [row[position] for row in rows]
             if pa.types.is_integer(field.type):
                 _refuse_fractions(values)
+            elif pa.types.is_decimal(field.type):
+                values = [_read_decimal(v) if isinstance(v, str) else v for v in values]
             columns.append(_array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise TypeMismatchError(f"column {field.name!r} is {type_name(field.type)}: {e}") from e
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _read_decimal(text: str) -> Decimal:
+    """Read a decimal that is written as text; raises ValueError."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is no number") from None
 
 
 def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from aggloom.codegen import VIEW_KINDS
 from aggloom.runtime.arithmetic.floats import float_total
 from aggloom.runtime.arithmetic.superaccumulator import Spill
+from aggloom.runtime.handlers.debug_text import describe_slots
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import (
@@ -56,6 +57,10 @@ class ArenaAccumulators:
             attr: VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
             for attr, kind, _, width in handler.VIEWS
         }
+
+    def __repr__(self) -> str:
+        arrays = {f[0]: self.arena.array(f"acc.{f[0]}", 0, "i8") for f in self.handler.FIELDS}
+        return describe_slots(self.handler, arrays, self.slots, "Accumulators")
 
     @property
     def state(self) -> Any:

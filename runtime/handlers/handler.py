@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partialmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,13 +16,11 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, DataError, NotMergeableError
 from aggloom.runtime.handlers.columns import HandlerColumns
+from aggloom.runtime.handlers.debug_text import describe_handler, describe_slots
+from aggloom.runtime.handlers.lent_rows import AWAY_FROM_ZERO as AWAY_FROM_ZERO
 from aggloom.runtime.storage.arena import Arena, Array, FlagArray, NumberArray, SlotArray
 
 CHUNK = 65536
-
-# Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
-# they are given more rows for a while than any bundle takes back.
-AWAY_FROM_ZERO = 1 << 40
 
 _BLOCK = 1 << 11
 """Rows that are applied before their results are noted: what they touch is in the cache still."""
@@ -37,6 +36,14 @@ class Noted(NamedTuple):
     now: Array  # bool[items]
 
 
+def _describe_state(state: Any, handler: type[HandlerBase]) -> str:
+    """Describe the State that kernels work on, for a debugger."""
+    fields = state._asdict()
+    is_plain = handler.BACKEND == "python"
+    arrays = {n: v for n, v in fields.items() if is_plain or isinstance(v, np.ndarray)}
+    return describe_slots(handler, arrays, len(fields["records"]), "State")
+
+
 class HandlerBase(HandlerColumns):
     """The life cycle over accumulators of the class `accumulators_type`."""
 
@@ -45,6 +52,15 @@ class HandlerBase(HandlerColumns):
     def __init__(self) -> None:
         self.accumulators: Any = None
         self._slots: Array = np.zeros(0, np.int64)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        kernels = cls.__dict__.get("KERNELS")
+        if kernels is not None:
+            kernels.state.__repr__ = partialmethod(_describe_state, cls)
+
+    def __repr__(self) -> str:
+        return describe_handler(self)
 
     # The life cycle, called by the generated methods.
 

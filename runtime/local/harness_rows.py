@@ -11,6 +11,7 @@ from aggloom.errors import DataError
 from aggloom.runtime.formats.time_digits import cut_times
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.arrow_rows import arrow_rows
+from aggloom.runtime.local.dict_rows import are_dicts, rows_of_dicts
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, Kinds, parse_kinds
@@ -24,14 +25,18 @@ def scanned_rows(rows: Any, kinds: Kinds | None, scan: Scan) -> tuple[pa.RecordB
 
 
 def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.RecordBatch, Array]:
-    """(kind, value, ...) tuples, or a table of Arrow or pandas with its kinds (default: by its change column).
+    """(kind, value, ...) tuples, dicts, or a table of Arrow or pandas with its kinds (default: by its change column).
 
     Raises DataError naming the first row that is none, TypeMismatchError for values of another type.
     """
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
         return arrow_rows(_arrow(rows), kinds, schema, "process")
     if kinds is not None:
-        raise DataError("process: kinds go with Arrow's rows; tuples begin with theirs")
+        raise DataError(
+            "process: kinds go with Arrow's rows; tuples begin with theirs, dicts have it as 'op'"
+        )
+    if are_dicts(rows):
+        rows = rows_of_dicts(rows, schema.names)
     _refuse_no_rows(rows, schema.names)
     codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
     return rows_to_batch([tuple(row[1:]) for row in rows], schema), codes
@@ -51,8 +56,8 @@ def _refuse_no_rows(rows: Any, names: list[str]) -> None:
     """Raise DataError, naming the first row that is none, unless each is a kind with values."""
     if not isinstance(rows, list | tuple):
         raise DataError(
-            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a table of "
-            "Arrow or pandas"
+            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples or of dicts, or a "
+            "table of Arrow or pandas"
         )
     form = ", ".join(["'+I'", *names])
     for number, row in enumerate(rows):

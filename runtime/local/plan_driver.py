@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import milliseconds
+from aggloom.codegen import milliseconds, type_name
 from aggloom.codegen.planner import (
     ONE_ROW,
     Plan,
@@ -97,6 +97,11 @@ class FedPlan:
         self._unread: dict[str, str] = {}
         self._dropped = DroppedWatch(self.pipeline, self.unreadable)
 
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{f.name} {type_name(f.type)}" for f in self.plan.schema)
+        waiting = f"; {self._buffered:,} buffered rows" if self._buffered else ""
+        return f"{type(self).__name__}({columns}; {self.counts}{waiting})"
+
     def __enter__(self) -> Self:
         return self
 
@@ -123,10 +128,10 @@ class FedPlan:
         kinds: Any = None,
         table: str | None = None,
     ) -> None:
-        """Take rows as (kind, value, ...) tuples in the table's order, or a table of Arrow or pandas.
+        """Take rows as (kind, value, ...) tuples in the table's order, as dicts, or as a table of Arrow or pandas.
 
-        The columns of such a table go by name, as its column `_change_type` or `op` does, which says the kinds unless
-        they are given: 0 to 3, or words.
+        Columns of dicts and tables go by name, as `_change_type` or `op` does, which says the kinds unless they are
+        given: 0 to 3, or words; without it each row is an insertion. Decimals may be texts.
 
         table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
         """

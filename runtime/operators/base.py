@@ -120,6 +120,13 @@ class Operator(ABC):
     """Why its state does not outlive a change of its calls; empty if it does."""
     _failed: bool = False
 
+    def __repr__(self) -> str:
+        columns = ", ".join(self.schema.names)
+        held = "window" if self.in_windows else "key"
+        held += "s" * (self.keys != 1)
+        failed = ", failed: restore a snapshot" if self._failed else ""
+        return f"{type(self).__name__}({columns}; {self.keys:,} {held}{failed})"
+
     @abstractmethod
     def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
         """Apply a bundle of each input, and return the changes that they bring."""

@@ -28,6 +28,9 @@ class SlotState:
         self.spec = handler_class.spec()
         self._open(Arena(directory))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.used_slots()):,} in use; {self.accumulators!r})"
+
     @property
     def records(self) -> Array:
         """Number of rows that each slot holds."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
+from aggloom.runtime.handlers.debug_text import describe_slots
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.plain.encoded_values import from_python_words as _from_python_words
@@ -51,6 +52,10 @@ class PlainAccumulators:
         }
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
+
+    def __repr__(self) -> str:
+        arrays = {**self.fields, **self.views}
+        return describe_slots(self.handler, arrays, self.slots, "Accumulators")
 
     def check_restored(self, audit: Audit) -> None:
         """Raise StateCorruptError unless every field and view of a snapshot has as many slots."""

@@ -16,7 +16,7 @@ import aggloom as al
 from aggloom.cli import main
 from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
-from aggloom.errors import AggloomError, OptionError, SpecError
+from aggloom.errors import AggloomError, IgnoredOptionWarning, OptionError, SpecError
 from aggloom.job import complete, read_job
 from aggloom.runtime.connectors.registry import SINKS
 from aggloom.runtime.sinks.options import sink_words
@@ -214,7 +214,7 @@ def test_what_flinks_words_mean() -> None:
             source_of(table(options))
         assert said in str(raised.value)
     database = "'connector'='jdbc','url'='jdbc:sqlite:x','table-name'='t'"
-    with pytest.raises(OptionError, match="each batch is one transaction"):
+    with pytest.warns(IgnoredOptionWarning, match="no effect: each batch is one transaction"):
         sink_of(read_into(f"{database},'sink.buffer-flush.interval'='1 s'"))
     with pytest.raises(SpecError, match="existing is 'some'"):
         sink_of(read_into(f"{database},'sink.existing'='some'"))
@@ -312,13 +312,17 @@ def test_words_of_an_iceberg_table(tmp_path: Path) -> None:
         "max_versions_per_trigger": 3,
     }
     for wrong, said in (
-        ("'monitor-interval'='1s'", "a trigger says how often"),
         ("'streaming'='false'", "'streaming' is 'false'"),
         ("'catalog-tabel'='x'", "Did you mean 'catalog-table'"),
     ):
         with pytest.raises(SpecError) as raised:
             source_of(table(f"{options},{wrong}"))
         assert said in str(raised.value)
+    with pytest.warns(IgnoredOptionWarning, match="a trigger says how often"):
+        assert (
+            source_of(table(f"{options},'monitor-interval'='1s'")).lake
+            == source_of(table(options)).lake
+        )
     with pytest.raises(SpecError, match="write the table's name with its namespace"):
         table_source("t", {"connector": "iceberg", "path": "t"}, "job")
     with pytest.raises(SpecError, match="there is no such table"):
