@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -24,9 +25,13 @@ def sort_rows(rows: Sequence[Row], names: Sequence[str], order: ResultOrder) -> 
         place = names.index(item.column)
         known = [row for row in found if row[place] is not None]
         nulls = [row for row in found if row[place] is None]
-        known.sort(key=lambda row, at=place: sort_key(row[at]), reverse=item.descending)
+        known.sort(key=partial(_value_key, place), reverse=item.descending)
         found = nulls + known if item.nulls_first else known + nulls
     return found
+
+
+def _value_key(place: int, row: Row) -> Any:
+    return sort_key(row[place])
 
 
 def show_result(schema: pa.Schema, rows: Sequence[Row], form: Form, hidden: int = 0) -> None:
