@@ -51,8 +51,8 @@ def open_file(root: Path, file: Path, largest: int = LARGEST) -> BinaryIO:
 def read_file(root: Path, file: Path, largest: int = LARGEST) -> bytes:
     """Read a file under the directory `root` as a whole; raises what `open_file` raises."""
     with open_file(root, file, largest) as stream:
-        # A file that grows meanwhile is read no further.
-        return stream.read(largest)
+        # A file that grows meanwhile is read no further; a bound far above its size would be allocated.
+        return stream.read(os.fstat(stream.fileno()).st_size)
 
 
 def read_text(root: Path, file: Path) -> str:

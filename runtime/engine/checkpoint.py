@@ -69,6 +69,8 @@ class LocalCheckpoint:
         self._lock = _take_lock(root)
         try:
             self.id = _read_mark(root) or _write_mark(root)
+            for name in _DIRECTORIES:
+                (root / name).mkdir(exist_ok=True)
             _remove_unfinished(root)
             self.last, self.rows = load_state(root)
             self.planned = self._read_planned()
@@ -233,7 +235,7 @@ def check_local_directory(root: Path) -> None:
         return
     if not root.is_dir():
         raise CheckpointError(f"{root}: a checkpoint is a directory, and this is a file. {_OWN}")
-    names = {path.name for path in root.iterdir()} - {"lock"}
+    names = {path.name for path in root.iterdir()} - {"lock", MARK_FILE + ASIDE}
     if not names or MARK_FILE in names:
         return
     if {"offsets", "commits", "metadata"} <= names:
@@ -261,8 +263,6 @@ def _take_lock(root: Path) -> int:
         raise CheckpointError(
             f"{root}: another run has this checkpoint. Wait until it ends, or stop it."
         ) from None
-    for name in _DIRECTORIES:
-        (root / name).mkdir(exist_ok=True)
     return descriptor
 
 
