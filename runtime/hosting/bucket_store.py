@@ -59,7 +59,7 @@ class Blob(NamedTuple):
     data: bytes | memoryview
 
 
-class Came(NamedTuple):
+class BucketInput(NamedTuple):
     """The input of a batch to a bucket: a bundle of each input, and the binaries of them, which the log keeps."""
 
     bundles: list[InputBatch]
@@ -158,21 +158,23 @@ class BucketStore:
         self,
         head: Head | None,
         fragment: Fragment,
-        came: Came,
+        bucket_input: BucketInput,
         clock: Clock,
     ) -> str:
         """Make the bundles that a fragment has just taken durable; the token of the new version."""
         evolves = head is not None and head.description != self.described
-        empty = clock == NO_TIME and not any(b.batch.num_rows or b.partials for b in came.bundles)
+        empty = clock == NO_TIME and not any(
+            b.batch.num_rows or b.partials for b in bucket_input.bundles
+        )
         if head and empty and not evolves:
             return head.token
         old = head or Head("")
         token = uuid.uuid4().hex
-        if evolves or self._snapshot_is_due(old, fragment, came.logged_bytes):
+        if evolves or self._snapshot_is_due(old, fragment, bucket_input.logged_bytes):
             self._write_snapshot(fragment, token)
             return token
         # Where only the clock moved there is a frame without rows, which says so.
-        pieces = [(blob.input, bytes(blob.data)) for blob in came.blobs] or [(0, b"")]
+        pieces = [(blob.input, bytes(blob.data)) for blob in bucket_input.blobs] or [(0, b"")]
         frames = [
             (
                 seal(
@@ -197,7 +199,7 @@ class BucketStore:
                 old.snapshot_chunks,
                 old.log_frames + len(frames),
                 old.log_entries + 1,
-                old.log_bytes + came.logged_bytes,
+                old.log_bytes + bucket_input.logged_bytes,
             )
         )
         return token
@@ -254,20 +256,20 @@ class BucketStore:
             read += 1
             pieces.append(Blob(frame.input, 0, len(pieces), frame.payload))
             if len(pieces) == frame.parts:
-                given = [piece for piece in pieces if piece.data]
+                pieces_with_rows = [piece for piece in pieces if piece.data]
                 # Arrow says in OSErrors what is wrong with a stream.
                 with reading_snapshot("log", OSError):
-                    bundles = gather(given, inputs, check=True).bundles
+                    bundles = gather(pieces_with_rows, inputs, check=True).bundles
                 yield bundles, frame.clock
                 pieces = []
                 entry += 1
         if (read, entry) != (head.log_frames, head.log_entries):
             raise self._incomplete("log", read, head.log_frames)
 
-    def _incomplete(self, what: str, found: int, expected: int) -> StateCorruptError:
+    def _incomplete(self, part: str, found: int, expected: int) -> StateCorruptError:
         """The error for blobs that are missing, or out of order."""
         return StateCorruptError(
-            f"{what} {self.owner.where}: incomplete or out of order ({found} of {expected} blobs). "
+            f"{part} {self.owner.where}: incomplete or out of order ({found} of {expected} blobs). "
             "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
         )
 
@@ -276,7 +278,7 @@ def _digest(description: str) -> str:
     return hashlib.sha256(description.encode()).hexdigest()[:16]
 
 
-def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = False) -> Came:
+def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = False) -> BucketInput:
     """Return what binaries bring, by input, rows in the order they are to be applied in; `inputs`: their columns.
 
     check: raise ArrowInvalid, ValueError or StateCorruptError unless they are changes of these columns.
@@ -288,7 +290,7 @@ def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = Fal
         _bundle([blob for blob in listed if blob.input == number], schema, check)
         for number, schema in enumerate(inputs)
     ]
-    return Came(bundles, tuple(listed))
+    return BucketInput(bundles, tuple(listed))
 
 
 def _bundle(blobs: Sequence[Blob], schema: pa.Schema, check: bool) -> InputBatch:

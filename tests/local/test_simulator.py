@@ -18,7 +18,7 @@ from simulator import Failure, play
 from aggloom.runtime.hosting import bucket_store as store
 from aggloom.runtime.hosting.bucket_store import BucketStore, Head
 from aggloom.runtime.spark.node.host import FragmentProcessor
-from aggloom.runtime.spark.node.residency import Residence
+from aggloom.runtime.spark.node.live_state import LiveState
 from aggloom.runtime.storage import arena
 from aggloom.runtime.storage.arena import Identity
 
@@ -38,7 +38,7 @@ def test_faults_change_nothing(first: int) -> None:
 _SAME = SimpleNamespace(hex="0" * 32)
 
 
-def _recognises_anything(home: Residence, token: str) -> bool:
+def _recognises_anything(home: LiveState, token: str) -> bool:
     found = home.directory / "token"
     text = found.read_text() if found.exists() else ""
     home._arena = next((path.name for path in home.directory.glob("arena-*")), "")
@@ -64,12 +64,12 @@ _UNSUMMED = (arena, "checksum_of", lambda array: 0)
 
 FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "an arena is not marked while it changes, nor are its files looked at": [
-        (Residence, "mark_dirty", lambda self: None),
+        (LiveState, "mark_dirty", lambda self: None),
         _UNCHECKED,
         _UNSUMMED,
     ],
     "files are not looked at": [_UNCHECKED, _UNSUMMED],
-    "any version will do": [(Residence, "holds", _recognises_anything)],
+    "any version will do": [(LiveState, "holds", _recognises_anything)],
     "any boot will do": [(simulated_spark, "_boot", lambda: "the same"), _UNSUMMED],
     "every commit has the same token": [(store, "uuid", SimpleNamespace(uuid4=lambda: _SAME))],
     "a commit leaves out the head": [(BucketStore, "_update_head", _without_the_head)],

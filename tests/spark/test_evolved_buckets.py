@@ -16,7 +16,7 @@ from udafs import define_sum
 import aggloom as al
 from aggloom.codegen.planner import PlanOptions, Stateful, plan_query
 from aggloom.errors import StateCorruptError, StateMismatchError
-from aggloom.runtime.hosting.bucket_store import BucketStore, Came
+from aggloom.runtime.hosting.bucket_store import BucketInput, BucketStore
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
@@ -96,7 +96,7 @@ class Bucket:
         bundles = [InputBatch(batch, kinds)]
         changes += messages(operator.run(bundles, NO_TIME))
         store = self.store(made)
-        store.commit(store.head(), operator, Came(bundles, tuple(blobs(bundles))), NO_TIME)
+        store.commit(store.head(), operator, BucketInput(bundles, tuple(blobs(bundles))), NO_TIME)
         return changes
 
     def table(self, made: FragmentFactory) -> list[Change]:

@@ -17,7 +17,7 @@ from recorded import Single, Variable
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
 from aggloom.runtime.hosting import bucket_store as store_module
 from aggloom.runtime.hosting.blobs import with_kinds, write_blob
-from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came, Head, gather
+from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore, Head, gather
 from aggloom.runtime.hosting.framing import LOG, SNAPSHOT, Owner, seal, unseal
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.values.changelog import Kinds
@@ -93,7 +93,7 @@ class Summing:
         pass
 
 
-def came(batch: pa.RecordBatch, kinds: Kinds, pieces: int = 1) -> Came:
+def came(batch: pa.RecordBatch, kinds: Kinds, pieces: int = 1) -> BucketInput:
     """Rows as a batch brings them to a bucket, in so many binaries."""
     whole, size = with_kinds(batch, kinds), -(-len(kinds) // pieces)
     parts = [whole.slice(at, size) for at in range(0, len(kinds), max(1, size))]

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark.node.host import FragmentProcessor, Options
-from aggloom.runtime.spark.node.lazy_processor import Deferred
+from aggloom.runtime.spark.node.lazy_processor import LazyProcessor
 
 ASKED = """
 import pickle, sys
@@ -43,7 +43,7 @@ def test_rows_and_timers_reach_the_processor(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(FragmentProcessor, "handleInputRows", told)
     monkeypatch.setattr(FragmentProcessor, "handleExpiredTimer", told)
     deferred = pickle.loads(pickle.dumps(FragmentProcessor("a factory", Options(3))))  # type: ignore[arg-type]
-    assert isinstance(deferred, Deferred)
+    assert isinstance(deferred, LazyProcessor)
 
     class Handle:
         def getValueState(self, name: str, schema: Any) -> str:  # noqa: N802

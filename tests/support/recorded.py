@@ -8,7 +8,7 @@ from typing import Any
 
 from aggloom.codegen.planner import Stateful
 from aggloom.runtime.hosting.blobs import with_kinds, write_blob
-from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came, Head
+from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore, Head
 from aggloom.runtime.hosting.factory import factory_of
 from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.inspection import FragmentDescription
@@ -110,7 +110,7 @@ class Recorded:
 
         def record_bundles(bundles: list[InputBatch], clock: Clock = NO_TIME) -> Any:
             changes = run(bundles, clock)
-            store.commit(store.head(), fragment, Came(bundles, tuple(blobs(bundles))), clock)
+            store.commit(store.head(), fragment, BucketInput(bundles, tuple(blobs(bundles))), clock)
             return changes
 
         fragment.run = record_bundles

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from aggloom.runtime.spark.node.residency import clean_up, make_room
+from aggloom.runtime.spark.node.live_state import clean_up, make_room
 
 
 def disturb(rng: random.Random, root: Path, idle: bool, attic: Path) -> str:

@@ -21,7 +21,7 @@ import pandas as pd
 from aggloom.runtime.hosting import bucket_store as store
 from aggloom.runtime.hosting.blobs import cut_batch
 from aggloom.runtime.spark.node import host as host_module
-from aggloom.runtime.spark.node import output_encoding, residency
+from aggloom.runtime.spark.node import live_state, output_encoding
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.spark.plan import routes
 from aggloom.runtime.storage import arena
@@ -340,10 +340,10 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(output_encoding, "cut_batch", lambda batch: cut_batch(batch, blob_bytes))
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
-    patch.setattr(residency, "_boot_id", _boot)
+    patch.setattr(live_state, "_boot_id", _boot)
     patch.setattr(routes, "_WORTH_A_TRY", 3)
     for name in ("holds", "mark_dirty", "mark_clean", "wipe", "release"):
-        function = getattr(residency.Residence, name)
-        patch.setattr(residency.Residence, name, _wrap_step(function, name))
+        function = getattr(live_state.LiveState, name)
+        patch.setattr(live_state.LiveState, name, _wrap_step(function, name))
     patch.setattr(arena, "grow_file", _wrap_step(arena.grow_file, "room for an array"))
     patch.setattr(arena.Arena, "flush", _wrap_step(arena.Arena.flush, "flush"))

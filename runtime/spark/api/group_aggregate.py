@@ -12,7 +12,7 @@ from aggloom.codegen import ABSENT, MODES, AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.hosting.handler_text import HandlerText
-from aggloom.runtime.spark.node.residency import size_of
+from aggloom.runtime.spark.node.live_state import size_of
 from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.host_settings import HostSettings
 from aggloom.runtime.spark.plan.lower import SparkLowering

@@ -19,7 +19,7 @@ import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came, Head, gather
+from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore, Head, gather
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory
 from aggloom.runtime.hosting.framing import Owner
@@ -28,19 +28,19 @@ from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.platform.memory_reuse import keep_memory
 from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK
-from aggloom.runtime.spark.node.lazy_processor import Deferred, Variables
+from aggloom.runtime.spark.node.lazy_processor import LazyProcessor, Variables
 from aggloom.runtime.spark.node.list_state import BlobList
-from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
-from aggloom.runtime.spark.node.partitioning import hash_int
-from aggloom.runtime.spark.node.residency import (
-    Residence,
+from aggloom.runtime.spark.node.live_state import (
+    LiveState,
     clean_up,
     default_limit,
     default_root,
     directory_of,
     make_room,
-    residence,
+    open_live_state,
 )
+from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
+from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -49,8 +49,9 @@ _TIMER_STEPS = 16
 
 @dataclass(frozen=True)
 class Options:
-    """Options that the host itself needs to know. `place` tells the nodes of a query apart; `way`: how changes leave.
+    """Options that the host itself needs to know. `place` tells the nodes of a query apart.
 
+    encoding: the form in which changes leave the node.
     ttls: the times to live of the operators, in milliseconds.
     time_mode: Spark's word for the timers that there are.
     stamped: whether the first column of packed rows is the time of their batch, for operators without timers of Spark.
@@ -60,7 +61,7 @@ class Options:
     ttls: tuple[int, ...] = ()
     state_directory: str | None = None
     place: int = 0
-    way: OutputEncoding = field(default_factory=BlobOutput)
+    encoding: OutputEncoding = field(default_factory=BlobOutput)
     time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
     state_limit: int | None = None
     added_calls: str = "refuse"
@@ -78,7 +79,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         """Travel as what is made once there are rows."""
         # Spark broadcasts pickles of more than 1 MB, and its worker beside the driver reads no broadcasts.
         pickled = cloudpickle.dumps((type(self), self._factory, self._options))
-        return Deferred, (zlib.compress(pickled),)
+        return LazyProcessor, (zlib.compress(pickled),)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state variables."""
@@ -90,8 +91,8 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         self._handle, self._variables = handle, variables
         self._query = _query_id()
         if self._query:
-            given = self._options.state_limit
-            self._limit = default_limit() if given is None else given
+            limit = self._options.state_limit
+            self._limit = default_limit() if limit is None else limit
             _clean_up_once(self._root(), self._limit)
 
     def handleInputRows(
@@ -112,7 +113,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
     def close(self) -> None:
         """Nothing is held between batches."""
 
-    def _gather_inputs(self, blobs: Sequence[Blob]) -> Came:
+    def _gather_inputs(self, blobs: Sequence[Blob]) -> BucketInput:
         return gather(blobs, self._factory.fragment.inputs)
 
     def _root(self) -> Path:
@@ -120,49 +121,54 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         configured = self._options.state_directory
         return Path(configured) if configured else default_root()
 
-    def _run(self, key: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
+    def _run(self, key: int, bucket_input: BucketInput, clock: Clock) -> Iterator[pd.DataFrame]:
         """Take what came to the bucket with this grouping key; nothing, where only the clock moved."""
         factory, options = self._factory, self._options
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
         self._arm_timers(clock.processing)
         if not self._query:
-            yield from self._run_once(bucket, came, clock)
+            yield from self._run_once(bucket, bucket_input, clock)
             return
         head, log = self._variables
         store = BucketStore(head, BlobList(log), owner, factory.description)
         directory = directory_of(self._query, options.place, factory.digest, options.buckets)
-        with residence(self._root(), directory, bucket, self._limit) as home:
+        with open_live_state(self._root(), directory, bucket, self._limit) as live:
             head = store.head()
             carried: Rows | None = None
             if head and head.description != store.described:
-                place = home.renew() if home else None
+                place = live.renew() if live else None
                 fragment, carried = evolve_state(
                     factory, store, head, place, clock, options.added_calls
                 )
             else:
-                fragment = _wake(factory, store, head, home, bucket)
+                fragment = _wake(factory, store, head, live, bucket)
             tallies = [Tally(operator) for operator in fragment.operators]
-            changes = fragment.run(came.bundles, clock)
+            changes = fragment.run(bucket_input.bundles, clock)
             late = fragment.take_late()
             self._set_timer(fragment)
-            token = store.commit(head, fragment, came, clock)
+            token = store.commit(head, fragment, bucket_input, clock)
             counts = [bucket, *_take_counts(tallies)]
             fragment.close()
-            if home:
-                home.mark_clean(token, fragment.arenas)
-        told = [changes] if carried is None else [carried, changes]
-        yield from emit_frames(options.way, bucket, told, late, counts)
+            if live:
+                live.mark_clean(token, fragment.arenas)
+        emitted = [changes] if carried is None else [carried, changes]
+        yield from emit_frames(options.encoding, bucket, emitted, late, counts)
 
-    def _run_once(self, bucket: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
+    def _run_once(
+        self, bucket: int, bucket_input: BucketInput, clock: Clock
+    ) -> Iterator[pd.DataFrame]:
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
         fragment = self._factory.open(None, bucket)
         tallies = [Tally(operator) for operator in fragment.operators]
         after_all = Clock(AFTER_ALL, AFTER_ALL)
-        told = [fragment.run(came.bundles, clock), fragment.run(fragment.empty_inputs(), after_all)]
+        emitted = [
+            fragment.run(bucket_input.bundles, clock),
+            fragment.run(fragment.empty_inputs(), after_all),
+        ]
         counts = [bucket, *_take_counts(tallies)]
         fragment.close()
-        yield from emit_frames(self._options.way, bucket, told, (), counts)
+        yield from emit_frames(self._options.encoding, bucket, emitted, (), counts)
 
     def _clock(self, timer_values: Any, now: int | None = None) -> Clock:
         """Return the clock of the batch: all that it knows of time.
@@ -209,17 +215,17 @@ def _wake(
     factory: FragmentFactory,
     store: BucketStore,
     head: Head | None,
-    home: Residence | None,
+    live: LiveState | None,
     bucket: int,
 ) -> Fragment:
-    """The fragment in the state of `head`: as it lies in its residence, else rebuilt from the store."""
-    if home and head and home.take(head.token):
+    """The fragment in the state of `head`: as its live state has it, else rebuilt from the store."""
+    if live and head and live.take(head.token):
         # Whatever is wrong with what lies there, the store has it all.
         with contextlib.suppress(Exception):
-            fragment = factory.open(home.arena, bucket)
+            fragment = factory.open(live.arena, bucket)
             if all(arena.reopened for arena in fragment.arenas):
                 return fragment
-    fragment = factory.open(home.renew() if home else None, bucket)
+    fragment = factory.open(live.renew() if live else None, bucket)
     if head:
         try:
             store.rebuild(head, fragment)

@@ -36,7 +36,7 @@ class Variables(NamedTuple):
         )
 
 
-class Deferred(StatefulProcessor):  # type: ignore[misc]
+class LazyProcessor(StatefulProcessor):  # type: ignore[misc]
     """A processor as it travels: pickled and compressed, until its first rows or timers."""
 
     def __init__(self, pickled: bytes) -> None:

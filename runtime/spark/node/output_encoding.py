@@ -158,31 +158,31 @@ def is_column_output(schema: pa.Schema) -> bool:
 
 
 def emit_frames(
-    way: OutputEncoding,
+    encoding: OutputEncoding,
     bucket: int,
     changes: Iterable[Rows],
     late: Iterable[Rows],
     counts: Iterable[int],
 ) -> Iterator[pd.DataFrame]:
     """Yield the output of a bucket: the frames of its changes and late rows, its counts in the first row of all."""
-    told: str | None = ",".join(map(str, counts))
-    made = chain.from_iterable(way.frames(bucket, rows) for rows in changes)
-    for frame in chain(made, chain.from_iterable(map(way.late, late))):
-        yield _with_counts(frame, told)
-        told = None
-    if told is not None:
-        yield _with_counts(way.empty_frame(), told)
+    counts_text: str | None = ",".join(map(str, counts))
+    frames_of_changes = chain.from_iterable(encoding.frames(bucket, rows) for rows in changes)
+    for frame in chain(frames_of_changes, chain.from_iterable(map(encoding.late, late))):
+        yield _with_counts(frame, counts_text)
+        counts_text = None
+    if counts_text is not None:
+        yield _with_counts(encoding.empty_frame(), counts_text)
 
 
-def format_counts(told: str) -> list[int]:
+def format_counts(text: str) -> list[int]:
     """The counts in a row."""
-    return [int(count) for count in told.split(",")]
+    return [int(count) for count in text.split(",")]
 
 
-def _with_counts(frame: pd.DataFrame, told: str | None) -> pd.DataFrame:
+def _with_counts(frame: pd.DataFrame, counts: str | None) -> pd.DataFrame:
     """A frame with the column of counts, NULL in all rows but perhaps the first."""
     rest = pa.nulls(len(frame) - 1, pa.string())
-    column = pa.concat_arrays([pa.array([told], pa.string()), rest])
+    column = pa.concat_arrays([pa.array([counts], pa.string()), rest])
     width = len(frame.columns)
     name = COUNTS if isinstance(frame.columns[0], str) else width
     frame.insert(width, name, pd.Series(pd.arrays.ArrowExtensionArray(column)))

@@ -96,8 +96,8 @@ class PackMessages:
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:
     """Return the place of a message, by the columns that tell it."""
-    told = {f.name: batch.column(n)[at].as_py() for n, f in enumerate(batch.schema) if n > 1}
-    parts = [f"{name} {value}" for name, value in told.items() if value is not None]
+    values = {f.name: batch.column(n)[at].as_py() for n, f in enumerate(batch.schema) if n > 1}
+    parts = [f"{name} {value}" for name, value in values.items() if value is not None]
     return ", ".join(parts) or A_MESSAGE
 
 

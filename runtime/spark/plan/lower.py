@@ -306,7 +306,7 @@ class SparkLowering:
         opened = Unpack(schema, profile, late is not None)
         return self._host_fragment(node, BlobOutput()).mapInArrow(opened, columns)
 
-    def _host_fragment(self, node: Stateful, way: OutputEncoding) -> DataFrame:
+    def _host_fragment(self, node: Stateful, encoding: OutputEncoding) -> DataFrame:
         """The fragment that a node gives out of, and how changes leave it."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         if fragment.evaluates and not self._is_ansi:
@@ -317,7 +317,9 @@ class SparkLowering:
         place, self._places = self._places, self._places + 1
         buckets = self._count(exchanges[0])
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = fragment.always or (isinstance(way, PackedRowOutput) and way.route.always)
+        always = fragment.always or (
+            isinstance(encoding, PackedRowOutput) and encoding.route.always
+        )
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= _orderly(each, part.spec.needs_order)
         packed = [
@@ -332,7 +334,7 @@ class SparkLowering:
         # Batch queries end with their rows.
         stamped = self._streams and is_stamped(fragment, self.plan.awaits_watermark)
         mode = time_mode(fragment, self.plan.awaits_watermark) if self._streams else "None"
-        live = self.settings.state_directory, place, way, mode, self.settings.state_limit
+        live = self.settings.state_directory, place, encoding, mode, self.settings.state_limit
         ttls, added = tuple(fragment.ttls), self.plan.options.added_calls
         hosting = Options(buckets, ttls, *live, added, stamped)
         if stamped:
@@ -340,7 +342,7 @@ class SparkLowering:
         groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
         hosted = groups.transformWithStateInPandas(
             FragmentProcessor(factory, hosting),
-            outputStructType=way.fields,
+            outputStructType=encoding.fields,
             outputMode="Append",
             timeMode=mode,
         )
@@ -348,7 +350,7 @@ class SparkLowering:
 
     def _observe_counts(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
         """Return the output of a fragment, the counts of its operators observed."""
-        about = (hosting.place, self._number, hosting.buckets, hosting.way.change_column)
+        about = (hosting.place, self._number, hosting.buckets, hosting.encoding.change_column)
         return metrics.operators_counted(hosted, names, *about)
 
     def _feed_fragment(

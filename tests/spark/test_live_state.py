@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 
 from aggloom.errors import OptionError, StateCorruptError, StateRoomError
-from aggloom.runtime.spark.node import residency
+from aggloom.runtime.spark.node import live_state
 from aggloom.runtime.spark.node.host import _wake
-from aggloom.runtime.spark.node.residency import (
-    Residence,
+from aggloom.runtime.spark.node.live_state import (
+    LiveState,
     clean_up,
     default_limit,
     default_root,
     directory_of,
     make_room,
-    residence,
+    open_live_state,
     size_of,
 )
 from aggloom.runtime.storage import allocation
@@ -39,7 +39,7 @@ FORK = multiprocessing.get_context("fork")
 
 def settle(root: Path, token: str, bucket: int = 0, rows: int = 10_000) -> Path:
     """Leave an arena of a large and a small array behind; its directory."""
-    with residence(root, QUERY, bucket) as home:
+    with open_live_state(root, QUERY, bucket) as home:
         assert home is not None
         arena = Arena(home.renew())
         arena.array("x", rows, "i8")[:] = 7
@@ -51,7 +51,7 @@ def settle(root: Path, token: str, bucket: int = 0, rows: int = 10_000) -> Path:
 
 def takes(root: Path, token: str, bucket: int = 0) -> bool:
     """Tell whether the live state of a bucket is recognised, and can be opened."""
-    with residence(root, QUERY, bucket) as home:
+    with open_live_state(root, QUERY, bucket) as home:
         assert home is not None
         if not home.take(token):
             return False
@@ -67,7 +67,7 @@ def told(
 ) -> pytest.LogCaptureFixture:
     """Collect warnings as if each came for the first time."""
     monkeypatch.setattr(arena_module, "_warned", set())
-    monkeypatch.setattr(residency, "_warned", set())
+    monkeypatch.setattr(live_state, "_warned", set())
     caplog.set_level(logging.WARNING, "aggloom")
     return caplog
 
@@ -97,9 +97,9 @@ def test_another_boot_and_a_host_without_one_recognise_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for boots in (("a", "b"), (None, None)):
-        monkeypatch.setattr(residency, "_boot_id", lambda boots=boots: boots[0])
+        monkeypatch.setattr(live_state, "_boot_id", lambda boots=boots: boots[0])
         settle(tmp_path, "t1")
-        monkeypatch.setattr(residency, "_boot_id", lambda boots=boots: boots[1])
+        monkeypatch.setattr(live_state, "_boot_id", lambda boots=boots: boots[1])
         assert not takes(tmp_path, "t1")
 
 
@@ -201,7 +201,7 @@ class Store:
         self.rebuilt += 1
 
 
-def woken(home: Residence, store: Store, before_opening: Callable[[Path], None]) -> Any:
+def woken(home: LiveState, store: Store, before_opening: Callable[[Path], None]) -> Any:
     """The operator that the host wakes; something happens between recognising its arena and opening it."""
 
     def opened(directory: Path | None, bucket: int) -> Any:
@@ -229,7 +229,7 @@ def test_an_arena_that_goes_while_it_is_opened_is_no_new_one(
 ) -> None:
     settle(tmp_path, "t1")
     store = Store()
-    with residence(tmp_path, QUERY, 0) as home:
+    with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None
         operator = woken(home, store, happens)
         assert operator.arenas[0].reopened == (not rebuilds)
@@ -240,7 +240,7 @@ def test_what_is_deleted_while_it_is_in_use_lives_on_and_is_not_recognised(
     tmp_path: Path, told: pytest.LogCaptureFixture
 ) -> None:
     settle(tmp_path, "t1")
-    with residence(tmp_path, QUERY, 0) as home:
+    with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None and home.take("t1")
         arena = Arena(home.arena)
         shutil.rmtree(tmp_path)
@@ -262,7 +262,7 @@ def test_an_arena_of_which_a_part_is_on_the_heap_is_not_recognised(
         os.ftruncate(descriptor, offset + size)
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with residence(tmp_path, QUERY, 0) as home:
+    with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None
         arena = Arena(home.renew())
         arena.array("x", 10_000, "i8")[:] = 7
@@ -298,9 +298,9 @@ def test_without_a_directory_state_stays_in_memory(
     if how == "a file":
         root.write_text("")
     else:
-        monkeypatch.setattr(residency.os, "getuid", lambda: 12345)
+        monkeypatch.setattr(live_state.os, "getuid", lambda: 12345)
     for _ in range(2):
-        with residence(root, QUERY, 0) as home:
+        with open_live_state(root, QUERY, 0) as home:
             assert home is None
     assert (
         len(told.messages) == 1
@@ -311,7 +311,7 @@ def test_without_a_directory_state_stays_in_memory(
 
 def test_a_held_residence_is_left_alone(tmp_path: Path) -> None:
     settle(tmp_path, "t1")
-    with residence(tmp_path, QUERY, 0) as home:
+    with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None
         held = FORK.Process(target=_cannot_have_it, args=(tmp_path,))
         held.start()
@@ -326,16 +326,19 @@ def test_a_held_residence_is_left_alone(tmp_path: Path) -> None:
 
 
 def _cannot_have_it(root: Path) -> None:
-    with residence(root, QUERY, 0) as home:
+    with open_live_state(root, QUERY, 0) as home:
         assert home is None
     assert clean_up(root, older_than=-1) == 0
 
 
 def test_a_lock_that_was_deleted_keeps_nobody_out_and_is_not_taken_for_one(tmp_path: Path) -> None:
-    with residence(tmp_path, QUERY, 0) as first:
+    with open_live_state(tmp_path, QUERY, 0) as first:
         assert first is not None
         shutil.rmtree(tmp_path / QUERY)
-        with residence(tmp_path, QUERY, 0) as second, residence(tmp_path, QUERY, 0) as third:
+        with (
+            open_live_state(tmp_path, QUERY, 0) as second,
+            open_live_state(tmp_path, QUERY, 0) as third,
+        ):
             assert second is not None and third is None
 
 
@@ -353,7 +356,7 @@ def test_clean_up_deletes_only_what_is_ours_and_old(tmp_path: Path) -> None:
     old, new = QUERY, QUERY.replace("cdef-0", "cdef-1")
     (tmp_path / ".deleted-half").mkdir()
     settle(tmp_path, "t1")
-    with residence(tmp_path, new, 0):
+    with open_live_state(tmp_path, new, 0):
         pass
     for path in (tmp_path / old, tmp_path / old / "0"):
         os.utime(path, (1, 1))
@@ -383,7 +386,7 @@ def test_the_limit_is_half_of_what_would_be_free(
     settle(tmp_path, "t1", rows=100_000)
     for free, deleted in ((1_000_000, 0), (500_000, 1)):
         monkeypatch.setattr(
-            residency.shutil, "disk_usage", lambda root, free=free: SimpleNamespace(free=free)
+            live_state.shutil, "disk_usage", lambda root, free=free: SimpleNamespace(free=free)
         )
         assert make_room(tmp_path) == deleted
 
@@ -391,7 +394,7 @@ def test_the_limit_is_half_of_what_would_be_free(
 def test_an_arena_that_has_grown_makes_room(tmp_path: Path) -> None:
     settle(tmp_path, "t1", 0, rows=40_000)
     time.sleep(0.02)
-    with residence(tmp_path, QUERY, 1, limit=400_000) as home:
+    with open_live_state(tmp_path, QUERY, 1, limit=400_000) as home:
         assert home is not None
         arena = Arena(home.renew())
         arena.array("x", 40_000, "i8")[:] = 7
@@ -462,7 +465,7 @@ def _count(root: Path, store: Path, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(150):
         bucket = rng.randrange(2)
-        with residence(root, QUERY, bucket) as home:
+        with open_live_state(root, QUERY, bucket) as home:
             number = _committed(store, bucket)
             if home is None:
                 continue

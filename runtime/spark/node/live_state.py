@@ -84,7 +84,7 @@ def _boot_id() -> str | None:
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
 
 
-class Residence:
+class LiveState:
     """One bucket's directory, locked for this process.
 
     An arena lies in a directory of its own in it, which no two attempts ever share.
@@ -148,7 +148,7 @@ class Residence:
             places.append((str(path.relative_to(self.directory)), identity))
         size = sum(arena.nbytes for arena in arenas)
         self.grown = max(0, size - self._size)
-        said = {
+        token_data = {
             "token": token,
             "boot": _boot_id(),
             "arena": self._arena,
@@ -157,7 +157,7 @@ class Residence:
         }
         # Somebody may have deleted the directory; it is only a cache.
         with contextlib.suppress(OSError):
-            write_anew(self.directory / _TOKEN, with_checksum(json.dumps(said)).encode())
+            write_anew(self.directory / _TOKEN, with_checksum(json.dumps(token_data)).encode())
 
     def wipe(self) -> None:
         """Delete every arena that there is."""
@@ -172,41 +172,41 @@ class Residence:
 
 
 @contextlib.contextmanager
-def residence(
+def open_live_state(
     root: Path, owner: str, bucket: int, limit: int | None = None
-) -> Iterator[Residence | None]:
+) -> Iterator[LiveState | None]:
     """The bucket's directory while the context lasts; None if another attempt has it locked, or if there can be none.
 
     limit: as in `make_room`, which is called once the directory has grown by a hundredth of it.
     """
     try:
-        home = _enter(make_root(root) / owner / str(bucket))
+        live = _enter(make_root(root) / owner / str(bucket))
     except OSError as e:
         _warn(
             root,
             f"live state in {root}: {e.strerror or e}; it stays in memory, and is rebuilt for each batch. "
             "Set AGGLOOM_STATE_DIR to a directory of your own that can be written.",
         )
-        home = None
-    if home is None:
+        live = None
+    if live is None:
         yield None
         return
     try:
-        yield home
+        yield live
     finally:
-        home.release()
+        live.release()
         with contextlib.suppress(OSError):
-            _grew(root, home.grown, limit)
+            _grew(root, live.grown, limit)
 
 
-def _enter(directory: Path) -> Residence | None:
-    """The residence in a directory, made if need be; None while somebody else has it."""
+def _enter(directory: Path) -> LiveState | None:
+    """The live state in a directory, made if need be; None while somebody else has it."""
     for _ in range(_ATTEMPTS):
         # A clean-up may delete it between any two of these.
         with contextlib.suppress(FileNotFoundError):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = _try_lock(directory, os.O_CREAT)
-            return None if lock is None else Residence(directory, lock)
+            return None if lock is None else LiveState(directory, lock)
     return None
 
 
@@ -240,15 +240,15 @@ def default_limit() -> int | None:
     return size_of(configured) if configured else None
 
 
-def size_of(given: str | int) -> int:
+def size_of(size: str | int) -> int:
     """A number of bytes, given as one or with a unit, such as 20g.
 
     Raises OptionError.
     """
-    found = _SIZE.fullmatch(str(given).strip())
+    found = _SIZE.fullmatch(str(size).strip())
     if found is None:
         raise OptionError(
-            f"state limit {given!r} is no size; give a number of bytes, or one such as 500m or 20g"
+            f"state limit {size!r} is no size; give a number of bytes, or one such as 500m or 20g"
         )
     return int(found[1]) << _UNITS[found[2].lower()]
 
