@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "418c1409d9f672f4"
-DIGEST = "3e196c69235687cd"
+SUPPORT = "6cb31ad81065fbdb"
+DIGEST = "d1e6056dd1d1be26"
 
 
 class Inputs(NamedTuple):
@@ -286,30 +286,30 @@ class GroupAggsHandler(rt.Handler):
     BACKEND = BACKEND
     RETRACTING = True
     INPUTS = (
-        ("in_amount_valid", "amount", "valid"),
-        ("in_amount_wide", "amount", "wide"),
-        ("in_amount_word", "amount", "word"),
-        ("in_note_valid", "note", "valid"),
-        ("in_note_word", "note", "word"),
-        ("in_at_valid", "at", "valid"),
-        ("in_at_word", "at", "word"),
+        rt.InputLayout("in_amount_valid", "amount", "valid"),
+        rt.InputLayout("in_amount_wide", "amount", "wide"),
+        rt.InputLayout("in_amount_word", "amount", "word"),
+        rt.InputLayout("in_note_valid", "note", "valid"),
+        rt.InputLayout("in_note_word", "note", "word"),
+        rt.InputLayout("in_at_valid", "at", "valid"),
+        rt.InputLayout("in_at_word", "at", "word"),
     )
     FIELDS = (
-        ("records", "i8", 0, "int", False),
-        ("count_amount", "i8", 0, "int", False),
-        ("sum_amount", "i8", 2, "wide", False),
+        rt.FieldLayout("records", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_amount", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("sum_amount", "i8", columns=2, kind="wide", pooled=False),
     )
     VIEWS = (
-        ("ordered_amount", "ordered", False, 1),
-        ("sequence_note", "sequence", True, 1),
-        ("sequence_at", "sequence", False, 1),
+        rt.ViewLayout("ordered_amount", "ordered", pooled=False, width=1),
+        rt.ViewLayout("sequence_note", "sequence", pooled=True, width=1),
+        rt.ViewLayout("sequence_at", "sequence", pooled=False, width=1),
     )
     OUTPUTS = (
-        ("out_balance", "limbs", 1, "fits"),
-        ("out_mean", "limbs", 1, "fits"),
-        ("out_least", "word", 1, "found"),
-        ("out_first_note", "word", 1, "found"),
-        ("out_last_at", "word", 1, "found"),
+        rt.OutputLayout("out_balance", "limbs", columns=1, check="fits"),
+        rt.OutputLayout("out_mean", "limbs", columns=1, check="fits"),
+        rt.OutputLayout("out_least", "word", columns=1, check="found"),
+        rt.OutputLayout("out_first_note", "word", columns=1, check="found"),
+        rt.OutputLayout("out_last_at", "word", columns=1, check="found"),
     )
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)

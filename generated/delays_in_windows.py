@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "418c1409d9f672f4"
-DIGEST = "307382c8de18e05d"
+SUPPORT = "6cb31ad81065fbdb"
+DIGEST = "799c8db5bafea077"
 
 
 class Inputs(NamedTuple):
@@ -230,20 +230,20 @@ class NamespaceAggsHandler(rt.NamespaceHandler):
     BACKEND = BACKEND
     RETRACTING = True
     INPUTS = (
-        ("in_dep_delay_valid", "dep_delay", "valid"),
-        ("in_dep_delay_number", "dep_delay", "number"),
-        ("in_dep_delay_word", "dep_delay", "word"),
+        rt.InputLayout("in_dep_delay_valid", "dep_delay", "valid"),
+        rt.InputLayout("in_dep_delay_number", "dep_delay", "number"),
+        rt.InputLayout("in_dep_delay_word", "dep_delay", "word"),
     )
     FIELDS = (
-        ("records", "i8", 0, "int", False),
-        ("count_dep_delay", "i8", 0, "int", False),
-        ("sum_dep_delay", "i8", 0, "int", False),
+        rt.FieldLayout("records", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_dep_delay", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("sum_dep_delay", "i8", columns=0, kind="int", pooled=False),
     )
-    VIEWS = (("ordered_dep_delay", "ordered", False, 1),)
+    VIEWS = (rt.ViewLayout("ordered_dep_delay", "ordered", pooled=False, width=1),)
     OUTPUTS = (
-        ("out_flights", "word", 1, ""),
-        ("out_delay", "float", 1, ""),
-        ("out_worst", "word", 1, "found"),
+        rt.OutputLayout("out_flights", "word", columns=1, check=""),
+        rt.OutputLayout("out_delay", "float", columns=1, check=""),
+        rt.OutputLayout("out_worst", "word", columns=1, check="found"),
     )
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "418c1409d9f672f4"
-DIGEST = "0e4194c505414ce1"
+SUPPORT = "6cb31ad81065fbdb"
+DIGEST = "6683895db1f0fd9c"
 
 
 class Inputs(NamedTuple):
@@ -324,32 +324,32 @@ class GroupAggsHandler(rt.Handler):
     BACKEND = BACKEND
     RETRACTING = True
     INPUTS = (
-        ("in_dep_delay_valid", "dep_delay", "valid"),
-        ("in_dep_delay_number", "dep_delay", "number"),
-        ("in_arr_delay_valid", "arr_delay", "valid"),
-        ("in_arr_delay_number", "arr_delay", "number"),
-        ("in_arr_delay_word", "arr_delay", "word"),
-        ("in_dest_valid", "dest", "valid"),
-        ("in_dest_word", "dest", "word"),
+        rt.InputLayout("in_dep_delay_valid", "dep_delay", "valid"),
+        rt.InputLayout("in_dep_delay_number", "dep_delay", "number"),
+        rt.InputLayout("in_arr_delay_valid", "arr_delay", "valid"),
+        rt.InputLayout("in_arr_delay_number", "arr_delay", "number"),
+        rt.InputLayout("in_arr_delay_word", "arr_delay", "word"),
+        rt.InputLayout("in_dest_valid", "dest", "valid"),
+        rt.InputLayout("in_dest_word", "dest", "word"),
     )
     FIELDS = (
-        ("records", "i8", 0, "int", False),
-        ("count_dep_delay", "i8", 0, "int", False),
-        ("sum_dep_delay", "i8", 0, "int", False),
-        ("count_arr_delay", "i8", 0, "int", False),
-        ("sum_arr_delay", "i8", 0, "int", False),
-        ("count_dest_distinct", "i8", 0, "int", False),
+        rt.FieldLayout("records", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_dep_delay", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("sum_dep_delay", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_arr_delay", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("sum_arr_delay", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_dest_distinct", "i8", columns=0, kind="int", pooled=False),
     )
     VIEWS = (
-        ("distinct_dest", "multiset", True, 1),
-        ("ordered_arr_delay", "ordered", False, 1),
+        rt.ViewLayout("distinct_dest", "multiset", pooled=True, width=1),
+        rt.ViewLayout("ordered_arr_delay", "ordered", pooled=False, width=1),
     )
     OUTPUTS = (
-        ("out_flights", "word", 1, ""),
-        ("out_total", "word", 1, ""),
-        ("out_mean", "float", 1, ""),
-        ("out_worst", "word", 1, "found"),
-        ("out_airports", "word", 1, ""),
+        rt.OutputLayout("out_flights", "word", columns=1, check=""),
+        rt.OutputLayout("out_total", "word", columns=1, check=""),
+        rt.OutputLayout("out_mean", "float", columns=1, check=""),
+        rt.OutputLayout("out_worst", "word", columns=1, check="found"),
+        rt.OutputLayout("out_airports", "word", columns=1, check=""),
     )
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)

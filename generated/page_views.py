@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "418c1409d9f672f4"
-DIGEST = "da57d14e33f810bd"
+SUPPORT = "6cb31ad81065fbdb"
+DIGEST = "de385b4c5b8fa4e1"
 
 
 class Inputs(NamedTuple):
@@ -284,31 +284,31 @@ class GroupAggsHandler(rt.Handler):
     BACKEND = BACKEND
     RETRACTING = False
     INPUTS = (
-        ("in_user_valid", "user", "valid"),
-        ("in_user_word", "user", "word"),
-        ("in_not_bot_flag", "NOT bot", "flag"),
-        ("in_seconds_valid", "seconds", "valid"),
-        ("in_seconds_real", "seconds", "real"),
-        ("in_seconds_word", "seconds", "word"),
+        rt.InputLayout("in_user_valid", "user", "valid"),
+        rt.InputLayout("in_user_word", "user", "word"),
+        rt.InputLayout("in_not_bot_flag", "NOT bot", "flag"),
+        rt.InputLayout("in_seconds_valid", "seconds", "valid"),
+        rt.InputLayout("in_seconds_real", "seconds", "real"),
+        rt.InputLayout("in_seconds_word", "seconds", "word"),
     )
     FIELDS = (
-        ("records", "i8", 0, "int", False),
-        ("count_user_distinct", "i8", 0, "int", False),
-        ("count_user_distinct_if_not_bot", "i8", 0, "int", False),
-        ("count_seconds", "i8", 0, "int", False),
-        ("sum_seconds", "f8", 7, "float", False),
-        ("least_seconds", "i8", 0, "word", False),
+        rt.FieldLayout("records", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_user_distinct", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_user_distinct_if_not_bot", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_seconds", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("sum_seconds", "f8", columns=7, kind="float", pooled=False),
+        rt.FieldLayout("least_seconds", "i8", columns=0, kind="word", pooled=False),
     )
     VIEWS = (
-        ("distinct_user", "multiset", False, 2),
-        ("spill", "spill", False, 1),
+        rt.ViewLayout("distinct_user", "multiset", pooled=False, width=2),
+        rt.ViewLayout("spill", "spill", pooled=False, width=1),
     )
     OUTPUTS = (
-        ("out_views", "word", 1, ""),
-        ("out_users", "word", 1, ""),
-        ("out_people", "word", 1, ""),
-        ("out_mean", "float", 1, ""),
-        ("out_shortest", "word", 1, ""),
+        rt.OutputLayout("out_views", "word", columns=1, check=""),
+        rt.OutputLayout("out_users", "word", columns=1, check=""),
+        rt.OutputLayout("out_people", "word", columns=1, check=""),
+        rt.OutputLayout("out_mean", "float", columns=1, check=""),
+        rt.OutputLayout("out_shortest", "word", columns=1, check=""),
     )
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)

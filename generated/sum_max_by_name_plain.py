@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "2bac78a707638799"
-DIGEST = "bd6080b7b2ad0360"
+SUPPORT = "6c060776cd14f676"
+DIGEST = "36127f9b8b0b4960"
 
 
 class Inputs(NamedTuple):
@@ -198,19 +198,19 @@ class GroupAggsHandler(rt.Handler):
     BACKEND = BACKEND
     RETRACTING = True
     INPUTS = (
-        ("in_cnt_valid", "cnt", "valid"),
-        ("in_cnt_number", "cnt", "number"),
-        ("in_cnt_word", "cnt", "word"),
+        rt.InputLayout("in_cnt_valid", "cnt", "valid"),
+        rt.InputLayout("in_cnt_number", "cnt", "number"),
+        rt.InputLayout("in_cnt_word", "cnt", "word"),
     )
     FIELDS = (
-        ("records", "i8", 0, "int", False),
-        ("count_cnt", "i8", 0, "int", False),
-        ("sum_cnt", "i8", 0, "int", False),
+        rt.FieldLayout("records", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("count_cnt", "i8", columns=0, kind="int", pooled=False),
+        rt.FieldLayout("sum_cnt", "i8", columns=0, kind="int", pooled=False),
     )
-    VIEWS = (("ordered_cnt", "ordered", False, 1),)
+    VIEWS = (rt.ViewLayout("ordered_cnt", "ordered", pooled=False, width=1),)
     OUTPUTS = (
-        ("out_sum_cnt", "word", 1, ""),
-        ("out_max_cnt", "word", 1, "found"),
+        rt.OutputLayout("out_sum_cnt", "word", columns=1, check=""),
+        rt.OutputLayout("out_max_cnt", "word", columns=1, check="found"),
     )
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)

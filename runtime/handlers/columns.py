@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, describe_call, parse_type, prepare, type_name
 from aggloom.errors import AggloomError, TypeMismatchError
+from aggloom.runtime.handlers.layout import FieldLayout, InputLayout, OutputLayout, ViewLayout
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values import results, rows
 
@@ -37,10 +38,10 @@ class HandlerColumns:
     SPEC_JSON: ClassVar[str]
     BACKEND: ClassVar[str]
     RETRACTING: ClassVar[bool]
-    INPUTS: ClassVar[tuple[tuple[str, Any, str], ...]]
-    FIELDS: ClassVar[tuple[tuple[Any, ...], ...]]
-    VIEWS: ClassVar[tuple[tuple[str, str, bool, int], ...]]
-    OUTPUTS: ClassVar[tuple[tuple[str, str, int, str], ...]]
+    INPUTS: ClassVar[tuple[InputLayout, ...]]
+    FIELDS: ClassVar[tuple[FieldLayout, ...]]
+    VIEWS: ClassVar[tuple[ViewLayout, ...]]
+    OUTPUTS: ClassVar[tuple[OutputLayout, ...]]
     RESULTS: ClassVar[dict[str, tuple[str, Any, Any]]]
     KERNELS: ClassVar[Kernels]
     FUNCTIONS: ClassVar[tuple[str, ...]] = ()
@@ -116,7 +117,7 @@ class HandlerColumns:
     def overflow(self, out: Any) -> tuple[int, int] | None:
         """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""
         wraps = self.spec().dialect != "spark"
-        single = np.array([check in ("single", "user") for *_, check in self.OUTPUTS])
+        single = np.array([output.check in ("single", "user") for output in self.OUTPUTS])
         hits = np.flatnonzero(np.asarray(out.overflow)[: len(single)] * (single if wraps else 1))
         return (int(hits[0]), int(out.overflow[hits[0]]) - 1) if len(hits) else None
 
@@ -128,12 +129,12 @@ class HandlerColumns:
         if found is not None:
             spec = self.spec()
             dtype = spec.aggregate_schema.types[len(spec.group_by) + found[0]]
-            if self.OUTPUTS[found[0]][3] == "single":
+            if self.OUTPUTS[found[0]].check == "single":
                 raise CardinalityError(
                     f"{describe_call(spec.calls[found[0]])}: there is more than one row "
                     f"({place(found[1])}); take FIRST_VALUE or MAX, or filter the input"
                 )
-            if self.OUTPUTS[found[0]][3] == "user":
+            if self.OUTPUTS[found[0]].check == "user":
                 raise ArithmeticOverflowError(
                     f"{describe_call(spec.calls[found[0]])}: the value does not fit {type_name(dtype)} "
                     f"({place(found[1])}); declare the function with a wider result"
@@ -153,10 +154,10 @@ class HandlerColumns:
         ]
 
     def _column(
-        self, data: Any, valid: Any, output: Any, dtype: pa.DataType, take: Array | None
+        self, data: Any, valid: Any, output: OutputLayout, dtype: pa.DataType, take: Array | None
     ) -> pa.Array:
-        attr, form, width, _ = output
-        returns, options, element = self.RESULTS.get(attr, ("", (), None))
+        form = output.form
+        returns, options, element = self.RESULTS.get(output.name, ("", (), None))
         if form == "list":
             rows_taken = np.arange(len(valid)) if take is None else take
             words, counts, offsets = self.lists(data, rows_taken)
@@ -175,7 +176,7 @@ class HandlerColumns:
         if returns == "part":
             return self._elements(data, valid, element)
         if form in ("words", "floats"):
-            return self._arrays(data, valid, form, dtype, width)
+            return self._arrays(data, valid, form, dtype, output.columns)
         return self.scalars(data, valid, form, dtype)
 
     def _arrays(

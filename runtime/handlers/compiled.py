@@ -12,6 +12,7 @@ from aggloom.runtime.arithmetic.floats import float_total
 from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.debug_text import describe_slots
 from aggloom.runtime.handlers.handler import HandlerBase
+from aggloom.runtime.handlers.layout import FieldLayout, ViewLayout
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import (
     Arena,
@@ -47,15 +48,15 @@ class ArenaAccumulators:
     def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
         self.handler, self.arena = handler, arena
         self.pool = Pool(arena)
-        for attr, dtype, width, _, _, *initial in handler.FIELDS:
-            new = f"acc.{attr}" not in arena
-            array = arena.array(f"acc.{attr}", slots, dtype, width)
-            if initial and new:
-                array[:] = initial[0]
+        for field in handler.FIELDS:
+            new = f"acc.{field.name}" not in arena
+            array = arena.array(f"acc.{field.name}", slots, field.dtype, field.columns)
+            if field.initial and new:
+                array[:] = field.initial
         self.slots = len(arena.array("acc.records", slots, "i8"))
         self.views = {
-            attr: VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
-            for attr, kind, _, width in handler.VIEWS
+            view.name: VIEW_TYPES[view.kind](arena, f"view.{view.name}", self.slots, view.width)
+            for view in handler.VIEWS
         }
 
     def __repr__(self) -> str:
@@ -65,7 +66,7 @@ class ArenaAccumulators:
     @property
     def state(self) -> Any:
         """The State that kernels work on; made anew, because growth replaces arrays."""
-        fields = [self.arena.array(f"acc.{f[0]}", 0, "i8") for f in self.handler.FIELDS]
+        fields = [self.arena.array(f"acc.{f.name}", 0, "i8") for f in self.handler.FIELDS]
         views = [v.arrays for v in self.views.values()]
         return self.handler.KERNELS.state(self.pool.arrays, *fields, *views)
 
@@ -81,12 +82,12 @@ class ArenaAccumulators:
     def as_new(self, slots: SlotArray) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
         new, sums = np.ones(len(slots), np.bool_), []
-        for attr, _, _, kind, _, *initial in self.handler.FIELDS[1:]:
-            values = self.arena.array(f"acc.{attr}", 0, "i8")[slots]
-            if kind == "float":
+        for field in self.handler.FIELDS[1:]:
+            values = self.arena.array(f"acc.{field.name}", 0, "i8")[slots]
+            if field.kind == "float":
                 sums.append(values)
-            elif kind != "double":
-                equal = values == (initial[0] if initial else 0)
+            elif field.kind != "double":
+                equal = values == field.initial
                 new &= equal.all(axis=1) if equal.ndim == 2 else equal
         for view in self.views.values():
             arrays = view.arrays
@@ -104,25 +105,25 @@ class ArenaAccumulators:
 
     def check_restored(self, audit: Audit) -> None:
         """Raise StateCorruptError unless the arrays of a snapshot are accumulators."""
-        for attr, _, _, kind, pooled, *_ in self.handler.FIELDS:
-            name = f"acc.{attr}"
+        for field in self.handler.FIELDS:
+            name = f"acc.{field.name}"
             values = self.arena.array(name, 0, "i8")
             audit.require_length(self.slots, name, values)
-            if pooled:
+            if field.pooled:
                 audit.hold(name, values)
-            elif kind == "float":
+            elif field.kind == "float":
                 # NaN and infinities are counted beside the sum, which is finite.
                 audit.require(bool(np.isfinite(values).all()), name, "a sum is not finite")
-        for attr, kind, pooled, _ in self.handler.VIEWS:
-            by_bytes = pooled and VIEW_KINDS[kind].by_bytes
-            self.views[attr].check_restored(audit, self.slots, pooled, by_bytes)
+        for view in self.handler.VIEWS:
+            by_bytes = view.pooled and VIEW_KINDS[view.kind].by_bytes
+            self.views[view.name].check_restored(audit, self.slots, view.pooled, by_bytes)
 
     def resize(self, slots: int) -> None:
         """Room for more accumulators, or fewer when those beyond are as new."""
-        for attr, _, _, _, _, *initial in self.handler.FIELDS:
-            array = self.arena.resize(f"acc.{attr}", slots)
-            if initial:
-                array[self.slots :] = initial[0]
+        for field in self.handler.FIELDS:
+            array = self.arena.resize(f"acc.{field.name}", slots)
+            if field.initial:
+                array[self.slots :] = field.initial
         for view in self.views.values():
             view.reserve_slots(slots)
         self.slots = slots
@@ -178,16 +179,15 @@ class ArenaAccumulators:
         at = int(p.offset[word])
         return bytes(p.heap[at : at + int(p.length[word])]) if word else None
 
-    def _field(self, field: tuple[Any, ...], s: int) -> Any:
-        attr, _, width, kind, pooled, *_ = field
-        value = self.arena.array(f"acc.{attr}", 0, "i8")[s]
-        if width or kind == "double":
+    def _field(self, field: FieldLayout, s: int) -> Any:
+        value = self.arena.array(f"acc.{field.name}", 0, "i8")[s]
+        if field.columns or field.kind == "double":
             return value.tolist()
-        return self._word(int(value), pooled)
+        return self._word(int(value), field.pooled)
 
-    def _view(self, described: tuple[str, str, bool, int], s: int) -> Any:
-        attr, kind, pooled, width = described
-        view = self.views[attr].arrays
+    def _view(self, layout: ViewLayout, s: int) -> Any:
+        name, kind, pooled, width = layout
+        view = self.views[name].arrays
         tree = view if isinstance(view, Tree) else getattr(view, "tree", None)
         if tree is not None:
             by_bytes = pooled and VIEW_KINDS[kind].by_bytes
@@ -265,13 +265,14 @@ class Handler(HandlerBase):
 
     def outputs(self, n: int) -> Any:
         arrays: list[Any] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
-        for _, form, width, _ in self.OUTPUTS:
+        for output in self.OUTPUTS:
+            form = output.form
             if form == "list":
                 arrays.append(new_list_out(n))
             elif form == "limbs":
                 arrays.append(np.zeros((n, 2), np.int64))
             else:
-                shape = (n, width) if form in ("words", "floats") else (n,)
+                shape = (n, output.columns) if form in ("words", "floats") else (n,)
                 arrays.append(np.zeros(shape, "f8" if form.startswith("float") else "i8"))
             arrays.append(np.zeros(n, np.bool_))
         return self.KERNELS.outputs(*arrays)

@@ -26,7 +26,7 @@ _BLOCK = 1 << 11
 """Rows that are applied before their results are noted: what they touch is in the cache still."""
 
 
-class Noted(NamedTuple):
+class ResultPair(NamedTuple):
     """Results of items before and after a bundle, the rows of both in one, and whether they were and are live."""
 
     before: Any
@@ -130,36 +130,36 @@ class HandlerBase(HandlerColumns):
         inputs: Any,
         slots: SlotArray,
         retracts: FlagArray,
-        items: NumberArray,
+        ids: NumberArray,
         *,
         keep_orphans: bool,
         by_slot: bool = False,
-    ) -> tuple[int, Noted]:
-        """As update, with the results before and after each item: neighbouring rows of a slot, numbered from 0.
+    ) -> tuple[int, ResultPair]:
+        """As update, with the results before and after each item: neighbouring rows of a slot that have one id.
 
         by_slot: no slot has two items.
         """
         if self.KERNELS.fold is None:
             return self._fold_rows(inputs, slots, retracts, keep_orphans)
-        n = int(items[-1]) + 1 if len(items) else 0
-        out, live = self.outputs(2 * n), np.zeros(2 * n, np.bool_)
-        block = _BLOCK if by_slot else 1
-        written = items, out, live, block
-        dropped = self._run(self.KERNELS.fold, inputs, retracts, keep_orphans, slots, written)
-        return dropped, Noted(*self.halves(out, n), out, live[:n], live[n:])
+        n = int(ids[-1]) + 1 if len(ids) else 0
+        out, has_rows = self.outputs(2 * n), np.zeros(2 * n, np.bool_)
+        chunk = _BLOCK if by_slot else 1
+        of_results = ids, out, has_rows, chunk
+        dropped = self._run(self.KERNELS.fold, inputs, retracts, keep_orphans, slots, of_results)
+        return dropped, ResultPair(*self.halves(out, n), out, has_rows[:n], has_rows[n:])
 
-    def pair_results(self, before: Any, after: Any, was: FlagArray, now: FlagArray) -> Noted:
+    def pair_results(self, before: Any, after: Any, was: FlagArray, now: FlagArray) -> ResultPair:
         """Results that were read apart."""
-        return Noted(before, after, self.concatenate(before, after), was, now)
+        return ResultPair(before, after, self.concatenate(before, after), was, now)
 
-    def no_results(self) -> Noted:
+    def no_results(self) -> ResultPair:
         """The results of no items."""
         none = self.outputs(0)
         return self.pair_results(none, none, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
     def _fold_rows(
         self, inputs: Any, slots: SlotArray, retracts: FlagArray, keep_orphans: bool
-    ) -> tuple[int, Noted]:
+    ) -> tuple[int, ResultPair]:
         """As fold, where each row is an item: lists of unknown length are written by no kernel that changes state."""
         n, dropped = len(slots), 0
         was, now = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
@@ -190,7 +190,7 @@ class HandlerBase(HandlerColumns):
         retracts: FlagArray,
         keep_orphans: bool,
         slots: SlotArray,
-        written: tuple[Any, ...] = (),
+        more: tuple[Any, ...] = (),
     ) -> int:
         """Call a kernel until all rows are through, with room made before each call; written: what else it gets."""
         start = dropped = 0
@@ -198,9 +198,7 @@ class HandlerBase(HandlerColumns):
             stop = start + self._current().reserve(min(CHUNK, len(slots) - start))
             state = self.accumulators.state
             with self._users_errors():
-                start, lost = step(
-                    state, inputs, retracts, keep_orphans, slots, start, stop, *written
-                )
+                start, lost = step(state, inputs, retracts, keep_orphans, slots, start, stop, *more)
             dropped += lost
         return dropped
 

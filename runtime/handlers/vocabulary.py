@@ -5,6 +5,10 @@ from aggloom.runtime.handlers.compiled import Handler as Handler
 from aggloom.runtime.handlers.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.arithmetic.floats import *
 from aggloom.runtime.handlers.columns import Kernels as Kernels
+from aggloom.runtime.handlers.layout import FieldLayout as FieldLayout
+from aggloom.runtime.handlers.layout import InputLayout as InputLayout
+from aggloom.runtime.handlers.layout import OutputLayout as OutputLayout
+from aggloom.runtime.handlers.layout import ViewLayout as ViewLayout
 from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO as AWAY_FROM_ZERO
 from aggloom.runtime.storage.jit import cold_kernel as cold_kernel
 from aggloom.runtime.storage.jit import inner_kernel as inner_kernel

@@ -38,7 +38,7 @@ def describe_parts(
 
 def counts_rows(handler_class: type[Any]) -> bool:
     """Tell whether accumulators count their rows: where rows only come, perhaps only that there are some."""
-    return bool(handler_class.FIELDS[0][1] == "i8")
+    return bool(handler_class.FIELDS[0].dtype == "i8")
 
 
 def keys_of(operator: Operator) -> tuple[int, list[pa.Array]]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.handlers.handler import Noted
+from aggloom.runtime.handlers.handler import ResultPair
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.orphans import orphan_error
 from aggloom.runtime.operators.slot_state import SlotState
@@ -185,7 +185,7 @@ class Applier:
         *,
         keep: bool,
         owing: bool = False,
-    ) -> tuple[int, Noted]:
+    ) -> tuple[int, ResultPair]:
         """As apply, with the results of the touched slots before and after."""
         batch, slots, retracts = rows
         handler = state.handler
@@ -193,7 +193,7 @@ class Applier:
         if by_slot and handler.KERNELS.fold is not None and not merged and not keep:
             inputs = handler.bind(batch)
             return cast(
-                tuple[int, Noted],
+                tuple[int, ResultPair],
                 handler.fold(
                     *self._by_slot(handler, touched, inputs, slots, retracts),
                     keep_orphans=keep,

@@ -65,7 +65,9 @@ def _check(old: Any, new: Any, parts: Carried) -> None:
     elif handler.UNMERGEABLE or not handler.COMPACTS:
         names = ", ".join(handler.UNMERGEABLE or handler.FUNCTIONS)
         reason = f"the state of {names} cannot be copied call by call, for it has no merge, or is not the same after it"
-    elif not set(parts.fields) | set(parts.views) <= {f[0] for f in handler.FIELDS + handler.VIEWS}:
+    elif not set(parts.fields) | set(parts.views) <= {
+        each.name for each in handler.FIELDS + handler.VIEWS
+    }:
         reason = f"{handler.SOURCE_PATH} was edited, so that its state is not that of its calls"
     if reason:
         raise StateMismatchError(
@@ -93,7 +95,7 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
     for name, array in old.arena:
         if name.startswith("pool."):
             _write_array(arena, name, array)
-    types = {attr: dtype for attr, dtype, *_ in handler.FIELDS}
+    types = {field.name: field.dtype for field in handler.FIELDS}
     for new_name, old_name in parts.fields.items():
         array = old.arena.array(f"acc.{old_name}", 0, "i8")
         _write_array(arena, f"acc.{new_name}", _cast_field(array, types[new_name]))
@@ -108,7 +110,7 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
     for new_name, (old_name, places) in parts.counts.items():
         view, source = target.views[new_name], old.views[old_name]
         view.reserve(source.live)
-        pooled = next(v[2] for v in handler.VIEWS if v[0] == new_name)
+        pooled = next(v.pooled for v in handler.VIEWS if v.name == new_name)
         _copy_counts(view.arrays, target.pool.arrays, pooled, source.arrays, np.array(places))
     return target
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from aggloom.codegen import MODES, ORPHAN_POLICIES, AggSpec, Mode, OrphanPolicy
 from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, PlanOptions
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.handlers.handler import Noted
+from aggloom.runtime.handlers.handler import ResultPair
 from aggloom.runtime.operators.base import (
     InputBatch,
     OneInput,
@@ -166,13 +166,13 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         values, live = self.handler.values(slots), np.ones(1, np.bool_)
         return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
-    def _keep_only_row(self, noted: Noted, shown: bool) -> Noted:
+    def _keep_only_row(self, results: ResultPair, shown: bool) -> ResultPair:
         """Return the note, where the only row is there whatever it holds; shown: also before this bundle."""
         if not self._one_row:
-            return noted
-        was = np.ones(len(noted.was), np.bool_)
+            return results
+        was = np.ones(len(results.was), np.bool_)
         was[0] = shown
-        return noted._replace(was=was, now=np.ones(len(was), np.bool_))
+        return results._replace(was=was, now=np.ones(len(was), np.bool_))
 
     @property
     def name(self) -> str:
@@ -210,9 +210,9 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         touched = self._applier.distinct(self.state, slots)
         items = np.arange(len(slots))
         inputs = handler.bind(batch)
-        dropped, noted = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
-        handler.refuse_overflow(noted.after, self.state.place)
-        emitted = self._emit(self._keep_only_row(noted, checked.shown), slots)
+        dropped, results = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
+        handler.refuse_overflow(results.after, self.state.place)
+        emitted = self._emit(self._keep_only_row(results, checked.shown), slots)
         self._finish(dropped, touched, clock)
         return emitted
 
@@ -226,15 +226,15 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             self.state, np.concatenate([checked.slots, *targets]) if targets else checked.slots
         )
         rows = checked.batch, checked.slots, checked.retracts
-        dropped, noted = self._applier.fold(
+        dropped, results = self._applier.fold(
             self.state, touched, rows, merged, keep=keep, owing=self._owing
         )
-        self.handler.refuse_overflow(noted.after, self.state.place)
+        self.handler.refuse_overflow(results.after, self.state.place)
         if not len(touched):
             if checked.shown or not self._one_row:
-                return self._emit(noted, touched)
+                return self._emit(results, touched)
             return self._insert_row(clock)
-        emitted = self._emit(self._keep_only_row(noted, checked.shown), touched)
+        emitted = self._emit(self._keep_only_row(results, checked.shown), touched)
         self._finish(dropped, touched, clock)
         return emitted
 
@@ -261,17 +261,17 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         else:
             self.state.forget(empty)
 
-    def _emit(self, noted: Noted, slots: SlotArray) -> Rows:
+    def _emit(self, results: ResultPair, slots: SlotArray) -> Rows:
         """The messages of items at these slots."""
         n = len(slots)
         changed = np.ones(n, np.bool_)
         if n and not self.state_ttl_ms:
-            changed = self.handler.differ(noted.before, noted.after, n)
-        item, after_it, kinds = transitions(noted.was, noted.now, changed, self.update_before)
+            changed = self.handler.differ(results.before, results.after, n)
+        item, after_it, kinds = transitions(results.was, results.now, changed, self.update_before)
         keys = self.state.key_columns(columns.take(slots, item))
         values: list[pa.Array]
         if n:
-            values = self.handler.to_arrow(noted.both, self._results, item + n * after_it)
+            values = self.handler.to_arrow(results.both, self._results, item + n * after_it)
         else:
             values = [pa.array([], f.type) for f in self._results]
         if not self.schema.names:

@@ -38,7 +38,7 @@ class SlotState:
 
     def count_key_rows(self) -> Array | None:
         """Return how many rows each slot in use holds; None where rows only come, so that nobody counts them."""
-        counts = self.handler.FIELDS[0][1] == "i8"
+        counts = self.handler.FIELDS[0].dtype == "i8"
         return self.records[self.used_slots()] if counts else None
 
     def used_slots(self) -> Array:

@@ -44,11 +44,10 @@ class PlainAccumulators:
         self.handler, self.arena = handler, arena
         self.slots = slots
         self.fields: dict[str, list[Any]] = {
-            attr: _new_field(kind, slots, *initial)
-            for attr, _, _, kind, _, *initial in handler.FIELDS
+            field.name: _new_field(field.kind, slots, field.initial) for field in handler.FIELDS
         }
         self.views: dict[str, Any] = {
-            attr: VIEW_TYPES[kind](slots, width) for attr, kind, _, width in handler.VIEWS
+            view.name: VIEW_TYPES[view.kind](slots, view.width) for view in handler.VIEWS
         }
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
@@ -78,7 +77,7 @@ class PlainAccumulators:
     def as_new(self, slots: SlotArray) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
         fresh = PlainAccumulators(self.handler, Arena(), 1)
-        kinds = {attr: kind for attr, _, _, kind, *_ in self.handler.FIELDS[1:] if kind != "double"}
+        kinds = {f.name: f.kind for f in self.handler.FIELDS[1:] if f.kind != "double"}
 
         def is_new(s: int) -> bool:
             fields = all(
@@ -115,12 +114,12 @@ class PlainAccumulators:
 
     def sync(self) -> None:
         fields = {
-            attr: (
-                _pack_values(attr, self.fields[attr])
-                if kind in _PACKED
-                else _plain(self.fields[attr])
+            field.name: (
+                _pack_values(field.name, self.fields[field.name])
+                if field.kind in _PACKED
+                else _plain(self.fields[field.name])
             )
-            for attr, _, _, kind, *_ in self.handler.FIELDS
+            for field in self.handler.FIELDS
         }
         text = repr((self.slots, fields, _plain(self.views))).encode()
         self.arena.array("plain.state", len(text), "u1")
@@ -139,15 +138,16 @@ class PlainAccumulators:
 
     def _load(self, saved: tuple[int, dict[str, Any], dict[str, Any]]) -> None:
         self.slots = saved[0]
-        for attr, _, _, kind, *_ in self.handler.FIELDS:
-            values = unpack(saved[1][attr]) if kind in _PACKED else saved[1][attr]
-            self.fields[attr] = (
-                [(Fraction(*v[0]), *v[1:]) for v in values] if kind == "float" else values
+        for field in self.handler.FIELDS:
+            stored = saved[1][field.name]
+            values = unpack(stored) if field.kind in _PACKED else stored
+            self.fields[field.name] = (
+                [(Fraction(*v[0]), *v[1:]) for v in values] if field.kind == "float" else values
             )
-        for attr, kind, _, width in self.handler.VIEWS:
-            view = VIEW_TYPES[kind](0, width)
-            view.extend(saved[2][attr])
-            self.views[attr] = view
+        for layout in self.handler.VIEWS:
+            view = VIEW_TYPES[layout.kind](0, layout.width)
+            view.extend(saved[2][layout.name])
+            self.views[layout.name] = view
 
 
 def _same(kind: str, a: Any, b: Any) -> bool:
@@ -207,9 +207,9 @@ class PlainHandler(HandlerBase):
 
     def outputs(self, n: int) -> Any:
         lists: list[Any] = [[0] * max(1, len(self.OUTPUTS))]
-        for _, form, width, _ in self.OUTPUTS:
-            empty = (0,) * width if form in ("words", "floats") else 0
-            lists += [new_list_out(n) if form == "list" else [empty] * n, [False] * n]
+        for output in self.OUTPUTS:
+            empty = (0,) * output.columns if output.form in ("words", "floats") else 0
+            lists += [new_list_out(n) if output.form == "list" else [empty] * n, [False] * n]
         return self.KERNELS.outputs(*lists)
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:

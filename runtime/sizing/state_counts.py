@@ -70,21 +70,21 @@ def _holdings(state: Any) -> Holdings:
     pool = state.pool.arrays
     refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
     handler = state.handler
-    kinds, fields = (handler.VIEWS, handler.FIELDS) if handler else ((), ())
+    layouts, fields = (handler.VIEWS, handler.FIELDS) if handler else ((), ())
     views = getattr(state.accumulators, "views", {}) if handler else {}
     rows = {} if handler else getattr(state, "entries", {})
     return Holdings(
         keys=len(slots),
         met=_count_met(state, slots),
         views={
-            attr: _entries(kind, bool(pooled), width, views[attr])
-            for attr, kind, pooled, width in kinds
-            if attr in views
+            view.name: _entries(view.kind, bool(view.pooled), view.width, views[view.name])
+            for view in layouts
+            if view.name in views
         }
         | {name: Entries(live, texts, None, most) for name, (live, texts, most) in rows.items()},
         texts=refs[refs > 0].astype(np.int64),
         text_bytes=int(pool.meta[HEAP_LIVE]) if pool.meta[LIVE] else 0,
-        texts_by_key=state.key_texts + sum(bool(pooled) for _, _, _, _, pooled, *_ in fields),
+        texts_by_key=state.key_texts + sum(bool(field.pooled) for field in fields),
     )
 
 

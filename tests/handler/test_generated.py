@@ -69,8 +69,8 @@ def test_what_was_formatted_is_not_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_seed_has_four_parts_in_its_accumulator() -> None:
     seed: Any = load(next(path for path in EXAMPLES if path.stem == "sum_max_by_name"))
-    fields = [name for name, *_ in seed.FIELDS]
-    views = [name for name, *_ in seed.VIEWS]
+    fields = [field.name for field in seed.FIELDS]
+    views = [view.name for view in seed.VIEWS]
     assert [*fields, *views] == ["records", "count_cnt", "sum_cnt", "ordered_cnt"]
 
 

@@ -59,7 +59,7 @@ def test_arrays_have_the_shapes_that_are_stated(name: str, changes: str, tmp_pat
     handler.setAccumulators(accumulators)
     columns = [pa.nulls(2, field.type) for field in spec.handler_schema]
     batch = pa.RecordBatch.from_arrays(columns, schema=spec.handler_schema)
-    views = {attr: kind for attr, kind, *_ in handler.VIEWS}
+    views = {view.name: view.kind for view in handler.VIEWS}
     fields = {
         "Inputs": handler.bind(batch),
         "State": accumulators.state._replace(pool=None),
