@@ -12,7 +12,7 @@ from aggloom.codegen.planner import Stateful
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
 from aggloom.runtime.engine.state_rows import HeadOf
 from aggloom.runtime.hosting.blobs import pack_blob, with_kinds
-from aggloom.runtime.hosting.bucket_store import Blob, BucketStore, Came
+from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
@@ -187,5 +187,5 @@ def _list_blobs(bundles: Bundles) -> Iterator[Blob]:
             yield Blob(number, 0, len(bundle.partials), pack_blob([(rows, b"")]))
 
 
-def _input_of(bundles: Bundles, packed: Future[tuple[Blob, ...]]) -> Came:
-    return Came(list(bundles), packed.result())
+def _input_of(bundles: Bundles, packed: Future[tuple[Blob, ...]]) -> BucketInput:
+    return BucketInput(list(bundles), packed.result())
