@@ -19,11 +19,11 @@ from typing import Any
 import pandas as pd
 
 from aggloom.runtime.hosting import bucket_store as store
+from aggloom.runtime.hosting import local_phase
 from aggloom.runtime.hosting.blobs import cut_batch
 from aggloom.runtime.spark.node import host as host_module
 from aggloom.runtime.spark.node import live_state, output_encoding
 from aggloom.runtime.spark.node.host import FragmentProcessor
-from aggloom.runtime.spark.plan import routes
 from aggloom.runtime.storage import arena
 
 QUERY = "01234567-89ab-cdef-0123-456789abcdef"
@@ -341,7 +341,7 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
     patch.setattr(live_state, "_boot_id", _boot)
-    patch.setattr(routes, "_WORTH_A_TRY", 3)
+    patch.setattr(local_phase, "_WORTH_A_TRY", 3)
     for name in ("holds", "mark_dirty", "mark_clean", "wipe", "release"):
         function = getattr(live_state.LiveState, name)
         patch.setattr(live_state.LiveState, name, _wrap_step(function, name))
