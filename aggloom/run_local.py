@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 
 from aggloom.errors import AggloomError, SpecError
 from aggloom.interrupts import Interrupts
@@ -16,6 +17,8 @@ from aggloom.job_plan import plan_of_job, source_options
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.query import LocalQuery, QuerySettings
+from aggloom.runtime.engine.rows_source import RowsInput
+from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.sinks.stop import STOP
 from aggloom.terminal_table import in_order, show_table
@@ -54,15 +57,30 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
         raise KeyboardInterrupt
 
 
-def open_query(job: Job, checkpoint: Path) -> LocalQuery:
-    """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here."""
+def open_query(
+    job: Job,
+    checkpoint: Path,
+    rows: Mapping[str, Any] | None = None,
+    function: Callable[[pa.Table, int], None] | None = None,
+) -> LocalQuery:
+    """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here.
+
+    rows: of tables that are no files. function: the sink, if it is one.
+    """
     plan = plan_of_job(job)
+    given = rows or {}
+
+    def open_source(root: Path, name: str, position: Any) -> Source:
+        if name in given:
+            return RowsInput(plan.scans[name], given[name], position)
+        return _open_source(job, plan, root, name, position)
+
     return LocalQuery(
         plan,
-        lambda root, name, position: _open_source(job, plan, root, name, position),
+        open_source,
         checkpoint,
         QuerySettings(
-            sink=job.sink,
+            sink=job.sink if function is None else FunctionBatches(function),
             watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
             key_columns=list(job.key) or None,
             backend=job.backend,

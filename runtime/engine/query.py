@@ -22,7 +22,7 @@ from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
 from aggloom.errors import StateMismatchError, UnsupportedExpressionError
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
 from aggloom.runtime.engine.node import DurableHost
-from aggloom.runtime.engine.sinks import open_sink
+from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.totals import QueryTotals
 from aggloom.runtime.hosting.evolution import changed_calls
@@ -61,7 +61,7 @@ class QuerySettings:
     stay open at the end of finite input. poll_seconds: how often sources are asked for what is new.
     """
 
-    sink: str | Mapping[str, Any] = "console"
+    sink: str | Mapping[str, Any] | FunctionBatches = "console"
     watermarks: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     key_columns: Sequence[str] | None = None
     backend: Backend = "numba"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -15,7 +15,7 @@ from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import Sink, destination, made_sink
 from aggloom.runtime.connectors.sink_key import find_key
 from aggloom.runtime.engine.file_sink import FileBatches
-from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
 
 ROWS_SHOWN = 20
 
@@ -49,6 +49,18 @@ class TableBatches:
         self._table.write(rows, kinds, batch, batch - 1)
 
 
+class FunctionBatches:
+    """A function of the user's as a sink; a batch that was killed before its commit comes once more."""
+
+    def __init__(self, function: Callable[[pa.Table, int], None]) -> None:
+        self._function = function
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
+        """Call the function with the changes of a batch, whose last column says their kinds, and its number."""
+        words = pa.array(PROFILES["spark"]).take(pa.array(kinds))
+        self._function(rows.append_column(CHANGE_COLUMNS["spark"], words), batch)
+
+
 class NamedSink:
     """A sink of a kind with options, under the id of the checkpoint."""
 
@@ -61,13 +73,15 @@ class NamedSink:
 
 
 def open_sink(
-    sink: str | Mapping[str, Any],
+    sink: str | Mapping[str, Any] | FunctionBatches,
     plan: Plan,
     checkpoint: Path,
     checkpoint_id: str,
     key_columns: Sequence[str] | None,
 ) -> BatchSink:
     """Open the sink of a query; raises SpecError where it cannot take the result."""
+    if isinstance(sink, FunctionBatches):
+        return sink
     kind, path, options = destination(sink)
     names = plan.schema.names
     for name in key_columns or ():

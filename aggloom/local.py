@@ -1,0 +1,273 @@
+"""Queries over changes in this process, without Spark and Java: the Python door of the local engine.
+
+The calls have the form of those on Spark. Tables are made by `read_changes` or `from_rows`, `sql` gives the changes of
+a query over them, `write_changes` starts it.
+
+Example:
+    >>> from aggloom import local
+    >>> orders = local.from_rows([("+I", "Ada", 30), ("+I", "Ada", 12)], "customer STRING, amount INT")
+    >>> totals = local.sql("SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer", orders=orders)
+    >>> local.collect(totals).to_pylist()
+    [{'customer': 'Ada', 's': 42}]
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen import Backend, Dialect, to_schema
+from aggloom.codegen.planner import Plan
+from aggloom.errors import AggloomError, OptionError, SpecError
+from aggloom.job import Job, complete
+from aggloom.job_plan import explain_job, plan_of_job
+from aggloom.run_local import open_query
+from aggloom.runtime.connectors.files.table_file import read_table
+from aggloom.runtime.connectors.registry import destination
+from aggloom.runtime.operators.counts import Counts
+from aggloom.tables import TableSource, table_source
+
+Sink = str | Mapping[str, Any] | Callable[[pa.Table, int], None]
+"""A sink as `aggloom run` names it, or a function that is called with the changes of each batch and its number."""
+
+
+@dataclass(frozen=True)
+class LocalTable:
+    """A table of changes for `sql`: the entries of a job's table, or rows of this process."""
+
+    entries: Mapping[str, Any]
+    rows: Any = None
+
+    def named(self, name: str) -> TableSource:
+        """The table under a name; raises SpecError for entries that do not fit together."""
+        if self.rows is None:
+            return table_source(name, self.entries, f"table {name}")
+        made = table_source(name, {**self.entries, "path": ".", "format": "jsonl"}, f"table {name}")
+        return replace(made, path="")
+
+
+@dataclass(frozen=True)
+class LocalChanges:
+    """The changes of a query, not yet started."""
+
+    job: Job
+    rows: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the query."""
+        return plan_of_job(self.job)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return self.plan.schema
+
+    def explain(self) -> str:
+        """Explain the plan as text."""
+        return explain_job(self.job)
+
+
+def read_changes(
+    path: str | Path,
+    format: str | None = None,
+    schema: str | None = None,
+    *,
+    watermark: str | None = None,
+    keys: str | Sequence[str] | None = None,
+    changes: str | None = None,
+    **options: Any,
+) -> LocalTable:
+    """A table of changes in files, as `al.read_changes` reads them on Spark.
+
+    path: a directory, a pattern or a file. format: by default that of the names of files. schema: DDL, where the files
+    do not say their columns. watermark: "COLUMN DELAY". keys: the primary key. changes: append, retract or upsert.
+    options: those of the format, and maxFilesPerTrigger. Raises SpecError when `sql` puts it under a name.
+    """
+    entries = {
+        "path": str(path),
+        "format": format,
+        "schema": schema,
+        "watermark": watermark,
+        "keys": keys if isinstance(keys, str | None) else ", ".join(keys),
+        "changes": changes,
+    }
+    given = {name: value for name, value in entries.items() if value is not None}
+    return LocalTable({**given, **({"options": options} if options else {})})
+
+
+def from_rows(
+    rows: Any,
+    schema: Any,
+    *,
+    watermark: str | None = None,
+    keys: str | Sequence[str] | None = None,
+    changes: str | None = None,
+) -> LocalTable:
+    """A table of rows of this process: tuples of (kind, value, ...), or a table of Arrow or pandas.
+
+    schema: DDL, or a schema of Arrow. A run that goes on from a checkpoint is given the same rows, with new ones
+    behind them.
+    """
+    fields = to_schema(schema)
+    text = ", ".join(f"`{each.name}` {_ddl_type(each.type)}" for each in fields)
+    table = read_changes(".", None, text, watermark=watermark, keys=keys, changes=changes)
+    return LocalTable(table.entries, rows)
+
+
+def sql(
+    query: str,
+    /,
+    *,
+    tables: Mapping[str, LocalTable] | None = None,
+    input_changes: str = "retract",
+    dialect: Dialect = "spark",
+    backend: Backend = "numba",
+    options: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> LocalChanges:
+    """The changes of a query over tables, which are keywords or in `tables`; other keywords are planner options.
+
+    input_changes: of tables that do not say what they send. Raises SpecError and its kin, with the place in the text.
+    """
+    given = {**(tables or {}), **{n: v for n, v in named.items() if isinstance(v, LocalTable)}}
+    keywords = {n: v for n, v in named.items() if not isinstance(v, LocalTable)}
+    for name, value in keywords.items():
+        if hasattr(value, "sparkSession"):
+            raise SpecError(
+                f"local.sql: {name} is a DataFrame of Spark; use al.sql, which runs on Spark"
+            )
+    job = complete(
+        {
+            "sql": query,
+            "tables": tuple(table.named(name) for name, table in given.items()),
+            "changes": input_changes,
+            "dialect": dialect,
+            "backend": backend,
+            "options": {**(options or {}), **keywords},
+            "engine": "local",
+        },
+        "local.sql",
+    )
+    plan_of_job(job)
+    rows = {name: table.rows for name, table in given.items() if table.rows is not None}
+    return LocalChanges(job, rows)
+
+
+def write_changes(
+    changes: LocalChanges,
+    sink: Sink,
+    checkpoint: str | Path,
+    *,
+    continuous: bool = False,
+    keep_open: bool = False,
+    key_columns: Sequence[str] | None = None,
+) -> RunningQuery:
+    """Start a query that writes its changes to a sink; it ends with its input, unless it is continuous.
+
+    sink: `console`, `table`, `jsonl:PATH`, `parquet:PATH`, a mapping of a kind and its options (docs/sinks.md), or a
+    function of a table of changes and the number of their batch, which comes again after a kill. keep_open: leave
+    windows open at the end of the input. Raises StateError and its kin for a checkpoint of another query.
+    """
+    if not isinstance(changes, LocalChanges):
+        raise SpecError("local.write_changes: give what local.sql has made")
+    if not callable(sink):
+        destination(sink)
+    job = replace(
+        changes.job,
+        sink="console" if callable(sink) else sink,
+        continuous=continuous,
+        keep_open=keep_open,
+        key=tuple(key_columns or ()),
+    )
+    return RunningQuery(job, changes.rows, Path(checkpoint), sink if callable(sink) else None)
+
+
+def collect(changes: LocalChanges) -> pa.Table:
+    """The table of a query over its whole input, without a checkpoint that lasts."""
+    with TemporaryDirectory(prefix="aggloom-local-") as place:
+        await_end(write_changes(changes, "table", Path(place) / "checkpoint"))
+        return read_table(Path(place) / "checkpoint")
+
+
+class RunningQuery:
+    """A query that runs in a thread of this process."""
+
+    def __init__(
+        self,
+        job: Job,
+        rows: Mapping[str, Any],
+        checkpoint: Path,
+        function: Callable[[pa.Table, int], None] | None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.failure: BaseException | None = None
+        self._query = open_query(job, checkpoint, rows, function)
+        self._last: Counts | None = None
+        self._thread = threading.Thread(target=self._run, name="aggloom-query", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        state = "runs" if self.is_active else "failed" if self.failure else "has ended"
+        return f"<query over {self.checkpoint}: {state}; {self.counts}>"
+
+    @property
+    def is_active(self) -> bool:
+        """True while it runs."""
+        return self._thread.is_alive()
+
+    @property
+    def counts(self) -> Counts:
+        """The counts since it was started, as of `al.progress`."""
+        return self._last or self._query.counts
+
+    def stop(self) -> None:
+        """Stop after the batch that runs, and wait for its commit."""
+        self._query.stop()
+        self._thread.join()
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until it ends, at most for so many seconds; tell whether it has. Raises the error of one that failed."""
+        self._thread.join(timeout)
+        if self.failure is not None:
+            raise self.failure
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._query.run()
+        except BaseException as failure:
+            self.failure = failure
+        finally:
+            self._last = self._query.counts
+            self._query.close()
+
+
+def await_end(query: RunningQuery) -> None:
+    """Wait until a query ends; raises the typed error of one that failed."""
+    if not isinstance(query, RunningQuery):
+        raise SpecError("local.await_end: give what local.write_changes has started")
+    query.await_end()
+
+
+def progress(query: RunningQuery) -> Counts:
+    """The counts of a query since it was started."""
+    if not isinstance(query, RunningQuery):
+        raise SpecError("local.progress: give what local.write_changes has started")
+    return query.counts
+
+
+def _ddl_type(dtype: pa.DataType) -> str:
+    """The type of a column in DDL; raises OptionError for one that DDL has no word for."""
+    from aggloom.codegen import type_name
+
+    try:
+        return type_name(dtype)
+    except AggloomError as error:
+        raise OptionError(f"local.from_rows: {error}") from None
