@@ -12,11 +12,13 @@ from aggloom.codegen import CreatedTable, to_schema
 from aggloom.codegen.planner.scripts.csv_options import CSV_WORDS, take_csv_options
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import OptionError, SpecError, nearest
+from aggloom.lake_tables import LAKES
 from aggloom.registry_options import registry_of
 from aggloom.runtime.connectors.files.options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.connectors.kafka.encodings import IN_AVRO
-from aggloom.runtime.connectors.kafka.options import own_words
+from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.registry import SINKS, sink_options
+from aggloom.runtime.connectors.source_options import own_words
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.runtime.sinks.options import sink_words
@@ -35,7 +37,7 @@ _UPSERTS = {"upsert-json": "jsonl", "upsert-avro": "avro-confluent"}
 _TRUTH = {"true": True, "false": False}
 _OF_FILES = tuple(name for name in option_types() if name != "order")
 """Our own options of tables in files; the order of files is 'files.order' in Flink's manner."""
-_OF_TOPICS = (*own_words(), "unreadable", "side", *MESSAGE_OPTIONS, *CHANGE_OPTIONS)
+_OF_TOPICS = (*own_words(KafkaSource), "unreadable", "side", *MESSAGE_OPTIONS, *CHANGE_OPTIONS)
 """Those of messages in topics."""
 _START = re.compile(r"partition:(\d+),offset:(\d+)")
 _DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
@@ -201,17 +203,10 @@ def _upsert_format(words: Words) -> str:
 
 def _delta(words: Words) -> dict[str, Any]:
     found: dict[str, Any] = {"connector": "delta", "path": words.require("table-path")}
+    words.need_one("startingVersion", "startingTimestamp", "start")
     version, time = words.number("startingVersion"), words.take("startingTimestamp")
-    if version is not None and time is not None:
-        raise words.wrong(
-            "'startingVersion' and 'startingTimestamp' are both given; leave one out."
-        )
-    start = words.take("start") or (time if version is None else version)
-    if start is not None:
-        found["start"] = start
-    number = words.number("max_versions_per_trigger")
-    if number is not None:
-        found["max_versions_per_trigger"] = number
+    if version is not None or time is not None:
+        found["start"] = time if version is None else version
     storage = words.storage()
     return {**found, "storage": storage} if storage else found
 
@@ -235,11 +230,9 @@ def _iceberg(words: Words) -> dict[str, Any]:
     found: dict[str, Any] = {"connector": "iceberg", "path": table, **about}
     words.choice("streaming", {"true": True}, True)
     words.pass_over("monitor-interval", "a trigger says how often snapshots are looked for")
-    snapshot, start = words.number("start-snapshot-id"), words.take("start")
-    if snapshot is not None or start is not None:
-        found["start"] = start if snapshot is None else snapshot
-    number = words.number("max_versions_per_trigger")
-    return found if number is None else {**found, "max_versions_per_trigger": number}
+    words.need_one("start-snapshot-id", "start")
+    snapshot = words.number("start-snapshot-id")
+    return found if snapshot is None else {**found, "start": snapshot}
 
 
 def _take_sink_options(words: Words, kind: str) -> dict[str, Any]:
@@ -332,7 +325,12 @@ _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "kafka": _kafka,
     "upsert-kafka": _upsert_kafka,
 }
-_OWN_OPTIONS = {"filesystem": _OF_FILES, "kafka": _OF_TOPICS, "upsert-kafka": _OF_TOPICS}
+_OWN_OPTIONS = {
+    "filesystem": _OF_FILES,
+    "kafka": _OF_TOPICS,
+    "upsert-kafka": _OF_TOPICS,
+    **{connector: own_words(source) for connector, source in LAKES.items()},
+}
 _SINKS: dict[str, Callable[[Words], Any]] = {
     "filesystem": _into_files,
     "jdbc": _into_database,

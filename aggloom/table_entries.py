@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from aggloom.codegen import milliseconds
@@ -11,6 +12,7 @@ from aggloom.runtime.values.change_column import KIND_WORDS
 
 _KINDS = "|".join(map(re.escape, KIND_WORDS))
 _ENTRY = re.compile(rf",(?=[\w.]+=)(?![\w.]+=(?:{_KINDS})(?:,|$))", re.IGNORECASE)
+_WORDS = {bool: "true or false", int: "a whole number", dict: "a mapping"}
 
 
 def split_entries(text: str) -> list[str]:
@@ -24,10 +26,11 @@ def convert_entry(key: str, value: Any, kind: type, where: str) -> Any:
         return str(value).lower() == "true"
     if kind is int and str(value).isdigit():
         return int(value)
+    if kind is dict and isinstance(value, Mapping):
+        return dict(value)
     if kind is str or (kind is not bool and value is None):
         return value
-    word = "true or false" if kind is bool else "a whole number"
-    raise SpecError(f"{where}: {key} is {value!r}; it must be {word}.")
+    raise SpecError(f"{where}: {key} is {value!r}; it must be {_WORDS[kind]}.")
 
 
 def read_watermark(text: Any, where: str) -> tuple[str, str] | None:

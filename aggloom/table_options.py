@@ -58,6 +58,12 @@ class Words:
             raise self.wrong(f"'{name}' is {found!r}. {nearest(found.lower(), choices)}")
         return choices[found.lower()]
 
+    def need_one(self, *names: str) -> None:
+        """Raise OptionError where several options that say the same are given."""
+        given = [name for name in names if name in self.given]
+        if len(given) > 1:
+            raise self.wrong(f"'{given[0]}' and '{given[1]}' are both given; leave one out.")
+
     def number(self, name: str) -> int | None:
         """The value of an option that is a whole number."""
         found = self.take(name)

@@ -16,7 +16,7 @@ from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
-from aggloom.lake_tables import ENTRIES, check_lake, group_options, lake_columns, lake_frame
+from aggloom.lake_tables import LAKES, group_options, lake_columns, lake_frame, lake_source
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.connectors.files.discovery import (
@@ -27,7 +27,8 @@ from aggloom.runtime.connectors.files.discovery import (
     which,
 )
 from aggloom.runtime.connectors.files.options import option_types
-from aggloom.runtime.connectors.kafka.options import KafkaSource, job_types
+from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.connectors.source_options import job_types
 from aggloom.runtime.formats.csv_dialect import CSV_OPTIONS
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
@@ -61,11 +62,11 @@ SPARK_OPTIONS = (
 )
 """Options of Spark's readers that need no `options` around them; any case will do."""
 
-CONNECTORS = ("files", "kafka", *ENTRIES)
+CONNECTORS = ("files", "kafka", *LAKES)
 """Connectors of a table of a job."""
 _ENTRIES = (
     "connector",
-    *job_types(),
+    *job_types(KafkaSource),
     "path",
     "format",
     "schema",
@@ -245,7 +246,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     folder: to what a relative path is relative. Raises SpecError, for an entry that nobody reads too.
     """
     given = dict(settings) if isinstance(settings, Mapping) else {}
-    if given.get("connector") in ENTRIES:
+    if given.get("connector") in LAKES:
         return _lake(name, given, where, folder)
     kafka = _kafka(given, where)
     path = given.pop("path", "" if kafka else None)
@@ -269,7 +270,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     chosen = chosen or guess_format(path, where)
     if chosen == "csv":
         set_separator(options, path)
-    if chosen in ENTRIES:
+    if chosen in LAKES:
         raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
@@ -319,16 +320,15 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
     if not isinstance(options, Mapping):
         raise SpecError(f"{where}: `options` must be a mapping of names to values.")
     given |= group_options(options)
-    kinds = {"max_versions_per_trigger": int, "metadata": bool}
-    for entry in ENTRIES[connector]:
-        if entry in given:
-            lake[entry] = convert_entry(entry, given.pop(entry), kinds.get(entry, str), where)
-    check_lake(lake, where)
+    types = job_types(LAKES[connector])
+    for entry in types.keys() & given.keys():
+        lake[entry] = convert_entry(entry, given.pop(entry), types[entry], where)
+    lake_source(lake).check(where)
     schema, watermark, keys, changes = _told_of_rows(given, where)
     if changes == "upsert":
         raise SpecError(f"{where}: {connector} tells the rows that it replaces; leave changes out.")
     for entry in given:
-        known = ("connector", "path", "schema", "watermark", "keys", "changes", *ENTRIES[connector])
+        known = ("connector", "schema", "watermark", "keys", "changes", *types)
         raise SpecError(f"{where}: there is no entry {entry!r}. {nearest(str(entry), known)}")
     return TableSource(
         str(name),
@@ -356,7 +356,7 @@ def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
             raise SpecError(f"{where}: a topic of Kafka needs {name}.")
     found = {
         name: convert_entry(name, given.pop(name), kind, where)
-        for name, kind in job_types().items()
+        for name, kind in job_types(KafkaSource).items()
         if name in given
     }
     start = found.get("start")

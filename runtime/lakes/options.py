@@ -1,4 +1,4 @@
-"""The options that sinks into tables of files share."""
+"""The options that tables of files share, as sources and as sinks."""
 
 from __future__ import annotations
 
@@ -50,3 +50,11 @@ def lake_options(
     if options.attempts < 1:
         raise SpecError(f"sink {kind}: attempts is {options.attempts}; it must be 1 at least")
     return options
+
+
+def check_versions(most: int | None, where: str) -> None:
+    """Raise SpecError for a number of versions in a batch that is none; where: begins the message."""
+    if most is not None and (type(most) is not int or most < 1):
+        raise SpecError(
+            f"{where}: max_versions_per_trigger is {most!r}; it must be a whole number, 1 at least"
+        )

@@ -13,8 +13,8 @@ import pytest
 from deltalake import write_deltalake
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.connectors.delta.changes import DeltaSource
-from aggloom.runtime.connectors.delta.table import DeltaPlace
+from aggloom.runtime.connectors.delta.changes import DeltaLake
+from aggloom.runtime.connectors.delta.options import DeltaSource
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.local.harness import Harness
@@ -62,7 +62,7 @@ def _delta(path: Path, marker: str, schema: pa.Schema) -> int:
     if marker == "_CHANGE_TYPE":
         marker = "__op"
     write_deltalake(str(path / "d"), pa.table({"id": [1], "v": [2], marker: ["D"]}))
-    return DeltaSource.of(DeltaPlace.of(str(path / "d")), schema=schema).first()["version"] + 2
+    return DeltaLake.of(DeltaSource(path=path / "d"), schema).first()["version"] + 2
 
 
 INPUTS = [_jsonl, _upsert, _csv, _parquet, _delta]

@@ -107,7 +107,7 @@ ROOMS: dict[str, set[str]] = {
     | _in("runtime", "values", "lookup", "sinks", "connectors.database"),
     "runtime/connectors/delta": KERNEL
     | SHARED
-    | _in("runtime", *VALUES, "lakes", "sinks", "connectors.delta"),
+    | _in("runtime", *VALUES, "lakes", "sinks", "connectors.source_options", "connectors.delta"),
     "runtime/connectors/files": PLANS
     | _in(
         "runtime",
@@ -120,7 +120,7 @@ ROOMS: dict[str, set[str]] = {
     ),
     "runtime/connectors/iceberg": KERNEL
     | SHARED
-    | _in("runtime", *VALUES, "lakes", "sinks", "connectors.iceberg"),
+    | _in("runtime", *VALUES, "lakes", "sinks", "connectors.source_options", "connectors.iceberg"),
     "runtime/connectors/kafka": KERNEL
     | SHARED
     | _in(
@@ -129,6 +129,7 @@ ROOMS: dict[str, set[str]] = {
         "avro",
         "formats",
         "sinks",
+        "connectors.source_options",
         "connectors.kafka",
         "hosting.checkpoint_paths",
     ),

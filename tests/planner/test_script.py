@@ -273,6 +273,9 @@ def test_words_of_a_delta_table_that_is_read(tmp_path: Path) -> None:
     for options, said in (
         ("'startingVersion'='0','startingTimestamp'='2026-01-01'", "are both given"),
         ("'startingVersion'='first'", "must be a whole number"),
+        ("'startingVersion'='0','start'='latest'", "'startingVersion' and 'start' are both given"),
+        ("'max_versions_per_trigger'='many'", "must be a whole number"),
+        ("'start'='lately'", "CREATE TABLE t: start is 'lately'; it must be snapshot, latest"),
         ("'format'='json'", "there is no option 'format' here"),
         ("'unreadable'='drop'", "there is no option 'unreadable' here"),
         ("'changes'='upsert'", "tells the rows that it replaces"),
@@ -312,6 +315,7 @@ def test_words_of_an_iceberg_table(tmp_path: Path) -> None:
         "max_versions_per_trigger": 3,
     }
     for wrong, said in (
+        ("'start-snapshot-id'='17','start'='latest'", "'start' are both given; leave one out"),
         ("'streaming'='false'", "'streaming' is 'false'"),
         ("'catalog-tabel'='x'", "Did you mean 'catalog-table'"),
     ):

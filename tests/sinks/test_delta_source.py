@@ -15,18 +15,17 @@ import pytest
 from lakes import batch, raised, read, sound
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
-from aggloom.runtime.connectors.delta.changes import DeltaSource
-from aggloom.runtime.connectors.delta.options import delta_options
+from aggloom.runtime.connectors.delta.changes import DeltaLake
+from aggloom.runtime.connectors.delta.options import DeltaSource, delta_options
 from aggloom.runtime.connectors.delta.sink import DeltaSink
-from aggloom.runtime.connectors.delta.table import DeltaPlace
 
 deltalake = pytest.importorskip("deltalake")
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 
-def source(path: Path, **more: Any) -> DeltaSource:
-    return DeltaSource.of(DeltaPlace.of(path), **more)
+def source(path: str | Path, **more: Any) -> DeltaLake:
+    return DeltaLake.of(DeltaSource(path=path, **more))
 
 
 def changes(path: Path, most: int | None = None, **more: Any) -> list[tuple[str, lakes.Row]]:
@@ -179,7 +178,7 @@ def test_schema_changes_in_the_middle(tmp_path: Path) -> None:
     other = pa.table({"k": ["x"], "new": [1.5]})
     deltalake.write_deltalake(path, other, mode="overwrite", schema_mode="overwrite")
     for name, said in (("k", "is string, not int64"), ("v", "is gone")):
-        narrow = DeltaSource(made.place, pa.schema([made.columns.field(name)]))
+        narrow = DeltaLake(made.place, pa.schema([made.columns.field(name)]))
         with pytest.raises(InputFormatError, match=f"since version 2 column '{name}' {said}"):
             narrow.pieces(end, made.latest(end, None))
 
@@ -226,7 +225,6 @@ def test_a_changelog_is_read_back(tmp_path: Path) -> None:
 
 def test_files_of_an_object_store_are_read_through_the_library(tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1, None], "v": ["a", None]}))
-    place = DeltaPlace.of(f"file://{tmp_path}/t")
-    made = DeltaSource.of(place)
+    made = source(f"file://{tmp_path}/t")
     told = read(made, made.first(), made.latest(made.first(), None))
     assert lakes.folded(told) == ["(1, 'a')", "(None, None)"]

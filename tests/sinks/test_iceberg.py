@@ -19,10 +19,9 @@ from aggloom.errors import (
     SinkError,
     SpecError,
 )
-from aggloom.runtime.connectors.iceberg.changes import IcebergSource
-from aggloom.runtime.connectors.iceberg.options import iceberg_options
+from aggloom.runtime.connectors.iceberg.changes import IcebergLake
+from aggloom.runtime.connectors.iceberg.options import IcebergSource, iceberg_options
 from aggloom.runtime.connectors.iceberg.sink import IcebergSink
-from aggloom.runtime.connectors.iceberg.table import IcebergPlace
 
 library = pytest.importorskip("pyiceberg.catalog")
 
@@ -197,8 +196,8 @@ def test_writers_who_never_rest(tmp_path: Path) -> None:
     assert "commit.retry.num-retries" not in opened(tmp_path).properties
 
 
-def source(path: Path, **more: Any) -> IcebergSource:
-    return IcebergSource.of(IcebergPlace("db.t", options=connect(path)), **more)
+def source(path: Path, schema: pa.Schema | None = None, **more: Any) -> IcebergLake:
+    return IcebergLake.of(IcebergSource(table="db.t", connect=connect(path), **more), schema)
 
 
 @pytest.mark.parametrize("seed", range(2))

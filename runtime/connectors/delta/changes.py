@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.connectors.delta.options import DeltaSource, Start
 from aggloom.runtime.connectors.delta.rows import feed_rows, file_rows, scanned_rows
 from aggloom.runtime.connectors.delta.table import (
     BEGIN_ANEW,
@@ -34,11 +35,10 @@ from aggloom.runtime.lakes.types import choose_columns, stored_schema
 from aggloom.runtime.values.markers import check_markers
 
 _METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
-Start = str | int | dt.datetime
 
 
 @dataclass(frozen=True)
-class DeltaSource:
+class DeltaLake:
     """A Delta table as changes.
 
     schema: the columns that rows have: those of the table, as they are stored, but for the one that says the change;
@@ -53,18 +53,11 @@ class DeltaSource:
     changelog: bool = False
 
     @classmethod
-    def of(
-        cls,
-        place: DeltaPlace,
-        start: Start = "snapshot",
-        metadata: bool = False,
-        schema: pa.Schema | None = None,
-    ) -> DeltaSource:
-        """The source of a table with the columns that it has now, or with these of them; raises SpecError."""
-        if isinstance(start, str) and start not in ("snapshot", "latest"):
-            start = int(start) if start.isdigit() else _moment(start, place.where)
-        if isinstance(start, int) and start < 0:
-            raise SpecError(f"{place.where}: start is version {start}; the first one is 0")
+    def of(cls, source: DeltaSource, schema: pa.Schema | None = None) -> DeltaLake:
+        """The lake of a table with the columns that it has now, or with these of them; raises SpecError."""
+        place, metadata = DeltaPlace.of(source.path, source.storage), source.metadata
+        source.check(place.where)
+        start = source.parse_start(place.where)
         table = place.table()
         columns = schema_of(table, place.where)
         check_markers(columns.names, () if schema is None else schema.names, place.where)
@@ -308,12 +301,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, dt.datetime):
         return value.isoformat(" ")
     return None if value is None else str(value)
-
-
-def _moment(text: str, where: str) -> dt.datetime:
-    try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise SpecError(
-            f"{where}: start is {text!r}; it must be snapshot, latest, a version, or a time as 2026-01-31T12:00:00"
-        ) from None

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from aggloom.codegen import to_schema
-from aggloom.runtime.connectors.delta.changes import DeltaSource
-from aggloom.runtime.connectors.delta.table import DeltaPlace
+from aggloom.runtime.connectors.delta.changes import DeltaLake
+from aggloom.runtime.connectors.delta.options import DeltaSource
 from aggloom.runtime.spark.read.lakes import changes_of
 
 
@@ -37,5 +37,13 @@ def read_delta(
     there is now. Raises SpecError and its kin.
     """
     wanted = None if schema is None else to_schema(schema)
-    made = DeltaSource.of(DeltaPlace.of(path, storage), start, metadata, wanted)
+    source = DeltaSource(
+        path=path,
+        start=start,
+        streaming=streaming,
+        max_versions_per_trigger=max_versions_per_trigger,
+        metadata=metadata,
+        storage=storage,
+    )
+    made = DeltaLake.of(source, wanted)
     return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.connectors.iceberg.options import IcebergSource
 from aggloom.runtime.connectors.iceberg.table import IcebergPlace, iceberg_columns
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import choose_columns
@@ -22,7 +23,7 @@ CHANGE = "_change_type"
 
 
 @dataclass(frozen=True)
-class IcebergSource:
+class IcebergLake:
     """An Iceberg table as changes.
 
     schema: the columns that rows have, but for the one that says the change. start: "snapshot" (the table as it is,
@@ -36,16 +37,11 @@ class IcebergSource:
     changelog: bool = False
 
     @classmethod
-    def of(
-        cls, place: IcebergPlace, start: str | int = "snapshot", schema: pa.Schema | None = None
-    ) -> IcebergSource:
-        """The source of a table with the columns that it has now, or with these of them; raises SpecError."""
-        if isinstance(start, str) and start not in ("snapshot", "latest"):
-            if not start.isdigit():
-                raise SpecError(
-                    f"{place.where}: start is {start!r}; it must be snapshot, latest, or the id of a snapshot"
-                )
-            start = int(start)
+    def of(cls, source: IcebergSource, schema: pa.Schema | None = None) -> IcebergLake:
+        """The lake of a table with the columns that it has now, or with these of them; raises SpecError."""
+        place = IcebergPlace.of(source)
+        source.check(place.where)
+        start = source.parse_start(place.where)
         table = place.open_table()
         if table.format_version < 2:
             raise SpecError(

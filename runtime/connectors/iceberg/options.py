@@ -1,4 +1,8 @@
-"""The options of Iceberg as a source and as a sink: the one list of each."""
+"""The options of Iceberg as a source and as a sink: the one list of each.
+
+The keywords of `read_iceberg`, the entries of a job's tables and our own words in CREATE TABLE follow from
+`IcebergSource`; the entries of a sink and their words from `IcebergOptions`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,49 @@ from typing import Any, ClassVar
 
 from aggloom.errors import SpecError
 from aggloom.masking import mask_repr
-from aggloom.runtime.lakes.options import LakeOptions, lake_options
+from aggloom.runtime.connectors.source_options import IN_SQL, KEYWORD, entry
+from aggloom.runtime.lakes.options import LakeOptions, check_versions, lake_options
 from aggloom.runtime.sinks.options import ELSEWHERE
+
+
+@mask_repr
+@dataclass(frozen=True, kw_only=True)
+class IcebergSource:
+    """Options of an Iceberg table that is read; `read_iceberg` says what each means.
+
+    Example: a name without the namespace.
+        >>> IcebergSource(table="t").check("here")
+        Traceback (most recent call last):
+        ...
+        aggloom.errors.SpecError: here: the path is 't'; write the table's name with its namespace, as in db.orders
+    """
+
+    table: str = field(metadata=entry("path"))
+    start: str | int = field(default="snapshot", metadata=IN_SQL)
+    streaming: bool = field(default=True, metadata=KEYWORD)
+    max_versions_per_trigger: int | None = field(default=None, metadata=IN_SQL)
+    catalog: str = "default"
+    connect: Mapping[str, Any] | None = None
+
+    def check(self, where: str) -> None:
+        """Raise SpecError for what cannot be read; where: begins the message."""
+        if "." not in self.table:
+            raise SpecError(
+                f"{where}: the path is {self.table!r}; write the table's name with its namespace, as in db.orders"
+            )
+        self.parse_start(where)
+        check_versions(self.max_versions_per_trigger, where)
+
+    def parse_start(self, where: str) -> str | int:
+        """Return the place where reading begins; raises SpecError, where: begins the message."""
+        start = self.start
+        if not isinstance(start, str) or start in ("snapshot", "latest"):
+            return start
+        if not start.isdigit():
+            raise SpecError(
+                f"{where}: start is {start!r}; it must be snapshot, latest, or the id of a snapshot"
+            )
+        return int(start)
 
 
 @mask_repr

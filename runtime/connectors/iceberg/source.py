@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from aggloom.codegen import to_schema
-from aggloom.runtime.connectors.iceberg.changes import IcebergSource
-from aggloom.runtime.connectors.iceberg.table import IcebergPlace
+from aggloom.runtime.connectors.iceberg.changes import IcebergLake
+from aggloom.runtime.connectors.iceberg.options import IcebergSource
 from aggloom.runtime.spark.read.lakes import changes_of
 
 
@@ -34,7 +34,14 @@ def read_iceberg(
     begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many snapshots a batch
     takes. streaming=False: what there is now. Raises SpecError and its kin.
     """
-    told = {str(name): str(value) for name, value in (connect or {}).items()}
     wanted = None if schema is None else to_schema(schema)
-    made = IcebergSource.of(IcebergPlace(table, catalog, told), start, wanted)
+    source = IcebergSource(
+        table=table,
+        start=start,
+        streaming=streaming,
+        max_versions_per_trigger=max_versions_per_trigger,
+        catalog=catalog,
+        connect=connect,
+    )
+    made = IcebergLake.of(source, wanted)
     return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)

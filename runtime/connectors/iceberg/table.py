@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
 from aggloom.masking import mask_repr
+from aggloom.runtime.connectors.iceberg.options import IcebergSource
 from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.types import stored_schema
 
@@ -28,6 +29,12 @@ class IcebergPlace:
     table: str
     catalog: str = "default"
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: IcebergSource) -> IcebergPlace:
+        """Return the place of a table that is read."""
+        told = {str(name): str(value) for name, value in (source.connect or {}).items()}
+        return cls(source.table, source.catalog, told)
 
     @property
     def where(self) -> str:

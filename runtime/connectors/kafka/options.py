@@ -7,13 +7,14 @@ entries of a sink and their words from `KafkaOptions`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from aggloom.errors import SpecError
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.connectors.kafka.encodings import FORMATS, IN_AVRO, UPSERTS
+from aggloom.runtime.connectors.source_options import IN_SQL, KEYWORD
 from aggloom.runtime.sinks.options import ELSEWHERE, flink_word, read_options
 
 STARTS = ("earliest", "latest")
@@ -22,8 +23,6 @@ GUARANTEES = ("exactly-once", "at-least-once")
 EXISTING = ("error", "keep")
 _OURS = ("bootstrap.servers", "transactional.id", "group.id", "enable.idempotence")
 _OURS_OF_SOURCE = ("bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
-_IN_JOB = "in job"
-_IN_SQL = "in SQL"
 Position = str | int | Mapping[Any, Any]
 """A place in topics: "earliest", "latest", milliseconds since 1970, or an offset by partition."""
 
@@ -43,11 +42,11 @@ class KafkaSource:
     servers: str
     topic: str | Sequence[str]
     start: Position = "earliest"
-    end: Position | None = field(default=None, metadata={_IN_JOB: False})
+    end: Position | None = field(default=None, metadata=KEYWORD)
     pattern: bool = False
-    streaming: bool = field(default=True, metadata={_IN_JOB: False})
-    max_messages_per_trigger: int | None = field(default=None, metadata={_IN_SQL: True})
-    lost_data: str = field(default="error", metadata={_IN_SQL: True})
+    streaming: bool = field(default=True, metadata=KEYWORD)
+    max_messages_per_trigger: int | None = field(default=None, metadata=IN_SQL)
+    lost_data: str = field(default="error", metadata=IN_SQL)
     properties: Mapping[str, Any] | None = None
 
     @property
@@ -93,18 +92,6 @@ class KafkaSource:
                 f"{where}: it cannot {name} at {position!r}; known are earliest, latest, milliseconds since 1970, and "
                 "of one topic an offset for each partition, as in {0: 17, 1: 0}"
             )
-
-
-def job_types() -> dict[str, type]:
-    """The entries of a table of a job that reads topics, and the type that a command line's text becomes."""
-    kinds = {"bool": bool, "int | None": int}
-    listed = [each for each in fields(KafkaSource) if each.metadata.get(_IN_JOB, True)]
-    return {each.name: kinds.get(str(each.type), str) for each in listed}
-
-
-def own_words() -> tuple[str, ...]:
-    """The options that Flink has no word for, which CREATE TABLE calls as jobs do."""
-    return tuple(each.name for each in fields(KafkaSource) if each.metadata.get(_IN_SQL))
 
 
 @mask_repr

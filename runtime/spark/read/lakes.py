@@ -51,10 +51,8 @@ def changes_of(
     spark: SparkSession, lake: Lake, schema: pa.Schema, streaming: bool, most: int | None
 ) -> DataFrame:
     """The changes of a lake as a DataFrame: the schema's columns and `_change_type`."""
-    if most is not None and (most < 1 or ReadMaxFiles is None):
-        raise SpecError(
-            f"max_versions_per_trigger is {most}; it must be 1 at least, and needs Spark 4.2 or later"
-        )
+    if most is not None and ReadMaxFiles is None:
+        raise SpecError(f"max_versions_per_trigger is {most}; it needs Spark 4.2 or later")
     source = _source_of(lake, most)
     spark.dataSource.register(source)
     reader = spark.readStream if streaming else spark.read
