@@ -71,7 +71,7 @@ ROOMS: dict[str, set[str]] = {
     "codegen/views": {"pyarrow"} | _in("codegen", "views"),
     "codegen/windows": COMPILER | SHARED | _in("codegen", "spec", "windows"),
     "runtime": KERNEL,
-    "runtime/storage": KERNEL | SHARED | _in("runtime", "storage"),
+    "runtime/storage": KERNEL | SHARED | _in("runtime", "storage", "platform.kernels"),
     "runtime/arithmetic": KERNEL | _in("runtime", "storage", "arithmetic"),
     "runtime/values": KERNEL | SHARED | _in("runtime", *VALUES),
     "runtime/views": KERNEL | _in("runtime", *VALUES, "views"),
@@ -97,6 +97,7 @@ ROOMS: dict[str, set[str]] = {
     | HOST
     | {"pyarrow", "aggloom.codegen!"}
     | _in("runtime", "platform"),
+    "runtime/platform/kernels": {"numba", "llvmlite"} | SHARED | _in("runtime", "platform.kernels"),
     "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "sinks"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "sinks", "lakes"),
     "runtime/connectors": KERNEL
@@ -154,7 +155,6 @@ ROOMS: dict[str, set[str]] = {
 # Tools beside the runtime: the harness asks Spark to evaluate expressions if it is given a session.
 # The probe compiles users' functions at plan time, to know whether they can be.
 TOOLS = {
-    "runtime/storage/loading.py": {"llvmlite"},
     "runtime/connectors/delta/sink.py": {"deltalake"},
     "runtime/connectors/delta/table.py": {"deltalake"},
     "runtime/connectors/iceberg/changes.py": {"pyiceberg"},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from aggloom.runtime.storage.indexing import Compiler
+from aggloom.runtime.platform.kernels.indexing import Compiler
 from aggloom.runtime.storage.jit import kernel
 
 

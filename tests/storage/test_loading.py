@@ -29,7 +29,7 @@ def texts(x):
 SCRIPT = """
 import json, sys
 import numpy as np
-from aggloom.runtime.storage import loading
+from aggloom.runtime.platform.kernels import loading
 import kernels
 asked = []
 def watched(name):

@@ -11,7 +11,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from aggloom.runtime.storage.indexing import Compiler
+from aggloom.runtime.platform.kernels.indexing import Compiler
 
 
 class StaleKernelError(Exception):

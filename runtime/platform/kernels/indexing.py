@@ -13,7 +13,7 @@ from numba.core import compiler, ir
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
 
-from aggloom.runtime.storage.loading import UsedSymbols
+from aggloom.runtime.platform.kernels.loading import UsedSymbols
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)

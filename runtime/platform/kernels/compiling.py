@@ -1,0 +1,126 @@
+"""Kernels compiled by options and passes of our own, each by one process of a host."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import filterfalse
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+
+from aggloom.private import refuse_foreign
+from aggloom.runtime.platform.kernels.indexing import Compiler
+from aggloom.runtime.platform.kernels.linking import LinkedCompiler, StaleKernelError, link
+from aggloom.runtime.platform.kernels.loading import is_own, load_alone
+from aggloom.uncollected import pause_collection
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
+_OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
+# What is not told whether it is inlined does as the first who calls it.
+_CALLED = {**_OPTIONS, "forceinline": False}
+_LINKED = {**_CALLED, "pipeline_class": LinkedCompiler}
+
+
+def compile_inlined(function: F) -> F:
+    """Return a kernel that its callers have in them, without reference counting."""
+    return _compile(function, forceinline=True, **_OPTIONS)
+
+
+def compile_linked(function: F) -> F:
+    """Return a kernel that its callers call by its name."""
+    return _compile(function, linked=True, **_LINKED)
+
+
+def compile_inner(function: F) -> F:
+    """Return a kernel that only kernels call."""
+    return _compile(function, no_cpython_wrapper=True, **_CALLED)
+
+
+def compile_counting(function: F) -> F:
+    """Return a kernel in which references are counted."""
+    return _compile(function, no_cfunc_wrapper=True, pipeline_class=Compiler)
+
+
+def compile_part(function: F) -> F:
+    """Return a function that is put into its caller before anything is compiled."""
+    made: F = njit(inline="always", **_OPTIONS)(function)
+    return made
+
+
+def _compile(function: F, linked: bool = False, **options: Any) -> F:
+    """Return a function compiled as the options say."""
+    made: F = _compile_once(njit(cache=True, **options)(function), linked)
+    return made
+
+
+def _compile_once(dispatcher: Any, linked: bool = False) -> Any:
+    """Let one process of a host compile a kernel, and the others wait for what it leaves on the disk.
+
+    Spark's workers begin together: each would compile what all of them need.
+    """
+    compiled = getattr(dispatcher, "compile", None)
+    if compiled is None:  # NUMBA_DISABLE_JIT: a plain function
+        return dispatcher
+    load_alone(dispatcher._cache)
+    code = dispatcher.py_func.__code__
+    name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
+
+    def compile_once(signature: Any) -> Any:
+        # What Numba finds here it unpickles.
+        _refuse_foreign_once(Path(dispatcher.stats.cache_path))
+        # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
+        # not call each other in circles, so that neither do processes.
+        lock = _lock_file(Path(dispatcher.stats.cache_path) / name)
+        with global_compiler_lock, lock, pause_collection():
+            try:
+                entry = compiled(signature)
+            except StaleKernelError:
+                entry = _compile_anew(dispatcher, compiled, signature)
+            result = dispatcher.overloads[tuple(signature)]
+            # Numba forgets these of what it finds on the disk.
+            result.library._reload_init.update(filterfalse(is_own, result.reload_init))
+            if linked:
+                link(dispatcher, result)
+            return entry
+
+    dispatcher.compile = compile_once
+    return dispatcher
+
+
+def _compile_anew(dispatcher: Any, compiled: Any, signature: Any) -> Any:
+    """Compile what is on the disk but cannot be loaded."""
+    dispatcher._cache.disable()
+    try:
+        entry = compiled(signature)
+    finally:
+        dispatcher._cache.enable()
+    with suppress(OSError):
+        dispatcher._cache.save_overload(signature, dispatcher.overloads[tuple(signature)])
+    return entry
+
+
+@cache
+def _refuse_foreign_once(directory: Path) -> None:
+    """Raise GeneratedSourceError if others may put files into a directory of compiled kernels."""
+    refuse_foreign(directory)
+
+
+@contextmanager
+def _lock_file(path: Path) -> Iterator[None]:
+    """Hold a file's lock; where there can be none, everybody compiles."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError:
+        yield
+        return
+    with file:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
