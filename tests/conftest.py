@@ -40,9 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all tests that use Spark in one process, a session each would be memory and minutes; and so with Kafka.
 
     Many tests drop rows on purpose. A mark, unlike a setting, also holds where `-W error` is asked for; a test that has
-    one of its own keeps it.
+    one of its own keeps it. With the switch of the platform off there are no shortcuts to test.
     """
+    is_plain = os.environ.get("AGGLOOM_PLATFORM") == "plain"
     for item in items:
+        if is_plain and item.get_closest_marker("shortcut"):
+            item.add_marker(pytest.mark.skip(reason="a shortcut, which AGGLOOM_PLATFORM turns off"))
         if item.get_closest_marker("filterwarnings") is None:
             item.add_marker(pytest.mark.filterwarnings("ignore::aggloom.errors.DroppedRowsWarning"))
         if item.get_closest_marker("spark") or "broker" in getattr(item, "fixturenames", ()):

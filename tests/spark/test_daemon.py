@@ -29,6 +29,7 @@ def test_an_archive_stays_where_spark_is_not_installed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.shortcut
 def test_workers_have_what_they_need_when_they_start(spark: Any) -> None:
     def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         has_host = "aggloom.runtime.spark.node.host" in sys.modules
@@ -43,6 +44,7 @@ def test_workers_have_what_they_need_when_they_start(spark: Any) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.shortcut
 def test_workers_of_all_kinds_of_nodes_come_from_one_daemon(spark: Any) -> None:
     def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"parent": [os.getppid()]})
@@ -76,6 +78,7 @@ def test_garbage_is_collected_for_no_more_than_a_share_of_the_time(
 
 
 @pytest.mark.spark
+@pytest.mark.shortcut
 def test_what_was_imported_before_a_worker_is_no_garbage_to_look_for(spark: Any) -> None:
     def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import gc

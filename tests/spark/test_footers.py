@@ -94,7 +94,7 @@ def without_rows(path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("looks", ["Java", "a worker"])
+@pytest.mark.parametrize("looks", [pytest.param("Java", marks=pytest.mark.shortcut), "a worker"])
 @pytest.mark.parametrize(
     ("made", "says"),
     [

@@ -18,6 +18,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.shortcut
 def test_permissions_of_local_files_are_as_hadoop_sets_them(spark: Any, tmp_path: Path) -> None:
     without_processes(spark)  # Once more changes nothing.
     fs = spark._jvm.org.apache.hadoop.fs

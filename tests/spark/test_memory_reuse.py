@@ -11,6 +11,7 @@ import pytest
 from aggloom.runtime.platform.memory_reuse import KEPT_BYTES, keeping_memory
 
 
+@pytest.mark.shortcut
 def test_variables_are_there_while_java_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
@@ -22,6 +23,7 @@ def test_variables_are_there_while_java_starts(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.spark
+@pytest.mark.shortcut
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells variables")
 def test_java_has_them(spark: Any) -> None:
     process = spark._jvm.java.lang.ProcessHandle.current().pid()

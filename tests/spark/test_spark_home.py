@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from aggloom.runtime.platform.spark_home import quick_home
 from aggloom.runtime.spark.sessions.launch import java_launched
 
+pytestmark = pytest.mark.shortcut
 MAGIC = b"\xa8\xab\x0b\xf0"
 
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
-from aggloom.private import refuse_foreign
+from aggloom.garbage_pause import pause_collection
+from aggloom.private_directory import refuse_foreign
 from aggloom.runtime.platform.kernels.indexing import Compiler
 from aggloom.runtime.platform.kernels.linking import LinkedCompiler, StaleKernelError, link
 from aggloom.runtime.platform.kernels.loading import is_own, load_alone
-from aggloom.uncollected import pause_collection
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
