@@ -37,7 +37,7 @@ class Undisturbed:
             rows = by_key(packed)
             for key in sorted({*rows, *operators}):
                 changes, kinds, late = self._process(place, key, rows.get(key, []), batch)
-                way = options.way
+                way = options.encoding
                 if isinstance(way, PackedRowOutput):
                     packer = Packer(way.route, hash_int(key))
                     if changes.num_rows:
