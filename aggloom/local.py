@@ -32,6 +32,7 @@ from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.operators.counts import Counts
 from aggloom.tables import TableSource, table_source
+from aggloom.terminal_table import in_order
 
 Sink = str | Mapping[str, Any] | Callable[[pa.Table, int], None]
 """A sink as `aggloom run` names it, or a function that is called with the changes of each batch and its number."""
@@ -190,10 +191,10 @@ def write_changes(
 
 
 def collect(changes: LocalChanges) -> pa.Table:
-    """The table of a query over its whole input, without a checkpoint that lasts."""
+    """The table of a query over its whole input, by its key and without a checkpoint that lasts."""
     with TemporaryDirectory(prefix="aggloom-local-") as place:
         await_end(write_changes(changes, "table", Path(place) / "checkpoint"))
-        return read_table(Path(place) / "checkpoint")
+        return in_order(read_table(Path(place) / "checkpoint"), changes.plan.key)
 
 
 class RunningQuery:

@@ -22,6 +22,7 @@ from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
 from aggloom.errors import StateMismatchError, UnsupportedExpressionError
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
 from aggloom.runtime.engine.node import DurableHost
+from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.totals import QueryTotals
@@ -261,21 +262,23 @@ class LocalQuery:
 
     def _read_tables(self, plan: BatchPlan) -> Iterator[dict[str, Rows]]:
         """Yield the rows of a batch, of each table some at once; once at least, perhaps without any."""
-        readers = {
-            name: self._join_reads(self._sources[name].read(planned))
-            for name, planned in plan.ranges.items()
-        }
-        once = False
-        while True:
-            tables: dict[str, Rows] = {}
-            for name, reader in readers.items():
-                rows = next(reader, None)
-                if rows is not None:
-                    tables[name] = rows
-            if not tables and once:
-                return
-            once = True
-            yield tables
+        with ExitStack() as closing:
+            readers = {}
+            for name, planned in plan.ranges.items():
+                reads = self._join_reads(self._sources[name].read(planned))
+                readers[name] = ReadAhead(reads)
+                closing.callback(readers[name].close)
+            once = False
+            while True:
+                tables: dict[str, Rows] = {}
+                for name, reader in readers.items():
+                    rows = next(reader, None)
+                    if rows is not None:
+                        tables[name] = rows
+                if not tables and once:
+                    return
+                once = True
+                yield tables
 
     def _join_reads(self, reads: Iterator[Read]) -> Iterator[Rows]:
         """Yield rows as they are read, small parts joined; what is refused is counted."""

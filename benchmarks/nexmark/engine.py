@@ -1,0 +1,144 @@
+"""Nexmark on the local engine: python -m nexmark.engine (PYTHONPATH=benchmarks).
+
+Each query is judged over a restart in the middle, beside DuckDB, and then timed with its results thrown away and its
+checkpoint on.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pyarrow as pa
+
+from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.runtime.engine.file_source import FileInput
+from aggloom.runtime.engine.query import LocalQuery, QuerySettings
+from aggloom.runtime.engine.rows_source import RowsInput
+from aggloom.runtime.engine.sinks import FunctionBatches
+from aggloom.runtime.engine.sources import Source
+from nexmark.catalogue import NAMES, QUERIES, Query
+from nexmark.events import SIDE_SCHEMA, Events
+from nexmark.local import _COUNT_CHAR, plan_arguments
+from nexmark.oracle import Oracle
+
+BATCHES: Final = 5
+BUCKETS: Final = 4
+Write = Callable[[pa.Table, int], None]
+
+
+def plan_of(query: Query, events: Events) -> Plan:
+    """The plan of a query; q14's function of the user's is written out."""
+    schemas = {table: events.schema(table) for table in query.streams}
+    if "side" in query.tables:
+        schemas["side"] = SIDE_SCHEMA
+    given = plan_arguments(query, events)
+    options = PlanOptions.of(given.pop("options"))
+    sql = query.text("aggloom").replace(*_COUNT_CHAR)
+    return plan_query(sql, schemas, options=options, **given)
+
+
+def open_query(plan: Plan, query: Query, events: Events, place: Path, write: Write) -> LocalQuery:
+    """The query over the events' files, some of them a batch."""
+    whole = query.whole_with_corrections and events.corrections
+    files = events.files if whole else events.files // BATCHES
+
+    def open_source(root: Path, name: str, position: Any) -> Source:
+        scan = plan.scans[name]
+        if name == "side":
+            return RowsInput(scan, events.side(), position)
+        options = {"maxFilesPerTrigger": files}
+        folder = str(events.folder / name)
+        return FileInput(root, folder, "parquet", scan, options, ends=True, position=position)
+
+    watermarks = query.watermarks()
+    settings = QuerySettings(FunctionBatches(write), watermarks, buckets=BUCKETS)
+    return LocalQuery(plan, open_source, place, settings)
+
+
+def differences(query: Query, events: Events, oracle: Oracle) -> list[str]:
+    """List the differences between its table and DuckDB's, over a restart after the second batch."""
+    parts: list[pa.Table] = []
+    plan = plan_of(query, events)
+    with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
+        for stop in (2, None):
+            run = open_query(
+                plan, query, events, Path(made) / "state", lambda t, _: parts.append(t)
+            )
+            if stop is None:
+                run.run()
+            else:
+                for _ in range(stop):
+                    run.run_batch()
+            run.close()
+    changes = pa.concat_tables(parts)
+    kinds = changes.column(changes.num_columns - 1)
+    names = [*changes.column_names[:-1], "op"]
+    words = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
+    short = pa.array([words[each] for each in kinds.to_pylist()], pa.string())
+    columns = [*changes.columns[:-1], short]
+    return oracle.changes_differ(query, pa.table(columns, names=names))
+
+
+def measure(query: Query, events: Events) -> dict[str, float]:
+    """Time a run over all files with its results thrown away, after a small one that loads what is compiled."""
+    warm = Events(2_000, events.corrections, rate=50)
+    for each in (warm, events):
+        plan = plan_of(query, each)
+        with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
+            run = open_query(plan, query, each, Path(made) / "state", lambda *_: None)
+            begin, spent = time.perf_counter(), time.process_time()
+            run.run()
+            seconds, spent = time.perf_counter() - begin, time.process_time() - spent
+            run.close()
+    rows = sum(events.size(table) for table in query.streams)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "rows": rows,
+        "seconds": seconds,
+        "processor": spent,
+        "rate": rows / seconds,
+        "peak_mb": peak,
+    }
+
+
+@click.command()
+@click.option("--events", default=1_000_000, show_default=True)
+@click.option("--queries", default="", help="Such as 'q4 q5'; all of them otherwise.")
+@click.option("--corrections", is_flag=True, help="A tenth of the rows are corrected later.")
+@click.option("--unchecked", is_flag=True, help="Measure only.")
+@click.option("--unmeasured", is_flag=True, help="Compare the tables only.")
+def main(events: int, queries: str, corrections: bool, unchecked: bool, unmeasured: bool) -> None:
+    """Run the queries on the local engine; a line of JSON each."""
+    made = Events(events, corrections)
+    wanted = queries.replace(",", " ").split() or list(NAMES)
+    oracle = None if unchecked else Oracle(made)
+    wrong = 0
+    for query in QUERIES:
+        if query.name not in wanted:
+            continue
+        facts: dict[str, Any] = {"query": query.name}
+        try:
+            if oracle is not None:
+                found = differences(query, made, oracle)
+                facts["table"] = "; ".join(found) or "right"
+                wrong += bool(found)
+            if not unmeasured:
+                facts |= measure(query, made)
+        except Exception as error:
+            # The other queries are worth running whatever happened to this one.
+            facts["error"] = f"{type(error).__name__}: {error}"[:500]
+            wrong += 1
+        click.echo(json.dumps(facts))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

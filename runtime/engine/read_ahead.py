@@ -1,0 +1,62 @@
+"""Reading beside the operators: the next rows are read in a thread while the last ones are processed."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+_AHEAD = 2
+"""So many items wait at most, so that what is in flight fits into memory."""
+
+
+class ReadAhead(Generic[Item]):
+    """An iterator over what another gives, which a thread asks before it is wanted.
+
+    An error of the other is raised where its item would be. `close` ends the thread.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = items
+        self._queue: queue.Queue[tuple[Item | None, BaseException | None, bool]]
+        self._queue = queue.Queue(_AHEAD)
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="aggloom-read", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        if self._is_closed.is_set():
+            raise StopIteration
+        item, error, is_last = self._queue.get()
+        if is_last:
+            self._is_closed.set()
+            if error is not None:
+                raise error
+            raise StopIteration
+        return item  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """End the thread; what it has read is dropped."""
+        self._is_closed.set()
+        while self._thread.is_alive():
+            # It may wait for room.
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                self._thread.join(0.01)
+
+    def _read(self) -> None:
+        try:
+            for item in self._items:
+                self._queue.put((item, None, False))
+                if self._is_closed.is_set():
+                    return
+        except BaseException as error:
+            self._queue.put((None, error, True))
+        else:
+            self._queue.put((None, None, True))
