@@ -16,7 +16,7 @@ from aggloom.interrupts import Interrupts
 from aggloom.job_plan import plan_of_job, source_options
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.engine.file_source import FileInput
-from aggloom.runtime.engine.query import LocalQuery, QuerySettings
+from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.rows_source import RowsInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
@@ -62,10 +62,11 @@ def open_query(
     checkpoint: Path,
     rows: Mapping[str, Any] | None = None,
     function: Callable[[pa.Table, int], None] | None = None,
+    buckets: int = BUCKETS,
 ) -> LocalQuery:
     """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here.
 
-    rows: of tables that are no files. function: the sink, if it is one.
+    rows: of tables that are no files. function: the sink, if it is one. buckets: into how many parts state is cut.
     """
     plan = plan_of_job(job)
     given = rows or {}
@@ -84,6 +85,7 @@ def open_query(
             watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
             key_columns=list(job.key) or None,
             backend=job.backend,
+            buckets=buckets,
             keep_open=job.keep_open,
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
         ),

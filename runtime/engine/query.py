@@ -48,6 +48,8 @@ _LOG = logging.getLogger("aggloom")
 _ROWS_AT_ONCE = 500_000
 """Rows of a table are joined up to about so many before the operators run."""
 _ZONE = "UTC"
+BUCKETS = 4
+"""State is cut into so many parts where nothing else is said."""
 
 OpenSource = Callable[[Path, str, Any], Source]
 """Opens the source of a table over a checkpoint, from a position (None: from the start)."""
@@ -66,7 +68,7 @@ class QuerySettings:
     watermarks: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     key_columns: Sequence[str] | None = None
     backend: Backend = "numba"
-    buckets: int = 4
+    buckets: int = BUCKETS
     keep_open: bool = False
     poll_seconds: float = 0.1
 
