@@ -44,7 +44,6 @@ def test_workers_have_what_they_need_when_they_start(spark: Any) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.shortcut
 def test_workers_of_all_kinds_of_nodes_come_from_one_daemon(spark: Any) -> None:
     def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"parent": [os.getppid()]})
