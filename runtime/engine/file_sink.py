@@ -47,7 +47,11 @@ class FileBatches:
             self._claim(max(numbers, default=-1), batch)
         if batch in numbers or max(numbers, default=-1) >= batch:
             return
-        name = f"part-{batch:05d}-{uuid.uuid4()}{_ENDINGS[self._kind]}"
+        ending = _ENDINGS[self._kind]
+        for unnamed in self._path.glob(f"part-{batch:05d}-*{ending}"):
+            # A run was killed before the log named it; a reader that does not know the log would read its rows twice.
+            unnamed.unlink()
+        name = f"part-{batch:05d}-{uuid.uuid4()}{ending}"
         file = (self._path / name).absolute()
         write_whole(file, [self._encode(rows, kinds)])
         self._note(batch, file, numbers)
