@@ -190,6 +190,17 @@ def _struct(given: Arguments) -> pa.DataType | None:
     return pa.struct(list(zip(names, types, strict=True)))
 
 
+def _zipped(given: Arguments) -> pa.DataType | None:
+    items = [_item(given, place) for place in range(len(given))]
+    if None in items or not items:
+        return None
+    names = [
+        node.name if isinstance(node, exp.Column) else str(place)
+        for place, node in enumerate(given.nodes)
+    ]
+    return pa.list_(pa.struct(list(zip(names, items, strict=True))))
+
+
 def _named_struct(given: Arguments) -> pa.DataType | None:
     names = [given.text(place) for place in range(0, len(given), 2)]
     types = [given.type(place) for place in range(1, len(given), 2)]
@@ -350,6 +361,7 @@ RULES: Final[dict[str, Rule]] = {
     ),
     "sort_array": _array,
     "reverse": lambda given: _array(given) or pa.string(),
+    "arrays_zip": _zipped,
     "array": lambda given: _list(given.common()) if len(given) else None,
     "array_repeat": lambda given: _list(given.type(0)),
     "concat": _concat,

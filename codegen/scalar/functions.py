@@ -10,9 +10,11 @@ from aggloom.codegen.scalar import (
     arithmetic,
     branching,
     clocks,
+    collections,
     date_texts,
     dates,
     encodings,
+    lambdas,
     logic,
     patterns,
     shorthand,
@@ -27,6 +29,7 @@ FAMILIES: Final = {
     "Arithmetic": arithmetic.ENTRIES,
     "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES),
     "Encodings, hashes and URLs": encodings.ENTRIES,
+    "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
     "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES, *clocks.ENTRIES),
 }
 BY_NODE: Final[dict[type[exp.Expression] | str, LoweringEntry]] = {

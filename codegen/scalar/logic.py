@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar import casts
+from aggloom.codegen.scalar.collections import item_of
 from aggloom.codegen.scalar.entry import entry, literal_text
 from aggloom.codegen.scalar.lowered_expression import (
     LoweredExpression,
@@ -19,6 +20,7 @@ from aggloom.codegen.scalar.lowered_expression import (
 )
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
+from aggloom.codegen.scalar.patterns import lower_like
 from aggloom.codegen.scalar.promotion import FLOATS
 from aggloom.codegen.scalar.result_types import field_type, infer
 
@@ -131,8 +133,11 @@ def _comparison(word: str) -> Rule:
 
 
 def _field(low: ExpressionLowering, node: exp.Bracket) -> LoweredExpression:
-    """A field of a ROW by its name."""
+    """A field of a ROW by its name, an item of an ARRAY by its place from 0, a value of a MAP by its key."""
     row = low.lower(node.this)
+    if len(node.expressions) == 1 and (pa.types.is_list(row.type) or pa.types.is_map(row.type)):
+        key = low.lower(node.expressions[0])
+        return item_of(low, node, row, key, "item_from_zero", pa.types.is_list(row.type))
     if len(node.expressions) != 1 or not pa.types.is_struct(row.type):
         raise unsupported_error(node, NEEDS_SPARK)
     name = literal_text(node.expressions[0], node)
@@ -178,6 +183,8 @@ def _lower_between(low: ExpressionLowering, node: exp.Between) -> LoweredExpress
 
 
 def _like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
+    if not isinstance(node.expression, exp.Literal):
+        return lower_like(low, node)
     pattern = literal_text(node.expression, node)
     if "\\" in pattern:
         # The two parsers differ in how many of them they take away.
@@ -266,7 +273,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         exp.Between, ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"), _lower_between, "low", "high"
     ),
-    entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'"), _like),
+    entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'", "s LIKE t"), _like),
     entry(exp.ILike, "s ILIKE 'A%'", _like),
-    entry(exp.Bracket, "e['a'] + 1", _field, "offset"),
+    entry(exp.Bracket, ("e['a'] + 1", "array(i, b)[1]", "k['b']", "e.b || '!'"), _field, "offset"),
 )

@@ -124,8 +124,28 @@ class ExpressionLowering:
         """The inputs' names, as arguments."""
         return ", ".join(self.inputs)
 
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types of the columns by name."""
+        return {f.name: f.type for schema in self.inputs.values() for f in schema}
+
+    def _row_field(self, node: exp.Column) -> LoweredExpression | None:
+        """The field of a column that is a row, as in row.field; None if it is something else."""
+        kind = self.types.get(node.table)
+        if kind is None or not pa.types.is_struct(kind):
+            return None
+        if kind.get_field_index(node.name) < 0:
+            return None
+        row = self._column(exp.column(node.table, quoted=True))
+        text = "pc.struct_field({0}, {field})"
+        return call(text, kind.field(node.name).type, row, field=quoted(node.name))
+
     def _column(self, node: exp.Column) -> LoweredExpression:
         name, table = node.name, node.table
+        if table and table not in self.inputs:
+            found = self._row_field(node)
+            if found is not None:
+                return found
         places = [place for place, schema in self.inputs.items() if name in schema.names]
         if len(self.inputs) > 1 and table in self.inputs:
             places = [place for place in places if place == table]

@@ -87,6 +87,31 @@ _COLUMNS: Final[dict[str, tuple[list[Any], pa.DataType]]] = {
         [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}, *({"a": n, "b": None} for n in range(5))],
         pa.struct([("a", pa.int32()), ("b", pa.string())]),
     ),
+    "a": (
+        [[1, 2, 2], None, [], [None, 3], [5, -1, 5, 0], [7], [3, None, 1], [0]],
+        pa.list_(pa.int32()),
+    ),
+    "c": (
+        [["x", "b"], ["b", None], None, [], ["", "ß", "x"], ["a"], [None], ["b", "a", "b"]],
+        pa.list_(pa.string()),
+    ),
+    "z": (
+        [[1.5, _NAN], None, [-0.0, 0.0], [None], [], [_NAN, _NAN, 2.0], [_INF, -_INF], [3.25]],
+        pa.list_(pa.float64()),
+    ),
+    "k": (
+        [
+            [("a", 1), ("b", None)],
+            None,
+            [],
+            [("x", 7)],
+            [("b", 2), ("a", -1)],
+            [("", 0)],
+            [("ß", 5)],
+            [("c", 3)],
+        ],
+        pa.map_(pa.string(), pa.int32()),
+    ),
 }
 
 

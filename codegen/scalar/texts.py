@@ -7,7 +7,13 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.entry import entry, kernel, literal_text, whole_number
+from aggloom.codegen.scalar.entry import (
+    call_by_row,
+    entry,
+    kernel,
+    literal_text,
+    whole_number,
+)
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
@@ -26,6 +32,8 @@ def _length(low: ExpressionLowering, node: exp.Length) -> LoweredExpression:
 def _concat(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     pieces = [node.left, node.right] if isinstance(node, exp.DPipe) else node.expressions
     values = [low.lower(piece) for piece in pieces]
+    if values and all(v.type == values[0].type and pa.types.is_list(v.type) for v in values):
+        return call_by_row("collections.concat", values[0].type, values, node)
     if any(value.type == pa.binary() or pa.types.is_nested(value.type) for value in values):
         raise unsupported_error(node, NEEDS_SPARK)
     texts = [low.cast(each, _TEXT, node) for each in values]
@@ -88,6 +96,13 @@ def _pad(low: ExpressionLowering, node: exp.Pad) -> LoweredExpression:
     return call(text, _TEXT, low.text(node.this), filler=quoted(filler))
 
 
+def _reverse(low: ExpressionLowering, node: exp.Reverse) -> LoweredExpression:
+    value = low.lower(node.this)
+    if pa.types.is_list(value.type):
+        return call_by_row("collections.reverse", value.type, [value], node)
+    return call("pc.utf8_reverse({0})", _TEXT, low.cast(value, _TEXT, node))
+
+
 def _replace(low: ExpressionLowering, node: exp.Replace) -> LoweredExpression:
     wanted = literal_text(node.expression, node)
     new = literal_text(node.args.get("replacement") or exp.Literal.string(""), node)
@@ -121,7 +136,13 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     ),
     entry("octet_length", "octet_length(s)", kernel("pc.binary_length({0})", pa.int32(), _TEXT)),
     entry(exp.DPipe, ("s || t", "s || i"), _concat, "safe"),
-    entry(exp.Concat, "concat(s, '-', i, d, m, w)", _concat, "safe", "coalesce"),
+    entry(
+        exp.Concat,
+        ("concat(s, '-', i, d, m, w)", "concat(a, array(9), a)"),
+        _concat,
+        "safe",
+        "coalesce",
+    ),
     entry(exp.ConcatWs, "concat_ws(',', s, t, i)", _concat_ws, "safe", "coalesce", "flatten"),
     entry(
         exp.Substring,
@@ -144,7 +165,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         kernel("scalar.repeat({0}, {1})", _TEXT, _TEXT, pa.int32()),
         "times",
     ),
-    entry(exp.Reverse, "reverse(s)", kernel("pc.utf8_reverse({0})", _TEXT, _TEXT)),
+    entry(exp.Reverse, ("reverse(s)", "reverse(a)"), _reverse),
     entry(exp.Replace, "replace(s, 'b', 'xx')", _replace, "replacement"),
     entry(exp.Contains, "contains(s, 'b')", _contains("match_substring")),
     entry(exp.StartsWith, "startswith(s, 'a')", _contains("starts_with")),

@@ -19,7 +19,7 @@ _INTRO = """\
 Written from the table of functions by `make docs`; do not edit.
 
 Expressions in WHERE, in projections and in HAVING follow Spark SQL in ANSI mode. What stands below is lowered to calls
-of Arrow compute: the harness evaluates it without Spark, and on Spark it runs in a Python worker where rows come packed
+of Arrow compute, or of functions of Python over the column: the harness evaluates it without Spark, and on Spark it runs in a Python worker where rows come packed
 out of another operator. The rest is Spark's own business: Spark evaluates it between operators, and the harness asks
 the session that it is given, or refuses it by name. [Why](decisions/027-expressions-in-workers.md).
 
@@ -31,8 +31,10 @@ the session that it is given, or refuses it by name. [Why](decisions/027-express
 - Decimals are rounded half up to the digits of Spark's result type.
 - Casts of text read what Spark reads, but years have four digits and an offset is `Z`, `UTC` or `+hh[:mm]`; other texts
   are errors.
-- Instants are told by the session's time zone. What would have to know when its clocks jump is left to Spark unless it
-  is UTC.
+- Regular expressions mean what Java means; one that Python would read in another way is refused. Where nothing
+  matches, as of `a*`, that is never in the middle of a character, as it may be in Java.
+- Instants are told by the session's time zone. What depends on which of two equal
+  hours is meant, as DATE_TRUNC('HOUR', ..), is left to Spark unless the zone is UTC.
 
 {figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what differs
 in the last bit between Java and C (EXP, LN, POWER, SIN, ...).

@@ -6,7 +6,17 @@ and NULL for NULL. `sql`, where it is an argument, is the expression that an err
 
 from __future__ import annotations
 
-from aggloom.runtime.scalar import clocks, encodings, hashes, urls, words, zones
+from aggloom.runtime.scalar import (
+    clocks,
+    collections,
+    encodings,
+    hashes,
+    lambdas,
+    regexes,
+    urls,
+    words,
+    zones,
+)
 from aggloom.runtime.scalar.branches import and_then, case, first_valid, or_else
 from aggloom.runtime.scalar.casts import (
     cast,
@@ -93,6 +103,7 @@ __all__ = [
     "case",
     "cast",
     "clocks",
+    "collections",
     "column",
     "date_format",
     "date_of",
@@ -115,6 +126,7 @@ __all__ = [
     "integer_divide_decimals",
     "is_in",
     "join_texts",
+    "lambdas",
     "last_day",
     "least",
     "less",
@@ -131,6 +143,7 @@ __all__ = [
     "parse_times",
     "position",
     "predicate",
+    "regexes",
     "remainder",
     "remainder_decimals",
     "repeat",

@@ -16,7 +16,8 @@ Value: TypeAlias = pa.Array | pa.Scalar
 def array(value: Value, length: int) -> pa.Array:
     """The value in so many rows."""
     if isinstance(value, pa.Scalar):
-        return pa.repeat(value, length)
+        # pa.repeat refuses to repeat a list no times.
+        return pa.repeat(value, length) if length else pa.nulls(0, value.type)
     return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
 
 
