@@ -275,5 +275,5 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     ),
     entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'", "s LIKE t"), _like),
     entry(exp.ILike, "s ILIKE 'A%'", _like),
-    entry(exp.Bracket, ("e['a'] + 1", "array(i, b)[1]", "k['b']", "e.b || '!'"), _field, "offset"),
+    entry(exp.Bracket, ("e['a'] + 1", "array(i, b)[1]", "k['b']"), _field, "offset"),
 )

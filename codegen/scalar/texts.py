@@ -135,7 +135,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         _length,
     ),
     entry("octet_length", "octet_length(s)", kernel("pc.binary_length({0})", pa.int32(), _TEXT)),
-    entry(exp.DPipe, ("s || t", "s || i"), _concat, "safe"),
+    entry(exp.DPipe, ("s || t", "s || i", "e.b || '!'"), _concat, "safe"),
     entry(
         exp.Concat,
         ("concat(s, '-', i, d, m, w)", "concat(a, array(9), a)"),

@@ -19,9 +19,10 @@ _INTRO = """\
 Written from the table of functions by `make docs`; do not edit.
 
 Expressions in WHERE, in projections and in HAVING follow Spark SQL in ANSI mode. What stands below is lowered to calls
-of Arrow compute, or of functions of Python over the column: the harness evaluates it without Spark, and on Spark it runs in a Python worker where rows come packed
-out of another operator. The rest is Spark's own business: Spark evaluates it between operators, and the harness asks
-the session that it is given, or refuses it by name. [Why](decisions/027-expressions-in-workers.md).
+of Arrow compute, or of functions of Python over a column: the harness evaluates it without Spark, and on Spark it runs
+in a Python worker where rows come packed out of another operator. The rest is Spark's own business: Spark evaluates it
+between operators, and the harness asks the session that it is given, or refuses it by name.
+[Why](decisions/027-expressions-in-workers.md).
 
 - Conditions have three values; NaN is equal to itself and above all numbers; -0.0 is 0.0.
 - Overflow, division by zero and a cast that does not fit are errors that name the expression and the values
