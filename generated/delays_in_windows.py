@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "6cb31ad81065fbdb"
-DIGEST = "799c8db5bafea077"
+SUPPORT = "90bcf59726628d3c"
+DIGEST = "f9903bbde4304aa5"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "6c060776cd14f676"
-DIGEST = "36127f9b8b0b4960"
+SUPPORT = "d9c0ab50c2fb4969"
+DIGEST = "30b201f529df8232"
 
 
 class Inputs(NamedTuple):

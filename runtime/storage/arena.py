@@ -141,6 +141,7 @@ class Arena:
     def resize(self, name: str, rows: int) -> Array:
         """Replace `name` by an array of `rows` rows that keeps the common prefix; new rows are zero."""
         old = self._arrays[name]
+        # In place where that can be: what lies in files or in reserved addresses is not copied.
         extended = self._extend(name, rows)
         if extended is not None:
             self._arrays[name] = extended
@@ -202,9 +203,11 @@ class Arena:
             start = _HEADER.size
             listing = json.loads(bytes(data[start : start + head_size]))
             packed = bytes(data[start + head_size :])
+            # Otherwise a damaged size would ask for any amount of memory.
             if body_size > _MOST_PACKED * len(packed):
                 raise ValueError(f"{len(packed)} bytes cannot stand for {body_size}")
             body = pa.decompress(packed, body_size, codec=_CODEC, asbytes=True) if packed else b""
+            # Read aside: the arena changes only where all of the snapshot is right.
             whole = Arena()
             offset = 0
             for entry in listing:
@@ -227,6 +230,7 @@ class Arena:
             self._drop(name)
             del self._arrays[name], self._files[name]
         self.adopt(whole)
+        # Only who asks for an array knows its type: it is compared then.
         self._unchecked = set(whole._arrays)
 
     def _check_type(self, name: str, dtype: np.dtype[Any], columns: int) -> None:
@@ -266,6 +270,7 @@ class Arena:
             else:
                 checksum = checksum_of(array)
                 identity = Identity.of(directory / file.name)
+                # Somebody put another file in its place: a reader would open that one, not what is mapped here.
                 if identity.inode != file.inode:
                     raise FileNotFoundError(errno.ENOENT, "was replaced", file.name)
             kept = file and file.name, identity, checksum
@@ -309,6 +314,7 @@ class Arena:
         size = math.prod(shape) * kind.itemsize
         if self.directory is not None and size >= OWN_FILE:
             path = self.directory / f"{name.replace('/', '_')}.{self._made}.bin"
+            # A name of its own: the old file goes only when the new one is there.
             self._made += 1
             try:
                 inode = grow_file(path, 0, size)

@@ -39,6 +39,7 @@ class Tree(NamedTuple):
 
 @kernel
 def block_size(tree: Tree, block: int) -> int:
+    # The header is one number: the size in its lowest byte, the order in the next one, the level above.
     return tree.heap[block] & 0xFF
 
 
@@ -65,6 +66,7 @@ def block_weight(tree: Tree, block: int) -> int:
     stride = tree.meta[STRIDE]
     total = np.int64(0)
     for j in range(block_size(tree, block)):
+        # A block's header, then the entry's word and its child or count.
         total += tree.heap[block + 3 + j * stride]
     return total
 
@@ -72,12 +74,14 @@ def block_weight(tree: Tree, block: int) -> int:
 @kernel
 def allocate_block(tree: Tree, order: int, level: int) -> int:
     """An empty block; room was reserved."""
+    # Freed blocks are used again for the same size: none is ever split or joined.
     block = tree.free[order]
     if block != 0:
         tree.free[order] = tree.heap[block]
     else:
         block = tree.meta[USED]
         tree.meta[USED] += block_length(tree, order)
+    # One row may double or split inner blocks anywhere: TreeView.reserve has to know how much all of them take.
     if level > 0:
         tree.meta[INNER] += block_length(tree, order)
     tree.heap[block] = (order << 8) | (level << 16)
@@ -89,6 +93,7 @@ def give_back_block(tree: Tree, block: int) -> None:
     order = block_order(tree, block)
     if block_level(tree, block) > 0:
         tree.meta[INNER] -= block_length(tree, order)
+    # The header becomes the link to the next free block of the size.
     tree.heap[block] = tree.free[order]
     tree.free[order] = block
 
@@ -165,6 +170,7 @@ def insert_entry(
     stride = tree.meta[STRIDE]
     entry = block + 1 + at * stride
     end = block + 1 + block_size(tree, block) * stride
+    # From the end on, because the places overlap.
     for j in range(end - 1, entry - 1, -1):
         tree.heap[j + stride] = tree.heap[j]
     tree.heap[entry] = word
@@ -195,6 +201,7 @@ def grow_root(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
 def lower_entry(tree: Tree, pool: PoolArrays, pooled: bool, entry: int, word: int) -> None:
     """Let a smaller word stand for a child that will hold it."""
     if pooled:
+        # First: of a word in place of itself the count must not come to 0 in between.
         hold(pool, word)
         release(pool, tree.heap[entry])
     tree.heap[entry] = word
@@ -212,9 +219,11 @@ def erase_entry(
         release(pool, tree.heap[entry])
     copy_numbers(tree, entry + stride, entry, end - entry - stride)
     tree.heap[block] -= 1
+    # At a quarter, not at half: an entry that comes and goes does not move the block each time.
     if block_size(tree, block) << 2 <= 1 << block_order(tree, block):
         move_block(tree, slot, parent, block, block_order(tree, block) - 1)
     root = np.int64(tree.root[slot])
+    # A root with one child only makes every way longer.
     while block_level(tree, root) > 0 and block_size(tree, root) == 1:
         tree.root[slot] = tree.heap[root + 2]
         if pooled:

@@ -15,6 +15,7 @@ from aggloom.runtime.storage.jit import kernel
 def mix(word: int) -> int:
     """A 64-bit finaliser: every input bit reaches every output bit."""
     h = np.uint64(word)
+    # Multiplying carries bits upwards alone: the shifts between bring them down.
     h ^= h >> np.uint64(32)
     h *= np.uint64(0xD6E8FEB86659FD93)
     h ^= h >> np.uint64(32)
@@ -26,6 +27,7 @@ def mix(word: int) -> int:
 @kernel
 def combine(h: int, word: int) -> int:
     """The hash of a sequence, one word further."""
+    # 31 is odd, so that the multiplication loses no bit, and it makes the order of the words count.
     return mix(np.int64(np.uint64(h) * np.uint64(31)) ^ word)
 
 

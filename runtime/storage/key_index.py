@@ -105,6 +105,7 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
     """The slots of a block's keys that are there; how many rows are listed as open: new keys, or behind another."""
     hashes, left, cells = scratch.hashes, scratch.open, len(index.table)
     for j in range(len(slots)):
+        # The mask of nulls is the seed: the word of a NULL is 0, which is also the word of a value.
         hashes[j] = nulls[j]
     for c in range(words.shape[1]):
         for j in range(len(slots)):
@@ -113,8 +114,11 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
         slots[j] = index.table[home(hashes[j], cells)]
     more, step = np.int64(0), 0
     for j in range(len(slots)):
+        # Written for every row and counted for those that are open: there is no branch to mispredict. `more` is never
+        # ahead of `j`.
         left[more] = j
         more += is_other(slots[j], hashes[j])
+    # It ends: a third of the cells is empty, and a row that has come to an empty cell is not listed again.
     while more > 0:
         count, more, step = more, np.int64(0), step + 1
         for k in range(count):
@@ -125,6 +129,7 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
             left[more] = j
             more += is_other(slots[j], hashes[j])
     for j in range(len(slots)):
+        # An empty cell names no slot. Any slot does for it, since its row is listed as open and is asked again.
         s = max(slot_in(slots[j]), 0)
         same = slots[j] != 0 and _same(index, s, words, nulls, j)
         slots[j] = s
@@ -140,9 +145,11 @@ def _settle(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> t
     at = home(h, cells)
     while index.table[at] != 0:
         cell = index.table[at]
+        # Halves of hashes first: the cell is at hand, and the key lies elsewhere in memory.
         if not is_other(cell, h) and _same(index, slot_in(cell), words, nulls, r):
             return slot_in(cell), at
         at = around(at + 1, cells)
+    # The empty cell comes with the answer, so that a new key is entered without a second search.
     return np.int64(-1), at
 
 
@@ -158,6 +165,7 @@ def _enter(
     h: int,
 ) -> int:
     """The slot that row r's key, which is new, gets."""
+    # Freed slots first: every array by slot stays as short as it can.
     if index.meta[FREE] > 0:
         slot = index.meta[FREE] - 1
         index.meta[FREE] = index.words[slot, 0]
@@ -171,6 +179,7 @@ def _enter(
     for c in range(words.shape[1]):
         index.words[slot, c] = words[r, c]
         if pooled[c]:
+            # Encoding holds no text, and a sweep of the pool drops those that nobody holds.
             hold(pool, words[r, c])
     return slot
 
@@ -187,15 +196,19 @@ def _lookup(
     scratch: Scratch,
 ) -> int:
     """The slots of the rows from start on, to the end or up to a new key that there is no room for: the next row."""
+    # A table that is filled no further than that has empty cells, at which searches for new keys end.
     room = min(entries_in(len(index.table)), len(index.used))
     while start < len(slots):
         stop = min(len(slots), start + _BLOCK)
         block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
         for k in range(_search(index, keys, masks, block, scratch)):
             j = scratch.open[k]
+            # A new key may come twice in a block: the second of its rows finds what the first one has entered.
             slot, cell = _settle(index, keys, masks, j, scratch.hashes[j])
             if slot < 0:
                 if index.meta[LIVE] == room:
+                    # Rows of the block behind this one may have their slots already. They are looked up again, which
+                    # changes nothing.
                     return start + j
                 slot = _enter(index, pool, pooled, keys, masks, j, cell=cell, h=scratch.hashes[j])
             block[j] = slot
@@ -221,6 +234,8 @@ def close_gap(table: Array, at: int) -> None:
         at = around(at + 1, cells)
         if table[at] == 0:
             break
+        # Its home is at or before the hole: a search for it still meets no empty cell on its way. There are no
+        # tombstones, so that a table is as fast after many deletions as before.
         if around(at - home(table[at], cells), cells) >= around(at - hole, cells):
             table[hole] = table[at]
             hole = at
@@ -233,6 +248,7 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
     for r in range(len(slots)):
         s = slots[r]
         at = home(hash_key(index.words, s, np.int64(index.nulls[s]), width), cells)
+        # Without a bound, and without a look at keys: one cell names the slot.
         while slot_in(index.table[at]) != s:
             at = around(at + 1, cells)
         close_gap(index.table, at)
@@ -242,6 +258,7 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
             index.words[s, c] = 0
         index.nulls[s] = 0
         index.used[s] = 0
+        # Once the words are released: the first of them becomes the link to the next free slot.
         index.words[s, 0] = index.meta[FREE]
         index.meta[FREE] = s + 1
         index.meta[LIVE] -= 1
@@ -253,6 +270,7 @@ def rehash(old: Array, table: Array) -> None:
     cells = len(table)
     for i in range(len(old)):
         if old[i] != 0:
+            # The upper half of the hash stands in the cell: no key is read, or hashed again.
             at = home(old[i], cells)
             while table[at] != 0:
                 at = around(at + 1, cells)
@@ -314,6 +332,7 @@ class KeyIndex:
                 scratch=self._scratch,
             )
             if row < len(slots):
+                # The rows since room was last made tell how many of the rest are new keys.
                 share = (len(self) - keys) / max(row - since, 1)
                 since, keys = row, len(self)
                 self.reserve(self._estimate_keys(len(slots) - row, share))

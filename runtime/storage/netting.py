@@ -40,6 +40,7 @@ def net(queue: Array, first: int, count: int) -> int:
     for k in range(first + 1, first + count):
         least = min(least, queue[WORDS + k])
         most = max(most, queue[WORDS + k])
+    # Without a sign: the distance of two words of 64 bits need not fit 63.
     spread = np.uint64(most) - np.uint64(least)
     if spread < np.uint64(min(_SPREAD * count, _MOST_CELLS)):
         return _net_dense(queue, first, count, least, np.int64(spread))
@@ -53,6 +54,7 @@ def _net_few(queue: Array, first: int, count: int) -> int:
     for k in range(first, first + count):
         word, change = queue[WORDS + k], queue[CHANGES + k]
         at = found
+        # From the end: words that come in their order are in place at once.
         while at > 0 and queue[NET + at - 1] > word:
             at -= 1
         if at > 0 and queue[NET + at - 1] == word:
@@ -88,6 +90,7 @@ def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) ->
     found = np.int64(0)
     for group in range((spread >> _GROUP) + 1):
         bits = queue[_BITS + group]
+        # Cells and bits are cleared as they are read, and so are 0 for the next call.
         queue[_BITS + group] = 0
         while bits != 0:
             place = _PLACES[((bits & -bits) * _UNIQUE & 0xFFFFFFFF) >> 27]
@@ -106,7 +109,9 @@ def _net_sparse(queue: Array, first: int, count: int, least: int, spread: int) -
     """Net a queue by digits, the last first; between the queue's own columns and those of what is netted."""
     source, target = WORDS + first, np.int64(NET)
     shift = np.uint64(0)
+    # As many digits as the distance has, not eight: the words of a slot often lie near one another.
     while shift < np.uint64(64) and spread >> shift != np.uint64(0):
+        # Each pass keeps the order that the passes before it have made among equal digits.
         _by_digit(queue, source, target, count, np.uint64(least), shift)
         source, target = target, source
         shift += np.uint64(_DIGIT)

@@ -27,6 +27,7 @@ def allocate(free: Array, meta: Array) -> int:
     if meta[FREE] > 0:
         meta[FREE] -= 1
         return np.int64(free[meta[FREE]])
+    # Before it is read: numbers begin with 1, since 0 means none.
     meta[HIGH] += 1
     return np.int64(meta[HIGH])
 
@@ -43,6 +44,7 @@ def find(table: Array, slots: Array, words: Array, slot: int, word: int) -> int:
     """The node of (slot, word), or 0."""
     mask = len(table) - 1
     at = pair_hash(slot, word) & mask
+    # Without a bound: table_size leaves a quarter of the cells empty.
     while table[at] != 0:
         node = np.int64(table[at])
         if slots[node] == slot and words[node] == word:
@@ -66,6 +68,7 @@ def substitute(table: Array, slots: Array, words: Array, old: int, new: int) -> 
     """Let the table name `new` where it named `old`, a node of the same pair."""
     mask = len(table) - 1
     at = pair_hash(slots[old], words[old]) & mask
+    # Without a bound: the old node is in the table.
     while table[at] != old:
         at = (at + 1) & mask
     table[at] = new
@@ -84,6 +87,7 @@ def remove(table: Array, slots: Array, words: Array, node: int) -> None:
         if table[at] == 0:
             break
         home = pair_hash(slots[table[at]], words[table[at]]) & mask
+        # As in close_gap: a node moves up to the hole if its home is not behind the hole.
         if ((at - home) & mask) >= ((at - hole) & mask):
             table[hole] = table[at]
             hole = at

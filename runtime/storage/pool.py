@@ -76,6 +76,7 @@ def _same(pool: PoolArrays, i: int, data: Array, start: int, length: int) -> boo
 
 @kernel
 def _list_zero(pool: PoolArrays, i: int) -> None:
+    # Once each, since the list has as many places as there are ids.
     if not pool.listed[i]:
         pool.listed[i] = 1
         pool.zeros[pool.meta[ZEROS]] = i
@@ -89,6 +90,7 @@ def _intern(pool: PoolArrays, data: Array, start: int, length: int, code: int) -
     at = code & mask
     while pool.table[at] != 0:
         i = pool.table[at] - 1
+        # All 64 bits of the hash first: bytes are compared once, where they are nearly certain to be the same.
         if pool.code[i] == code and _same(pool, i, data, start, length):
             return i
         at = (at + 1) & mask
@@ -109,6 +111,7 @@ def _intern(pool: PoolArrays, data: Array, start: int, length: int, code: int) -
     pool.meta[HEAP_LIVE] += length
     pool.meta[LIVE] += 1
     pool.refs[i] = 0
+    # Nobody refers to it yet. Unless somebody does by the end of the bundle, the sweep takes it.
     _list_zero(pool, i)
     return i
 
@@ -149,6 +152,7 @@ def import_word(pool: PoolArrays, other: PoolArrays, i: int) -> int:
     """The id here of what is id `i` in another pool."""
     if i == 0:
         return 0
+    # The hash is taken over: it depends on the bytes alone.
     return _intern(pool, other.heap, other.offset[i], other.length[i], other.code[i])
 
 
@@ -200,6 +204,7 @@ def _sweep(pool: PoolArrays) -> None:
     for z in range(pool.meta[ZEROS]):
         i = pool.zeros[z]
         pool.listed[i] = 0
+        # Somebody has referred to it again since it was listed.
         if pool.refs[i] != 0:
             continue
         at = pool.code[i] & mask
@@ -211,12 +216,14 @@ def _sweep(pool: PoolArrays) -> None:
             if pool.table[at] == 0:
                 break
             home = pool.code[pool.table[at] - 1] & mask
+            # As in close_gap: a cell moves up to the hole if its home is not behind the hole.
             if ((at - home) & mask) >= ((at - hole) & mask):
                 pool.table[hole] = pool.table[at]
                 hole = at
         pool.table[hole] = 0
         pool.meta[HEAP_LIVE] -= pool.length[i]
         pool.meta[LIVE] -= 1
+        # By this _rehash and _compact know a free id.
         pool.length[i] = -1
         pool.free[pool.meta[FREE]] = i
         pool.meta[FREE] += 1
@@ -232,6 +239,7 @@ def _compact(pool: PoolArrays, heap: Array) -> None:
             at = pool.offset[i]
             for j in range(length):
                 heap[used + j] = pool.heap[at + j]
+            # Ids stay as they are, so that nothing that names them has to change.
             pool.offset[i] = used
             used += length
     pool.meta[HEAP_USED] = used
@@ -284,6 +292,7 @@ class Pool:
         p = self.arrays
         need = int(p.meta[HIGH]) + 1 + ids
         if need > len(p.offset):
+            # Doubled: all copies together cost no more than twice what is there in the end.
             rows = max(need, 2 * len(p.offset))
             grown = {n: self.arena.resize(f"pool.{n}", rows) for n, _ in self._BY_ID}
             self.arrays = p = p._replace(**grown)
@@ -307,6 +316,8 @@ class Pool:
         """Store a column of strings; return their ids, 0 for nulls. offsets (int32[n + 1]): their ends in `data`."""
         n = len(valid)
         out = np.zeros(n, np.int64)
+        # In parts, for room is reserved as if every string were new: most of a long column are known after its first
+        # part.
         for start in range(0, n, 65536):
             stop = min(n, start + 65536)
             self.reserve(stop - start, int(offsets[stop] - offsets[start]))
@@ -333,6 +344,7 @@ class Pool:
             _sweep(self.arrays)
         p = self.arrays
         live = int(p.meta[HEAP_LIVE])
+        # Once more bytes are dead than alive: copying those that live costs less than what was written since.
         if len(p.heap) > max(FIRST_BYTES, 4 * live) or int(p.meta[HEAP_USED]) > max(
             FIRST_BYTES, 2 * live
         ):

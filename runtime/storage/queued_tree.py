@@ -52,6 +52,8 @@ def queue_change(
     tree: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, change: int
 ) -> None:
     """Add to the count of a word, or forget all words of the slot if the change is 0, when it is settled."""
+    # Room was reserved for every row of the bundle, whenever its change is made: a full queue may be settled in the
+    # middle of a kernel.
     if tree.queue[0] == QUEUE:
         _settle(tree, pool, pooled)
     at = tree.queue[0]
@@ -78,9 +80,11 @@ def _settle(tree: Tree, pool: PoolArrays, pooled: bool) -> None:
     while begin < waiting:
         slot, end = queue[SLOTS + begin], begin
         while end < waiting and queue[SLOTS + end] == slot:
+            # The slot is forgotten, and with it what was noted of it before.
             if queue[CHANGES + end] == 0:
                 _forget(tree, pool, pooled, slot)
                 begin = end + 1
+            # Texts are in the order of their bytes, and netting knows the order of numbers alone.
             elif pooled:
                 _change(tree, pool, slot, queue[WORDS + end], queue[CHANGES + end])
             end += 1
@@ -94,6 +98,7 @@ def _forget(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     root = np.int64(tree.root[slot])
     if root == 0:
         return
+    # Several blocks, and references to the pool, are given back one by one; a single leaf of numbers as a whole.
     if pooled or block_level(tree, root) > 0:
         tree_clear(tree, pool, pooled, pooled, slot)
         return
@@ -181,6 +186,7 @@ def _change_leaf(
     queue, heap = tree.queue, tree.heap
     size = block_size(tree, leaf)
     start, end = leaf + 1, leaf + 1 + size * _ENTRY
+    # Entries before the first change stay where they are.
     while start < end and heap[start] < queue[NET + first]:
         start += _ENTRY
     # From there on merged aside; each step writes, and keeps what is no 0: there is no branch to mispredict.
@@ -215,6 +221,8 @@ def _change_leaf(
     fitting = order
     while 1 << fitting < kept:
         fitting += 1
+    # As erase_entry has it: a block is halved once a quarter of it is in use, so that it does not grow and shrink in
+    # turn.
     while left < size and left << 2 <= 1 << fitting:
         fitting -= 1
     heap[leaf] += before - size
@@ -224,6 +232,8 @@ def _change_leaf(
     _put_merged(tree, leaf + 1 + before * _ENTRY, 0, kept - before)
     if left <= LIMIT:
         return True
+    # Words that come in their order are appended to the last leaf, and nothing is inserted into those before it any
+    # more.
     in_order = ends and before == size
     right = _split_leaf(tree, pool, slot, queue[NET + first], left, in_order)
     _put_merged(tree, right + 1 + block_size(tree, right) * _ENTRY, kept - before, left - LIMIT)
@@ -250,6 +260,7 @@ def _split_leaf(
     grow_root(tree, pool, False, slot)
     parent, block, right = np.int64(0), np.int64(tree.root[slot]), np.int64(0)
     while block_level(tree, block) > 0:
+        # A word that is before all others goes to the first child.
         rank: int = max(block_rank(tree, pool, False, block, word), 1)
         at = rank - 1
         child = tree.heap[block + 2 + at * _ENTRY]

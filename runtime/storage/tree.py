@@ -65,11 +65,13 @@ def split_child(
     """Give all but the first `kept` entries of a full child to a new sibling; its block, which may have moved."""
     stride = tree.meta[STRIDE]
     child = tree.heap[block + 2 + at * stride]
+    # Room was reserved before the kernel, so that the heap does not move: places in it stay right throughout.
     right = allocate_block(tree, LARGEST, block_level(tree, child))
     given = LIMIT - kept
     copy_numbers(tree, child + 1 + kept * stride, right + 1, given * stride)
     tree.heap[right] |= given
     tree.heap[child] -= given
+    # The parent has room for it: full blocks are split on the way down, before their children.
     entry = insert_entry(
         tree, pool, pooled, slot, parent, block, at=at + 1, word=tree.heap[right + 1]
     )
@@ -77,7 +79,9 @@ def split_child(
     if tree.meta[WEIGHED] != 0:
         weight = block_weight(tree, right)
         tree.heap[entry + 2] = weight
+        # The child's own entry has counted both halves until now.
         tree.heap[entry - stride + 2] -= weight
+    # The insertion may have moved the parent into a larger block.
     return entry - 1 - (at + 1) * stride
 
 
@@ -95,6 +99,8 @@ def tree_entry(
     rank = block_rank(tree, pool, by_bytes, block, word)
     while block_level(tree, block) > 0:
         if rank == 0:
+            # The word is less than all that are here: the first child takes it, and its entry has to say the least
+            # word below it.
             rank = np.int64(1)
             lower_entry(tree, pool, pooled, block + 1, word)
         at = rank - 1
@@ -105,6 +111,7 @@ def tree_entry(
             parent = block + 1 + at * stride
             block = child
         rank = block_rank(tree, pool, by_bytes, block, word)
+    # Of the words that are not after it only the last can be the same.
     if rank > 0:
         entry = block + 1 + (rank - 1) * stride
         if tree.heap[entry] == word:
@@ -120,6 +127,7 @@ def tree_find(tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int
     block = np.int64(tree.root[slot])
     while block != 0:
         rank = block_rank(tree, pool, by_bytes, block, word)
+        # The first word of a block is the least below it: a lesser one is nowhere.
         if rank == 0:
             return np.int64(0)
         entry = block + 1 + (rank - 1) * stride
@@ -154,9 +162,11 @@ def tree_remove(
         if block_size(tree, block) > 1:
             keeper, keeper_parent, keeper_at, chain = block, parent, at, below
         parent, block = entry, below
+    # Each block of the chain has one entry, which leads to the word: without it the block would be empty.
     while chain != 0:
         below = tree.heap[chain + 2] if block_level(tree, chain) > 0 else np.int64(0)
         if pooled:
+            # Inner entries hold their words, too.
             release(pool, tree.heap[chain + 1])
         give_back_block(tree, chain)
         chain = below
@@ -199,6 +209,7 @@ def tree_beside(
                 return block + 1 + beside * stride
             return outermost_entry(tree, neighbour, 1 - side) if neighbour != 0 else np.int64(0)
         if inside:
+            # Deeper blocks are nearer: the last one on the way down that has a neighbour has the nearest.
             neighbour = tree.heap[block + 2 + beside * stride]
         block = tree.heap[block + 2 + at * stride]
 
@@ -238,6 +249,7 @@ def tree_step(
 def tree_clear(tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int) -> None:
     """Forget all words of a slot."""
     while tree.root[slot] != 0:
+        # From the end, where taking out an entry moves no other one.
         last = tree.heap[tree_end(tree, slot, 1)]
         tree_remove(tree, pool, pooled, by_bytes, slot, last)
 
@@ -259,6 +271,7 @@ class TreeView:
         if len(meta) < META_SIZE:
             meta = arena.resize(f"{name}.meta", META_SIZE)
         meta[STRIDE] = 1 + width
+        # Place 0 means none, so that the first block is at 1.
         meta[USED] = max(meta[USED], 1)
         self._reload()
 

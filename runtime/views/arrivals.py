@@ -64,6 +64,7 @@ def sequence_merge_distinct(
         entry = multiset_entry(counts, pool, pooled, slot, word)
         if multiset_count(counts, entry, column) > 0 and not sequence_holds(view, slot, word):
             sequence_append(view, pool, pooled, slot, word)
+        # Looking it up has made the entry of a value that is not there.
         multiset_settle(counts, pool, pooled, slot, entry)
         node = np.int64(other.following[node])
 
@@ -73,6 +74,7 @@ def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[i
     node = np.int64(view.head[slot])
     while node != 0 and is_ghost(view, node):
         node = np.int64(view.following[node])
+    # Node 0 means none, and can be read.
     return view.words[node], node != 0
 
 

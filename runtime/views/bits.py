@@ -24,6 +24,7 @@ class Bits(NamedTuple):
 @kernel
 def _add(view: Bits, slot: int, word: int, change: int) -> None:
     bits = view.counts.shape[1] - 1
+    # A shift of a negative word brings its sign along: these are the bits of its two's complement.
     for b in range(bits):
         view.counts[slot, b] += change * ((word >> b) & 1)
     view.counts[slot, bits] += change
@@ -69,6 +70,7 @@ def bits_none(view: Bits, pool: PoolArrays, pooled: bool, slot: int) -> bool:
 @kernel
 def _add_sign(bits: int, width: int) -> int:
     """The number whose two's complement in `width` bits this is."""
+    # To the left end and back: the sign bit fills what is left of it.
     return (bits << (64 - width)) >> (64 - width)
 
 

@@ -48,6 +48,7 @@ def _offset(step: float) -> float:
 @kernel
 def bin_of(word: int, width: int) -> int:
     """The bin of a double in its word form."""
+    # The word of a negative double has all bits but the sign turned over. Turned back, they are the double's own.
     x = np.int64(word ^ ((word >> 63) & _SIGN)).view(np.float64)
     if x == 0.0:
         return np.int64(0)
@@ -71,12 +72,14 @@ def bin_value(number: int, width: int) -> float:
         return np.inf if number > 0 else -np.inf
     step = _step(width)
     logarithm = (abs(number) - _offset(step)) * step + np.log1p(-1.0 / width)
+    # Rounding may go past the greatest double.
     value = min(np.exp(logarithm), _GREATEST)
     return value if number > 0 else -value
 
 
 @kernel
 def ddsketch_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    # Bins are numbers, whatever the argument: none is an id of the pool.
     ranked_add(view, pool, False, slot, bin_of(word, view.meta[_WIDTH]), 1)
 
 

@@ -58,11 +58,13 @@ def _most(view: HyperLogLogs) -> int:
 @kernel
 def _raise(view: HyperLogLogs, slot: int, entry: int) -> None:
     """Let an entry count in its register."""
+    # An entry is its register and, in the lowest six bits, its rank; four registers of a byte lie in a cell.
     register = (entry >> 6) & (4 * view.cells.shape[1] - 1)
     rank, shift = entry & 63, (register & 3) << 3
     cell = np.int64(view.cells[slot, register >> 2])
     before = (cell >> shift) & 0xFF
     if rank > before:
+        # A register only rises, so that the sum never carries into the one beside it.
         view.cells[slot, register >> 2] = np.uint32(cell + ((rank - before) << shift))
 
 
@@ -70,6 +72,7 @@ def _raise(view: HyperLogLogs, slot: int, entry: int) -> None:
 def _to_registers(view: HyperLogLogs, slot: int) -> None:
     filled = np.int64(view.filled[slot])
     for j in range(filled):
+        # Aside first: registers lie in the cells of the list that they are made from.
         view.scratch[j] = view.cells[slot, j]
         view.cells[slot, j] = 0
     for j in range(filled):
@@ -215,6 +218,7 @@ def estimate(view: HyperLogLogs, slot: int) -> int:
             elif rank > RANKED_BITS:
                 full += 1
             else:
+                # As an integer: the sum is exact, in whatever order registers are added.
                 total += 1 << (RANKED_BITS - rank)
     return estimate_from(4 * view.cells.shape[1], empty, full, total)
 

@@ -35,6 +35,7 @@ def put_element(out: ListOut, word: int, count: int) -> None:
     """Append to the row that is being written, or set FULL."""
     at = out.meta[USED]
     if at == len(out.words):
+        # A kernel cannot let arrays grow: its caller does, and calls again for the row.
         out.meta[FULL] = 1
         return
     out.words[at] = word
@@ -90,6 +91,7 @@ def _raise_last(out: ListOut, start: int) -> None:
     """Let the last element go ahead of those from `start` on that are less frequent."""
     at = out.meta[USED] - 1
     word, count = out.words[at], out.counts[at]
+    # Only past less frequent ones: those as frequent came before it because they are smaller.
     while at > start and out.counts[at - 1] < count:
         out.words[at], out.counts[at] = out.words[at - 1], out.counts[at - 1]
         at -= 1
@@ -106,6 +108,7 @@ def list_top(
     while n > 0 and entry != 0 and out.meta[FULL] == 0:
         count = view.heap[entry + 1]
         last = out.meta[USED] - 1
+        # The least frequent of n makes room, but for a more frequent value alone: of equals the smaller one stays.
         if last - start == n - 1 and count > out.counts[last]:
             out.meta[USED] = last
         if count > 0 and out.meta[USED] - start < n:
@@ -122,6 +125,7 @@ def mode(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bo
     best, most = np.int64(0), np.int64(0)
     leaf, entry = tree_start(view, slot, 0)
     while entry != 0:
+        # More, not as many: of several values the first one stays, which is the smallest.
         if view.heap[entry + 1] > most:
             best, most = view.heap[entry], view.heap[entry + 1]
         leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
@@ -138,6 +142,7 @@ def new_list_out(n: int) -> ListOut:
 
 def enlarge_list(out: ListOut) -> ListOut:
     """The same with twice the room, not FULL; the caller sets USED back to the row's start."""
+    # Two arrays of twice the length, with eight bytes an element.
     require_memory(32 * len(out.words), "the values of a result")
     more = np.zeros(len(out.words), np.int64)
     return ListOut(
@@ -169,6 +174,7 @@ def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
     same_length = np.flatnonzero(~differ)
     a_words, a_counts, offsets = rows_of(a, same_length)
     b_words, b_counts, _ = rows_of(b, same_length)
+    # Differences are counted along all rows: a row has one where the count at its ends is not the same.
     unequal = np.zeros(len(a_words) + 1, np.int64)
     np.cumsum((a_words != b_words) | (a_counts != b_counts), out=unequal[1:])
     differ[same_length] = unequal[offsets[1:]] != unequal[offsets[:-1]]

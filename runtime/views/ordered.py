@@ -49,6 +49,7 @@ def ordered_merge(
 @kernel
 def ordered_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
+    # No row changes a count by 0: it stands for all words of the slot.
     queue_change(view, pool, pooled, slot, 0, 0)
 
 
@@ -67,7 +68,9 @@ def _extreme(view: Tree, pool: PoolArrays, pooled: bool, slot: int, side: int) -
     """The outermost value with a positive count, if there is one."""
     entry = tree_end(view, slot, side)
     if entry != 0 and view.heap[entry + 1] < 0:
+        # Rarely: the outermost value waits for its row.
         entry = _shown_beside(view, pool, pooled, slot, entry, 1 - side)
+    # Place 0 means none, and can be read.
     return view.heap[entry], entry != 0
 
 

@@ -46,6 +46,7 @@ def percentile(view: Tree, pool: PoolArrays, pooled: bool, slot: int, fraction: 
     b = word_to_float(ranked_at(view, slot, upper))
     if a == b:
         return a
+    # In Spark's order of operations, so that the result is the same to the last bit.
     return (np.float64(upper) - place) * a + (place - np.float64(lower)) * b
 
 
@@ -56,6 +57,7 @@ def discrete_percentile(
     """The first of the sorted words that has at least the fraction of them at or before it."""
     total = ranked_total(view, slot)
     rank = np.int64(math.ceil(fraction * np.float64(total))) - 1
+    # A fraction of 0 asks for the first row. Above 2**53 rows the product may be past the last one.
     return ranked_at(view, slot, min(max(rank, np.int64(0)), total - 1))
 
 
@@ -65,6 +67,7 @@ def only(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, in
     word, rows = np.int64(0), np.int64(0)
     leaf, entry = tree_start(view, slot, 0)
     while entry != 0 and rows < 2:
+        # A value whose retraction is ahead of its row is not there.
         if view.heap[entry + 1] > 0:
             word = view.heap[entry]
             rows += view.heap[entry + 1]
@@ -80,6 +83,7 @@ def product(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> float:
     while entry != 0:
         count = view.heap[entry + 1]
         if count > 0:
+            # In the order of the values, not of the rows: rounding does not depend on how they came.
             result *= word_to_float(view.heap[entry]) ** np.float64(count)
         leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     return result

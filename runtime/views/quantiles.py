@@ -73,6 +73,7 @@ def quantiles_accumulate(
     tree = view.tree
     entry = tree_entry(tree, pool, pooled, pooled, slot, word)
     if tree.heap[entry + G] == 0:
+        # Every rank that its successor's gap has may be the new value's.
         after = tree_beside(tree, pool, pooled, slot, word, 1)
         tree.heap[entry + SPREAD] = _gap(tree, after)
         view.fresh[slot] += 1
@@ -85,6 +86,7 @@ def quantiles_accumulate(
 @kernel
 def _compress(view: Quantiles, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Drop entries if a period is over."""
+    # A period is never short: dropping walks over all entries.
     if view.fresh[slot] < max(view.meta[0], _SHORTEST_PERIOD):
         return
     view.fresh[slot] = 0
@@ -103,6 +105,7 @@ def _give_away(tree: Tree, slot: int, widest: int, pool: PoolArrays, pooled: boo
     while entry != 0 and entry != first:
         if tree.heap[entry + G] + _gap(tree, kept) <= widest:
             tree.heap[kept + G] += tree.heap[entry + G]
+            # Taken out by _drop: the walk goes on from its place.
             tree.heap[entry + G] = 0
         else:
             kept = entry
@@ -130,6 +133,7 @@ def _drop(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
         leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, side=1)
         if entry != 0 and tree.heap[entry + G] == 0:
             tree_remove(tree, pool, pooled, pooled, slot, tree.heap[entry])
+            # Blocks may have moved: the walk starts again at the last word that stays.
             leaf, entry = _find(tree, pool, pooled, slot, kept)
 
 
@@ -147,6 +151,7 @@ def _take(
     tree = view.tree
     spread = counts[2]
     if next_entry == 0 or tree.heap[next_entry] != word:
+        # Rows of the gap here into which it comes may stand before or behind it.
         spread += _gap(tree, next_entry)
         view.fresh[slot] += 1
     entry = tree_entry(tree, pool, pooled, pooled, slot, word)
@@ -175,13 +180,16 @@ def quantiles_merge(
         if pooled:
             word = import_word(pool, other_pool, word)
         while ours != 0 and compare(pool, pooled, tree.heap[ours], word) < 0:
+            # Rows of the other's gap may stand before or behind this entry.
             tree.heap[ours + SPREAD] += _gap(theirs, entry)
             ours = tree_beside(tree, pool, pooled, slot, tree.heap[ours], 1)
         counts = theirs.heap[entry + G], theirs.heap[entry + SAME], theirs.heap[entry + SPREAD]
         _take(view, pool, pooled, slot, ours, word, counts=counts)
+        # Looked up again by its word: entering one may have moved blocks.
         ours = tree_beside(tree, pool, pooled, slot, word, 1)
         leaf, entry = tree_step(theirs, other_pool, pooled, other_slot, leaf, entry, side=1)
     view.rows[slot] += other.rows[other_slot]
+    # A copy drops its next entries when the original would.
     if is_copy:
         view.fresh[slot] = other.fresh[other_slot]
     _compress(view, pool, pooled, slot)

@@ -50,6 +50,7 @@ def _change(
     """Add to the count of an entry; whether it has to go."""
     count = view.heap[entry + 1] + times
     view.heap[entry + 1] = count
+    # A negative count weighs nothing, so that ranks number the rows that are there.
     change = max(count, 0) - view.heap[entry + 2]
     if change != 0:
         _weigh(view, pool, pooled, slot, word, change)
@@ -61,6 +62,7 @@ def ranked_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, wor
     """One more of a value; an entry whose count becomes 0 goes."""
     entry = tree_entry(view, pool, pooled, pooled, slot, word)
     if _change(view, pool, pooled, slot, word, entry, times=1):
+        # Rarely: only where a retraction was ahead of its row.
         drop_entry(view, pool, pooled, pooled, slot, word)
 
 
@@ -122,6 +124,7 @@ def ranked_at(view: Tree, slot: int, rank: int) -> int:
     block = np.int64(view.root[slot])
     while True:
         entry = block + 1
+        # Without a bound: the rank is below the total, so that one of the entries has it.
         while rank >= view.heap[entry + 2]:
             rank -= view.heap[entry + 2]
             entry += stride
@@ -145,6 +148,7 @@ def ranked_below(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: in
         if at >= 0 and block_level(view, block) > 0:
             below = view.heap[entry + 1]
         elif at >= 0 and view.heap[entry] != word:
+            # All rows of a lesser value; those of the value itself are not before it.
             rows += view.heap[entry + 2]
         block = below
     return rows

@@ -53,6 +53,7 @@ def _link(view: Sequence, slot: int, word: int) -> int:
     view.slots[node] = slot
     view.words[node] = word
     view.same[node] = 0
+    # Read in the oldest node of a pair alone, which this one may be or become.
     view.newest[node] = node
     view.following[node] = 0
     view.preceding[node] = view.tail[slot]
@@ -140,6 +141,7 @@ def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
     if node == 0 or is_ghost(view, node):
         _haunt(view, pool, pooled, slot, word, 1)
         return
+    # The next occurrence is the pair's oldest from now on: the table names it, and it knows the newest.
     heir = np.int64(view.same[node])
     if heir == 0:
         pairs.remove(view.table, view.slots, view.words, node)
@@ -156,6 +158,7 @@ def sequence_clear(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) ->
     """Forget all values of a slot."""
     while view.head[slot] != 0:
         node = np.int64(view.head[slot])
+        # By the steps of single changes: table, rings and references to the pool stay right between any two of them.
         if is_ghost(view, node):
             _haunt(view, pool, pooled, slot, view.words[node], view.newest[node])
         else:
@@ -167,6 +170,7 @@ def _rehash(view: Sequence) -> None:
     for s in range(len(view.head)):
         node = np.int64(view.head[s])
         while node != 0:
+            # In the order of the list: the first node of a pair is its oldest, which the table names.
             if pairs.find(view.table, view.slots, view.words, s, view.words[node]) == 0:
                 pairs.insert(view.table, view.slots, view.words, node)
             node = np.int64(view.following[node])
@@ -183,6 +187,7 @@ def _check_lists(view: Sequence, marks: Array) -> bool:
     for s in range(len(view.head)):
         node, before = np.int64(view.head[s]), np.int64(0)
         while node != 0:
+            # First of all: a link out of a damaged file would read beyond the arrays, and a ring would never end.
             if node < 1 or node > high or marks[node] != 0:
                 return False
             if view.slots[node] != s or view.preceding[node] != before:

@@ -36,6 +36,7 @@ def stamped_accumulate(
     if latest or view.heap[entry + 1] == 1:
         view.meta[STAMP] += 1
         view.heap[entry + 2] = view.meta[STAMP]
+    # Where a retraction was ahead of this row, nothing is left of the two.
     if view.heap[entry + 1] == 0:
         drop_entry(view, pool, pooled, pooled, slot, word)
 
