@@ -22,6 +22,7 @@ from aggloom.runtime.spark.sessions.session import session
 
 if TYPE_CHECKING:
     from aggloom.runtime.connectors.files.source import read_changes
+    from aggloom.runtime.connectors.files.table_file import read_table
     from aggloom.runtime.spark.api.query import sql
     from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time
     from aggloom.runtime.spark.checkpoint import check_records
@@ -39,6 +40,7 @@ _HOMES = {
     "on_time": ".api.window_aggregate",
     "read_changes": "..connectors.files.source",
     "read_messages": ".read.messages",
+    "read_table": "..connectors.files.table_file",
     "sql": ".api.query",
     "write_changes": ".write.sinks",
 }
@@ -52,6 +54,7 @@ __all__ = [
     "on_time",
     "read_changes",
     "read_messages",
+    "read_table",
     "session",
     "sql",
     "write_changes",
