@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,6 +11,10 @@ from aggloom.codegen import to_schema
 from aggloom.runtime.connectors.delta.options import DeltaSource
 from aggloom.runtime.connectors.iceberg.options import IcebergSource
 from aggloom.runtime.connectors.source_options import from_entries, job_types
+
+if TYPE_CHECKING:
+    from aggloom.runtime.connectors.delta.changes import DeltaLake
+    from aggloom.runtime.connectors.iceberg.changes import IcebergLake
 
 LAKES: dict[str, type[DeltaSource | IcebergSource]] = {
     "delta": DeltaSource,
@@ -30,14 +34,19 @@ def lake_source(lake: Mapping[str, Any]) -> DeltaSource | IcebergSource:
 
 def lake_columns(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> pa.Schema:
     """The columns that are read of a table: the schema, or those that it has; raises SpecError."""
+    return open_lake(lake, schema).schema
+
+
+def open_lake(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> DeltaLake | IcebergLake:
+    """The table as changes, read without Spark; raises SpecError."""
     from aggloom.runtime.connectors.delta.changes import DeltaLake
     from aggloom.runtime.connectors.iceberg.changes import IcebergLake
 
     wanted = to_schema(schema) if isinstance(schema, str) else schema
     source = lake_source(lake)
     if isinstance(source, IcebergSource):
-        return IcebergLake.of(source, wanted).schema
-    return DeltaLake.of(source, wanted).schema
+        return IcebergLake.of(source, wanted)
+    return DeltaLake.of(source, wanted)
 
 
 def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | None) -> Any:

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, SpecError
+from aggloom.errors import AggloomError
 from aggloom.interrupts import Interrupts
 from aggloom.job_plan import plan_of_job, source_options
+from aggloom.lake_tables import lake_source, open_lake
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
+from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.connectors.source_options import from_entries
 from aggloom.runtime.engine.file_source import FileInput
+from aggloom.runtime.engine.lake_source import LakeInput
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.rows_source import RowsInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
+from aggloom.runtime.engine.topic_source import TopicInput
 from aggloom.runtime.sinks.stop import STOP
 from aggloom.terminal_table import in_order, show_table
 
@@ -86,7 +91,7 @@ def open_query(
             key_columns=list(job.key) or None,
             backend=job.backend,
             buckets=buckets,
-            keep_open=job.keep_open,
+            keep_open=not job.ends,
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
         ),
     )
@@ -95,20 +100,14 @@ def open_query(
 def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> Source:
     """Open the source of a table of a job."""
     table = next(each for each in job.tables if each.name == name)
-    if table.kafka is not None or table.lake is not None:
-        what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
-        raise SpecError(
-            f"table {name} is {what}, which the local engine does not read yet: use --engine spark"
-        )
-    return FileInput(
-        root,
-        table.path,
-        table.format,
-        plan.scans[name],
-        source_options(table),
-        ends=not job.continuous,
-        position=position,
-    )
+    scan, about = plan.scans[name], {"ends": not job.continuous, "position": position}
+    if table.lake is not None:
+        most = lake_source(table.lake).max_versions_per_trigger
+        return LakeInput(open_lake(table.lake, table.schema), scan, most=most, **about)
+    if table.kafka is not None:
+        source = from_entries(KafkaSource, table.kafka)
+        return TopicInput(source, table.format, scan, source_options(table), **about)
+    return FileInput(root, table.path, table.format, scan, source_options(table), **about)
 
 
 class _Run:

@@ -10,7 +10,9 @@ from typing import Any
 from aggloom.codegen.planner import Scan
 from aggloom.errors import FileOrderError, MissingFileError, SpecError
 from aggloom.runtime.engine.file_log import FileLog, ListedFile
-from aggloom.runtime.local.file_reader import FileReader, Read
+from aggloom.runtime.engine.sources import other_source
+from aggloom.runtime.local.file_reader import FileReader
+from aggloom.runtime.local.message_reader import Read
 
 _LOG = logging.getLogger("aggloom")
 _FILES = ("max_files_per_trigger", "maxfilespertrigger")
@@ -46,9 +48,11 @@ class FileInput:
         options: Mapping[str, Any],
         *,
         ends: bool,
-        position: int | None,
+        position: Any,
     ) -> None:
         self._table, self._path, self.ends = scan.table, path, ends
+        if not isinstance(position, int | None):
+            raise other_source(scan.table, position)
         caps = {name.lower(): value for name, value in options.items() if name.lower() in _CAPS}
         _refuse_options(options, f"table {scan.table}")
         ours = (*_CAPS, *_OF_SPARK)
@@ -73,7 +77,9 @@ class FileInput:
 
     def read(self, planned: Any) -> Iterator[Read]:
         """Yield the rows of the files of a range; raises MissingFileError if one is gone or was written again."""
-        files = self._log.files_of(int(planned))
+        if not isinstance(planned, int):
+            raise other_source(self._table, planned)
+        files = self._log.files_of(planned)
         gone = [each.path for each in files if _stat(Path(each.path)) is None]
         if gone:
             raise MissingFileError(

@@ -35,7 +35,7 @@ from aggloom.runtime.hosting.query_record import (
     read_committed_query,
     write,
 )
-from aggloom.runtime.local.file_reader import Read
+from aggloom.runtime.local.message_reader import Read
 from aggloom.runtime.local.pipeline import Pipeline
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.operators.counts import Counts

@@ -7,8 +7,8 @@ from typing import Any
 
 from aggloom.codegen.planner import Scan
 from aggloom.errors import CheckpointError
-from aggloom.runtime.local.file_reader import Read
 from aggloom.runtime.local.harness_rows import scanned_rows
+from aggloom.runtime.local.message_reader import Read
 
 _ROWS = 100_000
 """A batch has so many rows at most."""

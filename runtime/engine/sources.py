@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from aggloom.runtime.local.file_reader import Read
+from aggloom.errors import CheckpointError
+from aggloom.runtime.local.message_reader import Read
 
 
 class Source(Protocol):
@@ -26,3 +27,11 @@ class Source(Protocol):
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""
+
+
+def other_source(table: str, position: Any) -> CheckpointError:
+    """The error for a position in the checkpoint that is not one of the table's source."""
+    return CheckpointError(
+        f"table {table}: the checkpoint has the position of another kind of source ({position!r:.80}). Read what it "
+        "has read before, or start over with an empty checkpoint directory."
+    )

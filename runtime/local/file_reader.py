@@ -10,25 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aggloom.codegen import ABSENT, without_absent
 from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
 from aggloom.runtime.connectors.files.discovery import DEEP, NAMES, files_at, is_by_name, which
-from aggloom.runtime.formats.base import Format, Message
-from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.csv_rows import read_csv_rows
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.local.message_reader import MessageReader, Read
 from aggloom.runtime.values.change_column import NEEDS_KEYS, OPTIONS, ChangeWords
-from aggloom.runtime.values.changelog import parse_kinds
 from aggloom.runtime.values.type_fit import NANOSECONDS, cut_nanoseconds
 
-Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]], int]
-"""Rows, their kinds, messages that are refused, and how many messages are no rows."""
 Partitions = Mapping[Path, Mapping[str, str | None]]
 _MESSAGES = 10_000
 _ROWS = 1_000_000
@@ -101,62 +95,17 @@ def _cuts_nanoseconds(options: dict[str, Any], where: str) -> bool:
 def _messages(
     path: str | Path, parts: Partitions, format: str, scan: Scan, options: dict[str, Any]
 ) -> Iterator[Read]:
-    kind = MESSAGES[format]
-    if kind.needs_keys and scan.changes != "upsert":
-        raise SpecError(
-            f"table {scan.table}: {format} sends upserts; make the harness with input_changes='upsert' and keys="
-        )
-    lacks_before = ChangeWords.of(options, format).lacks_before
-    by_key = scan.changes == "upsert" and (kind.takes_keys or lacks_before)
     given = options.pop("key_separator", None)
     whole, options = take_option(options, given, f"table {scan.table}")
-    separator = kind.separator if given is None else given
+    separator = MESSAGES[format].separator if given is None else given
     if not isinstance(separator, str | None):
         raise SpecError(f"{format}: key_separator is {separator!r}; it is a text, such as '|'")
-    for name in ("schema", "keys", "source", "side"):
-        if name in options:
-            raise SpecError(f"{format} has no option {name!r} in a harness, whose table says it")
-    names = list(next(iter(parts.values())))
-    rows = _find_columns(kind, scan, options)
-    schema, own = split_columns(names, rows, str(path))
-    made = decoder(format, schema, scan.key if by_key else None, source=str(path), **options)
-    if made.unreadable == "side":
-        raise SpecError(
-            'a harness keeps unreadable messages itself: unreadable="drop", then `.unreadable`'
-        )
+    reader = MessageReader(format, scan, options, str(path), list(next(iter(parts.values()))))
     # Files of directories that are columns are read one by one, for each has its own values.
-    for files in [[file] for file in parts] if own else [list(parts)]:
+    for files in [[file] for file in parts] if reader.given else [list(parts)]:
         lines = read_lines(files, separator, whole)
         while messages := list(islice(lines, _MESSAGES)):
-            found = made.decode(messages)
-            table = pa.table(found.columns, schema=made.columns)
-            if own:
-                table = add_partitions(table, parts[files[0]], scan.schema, files[0])
-            if ABSENT in scan.schema.names and ABSENT not in table.column_names:
-                table = table.append_column(ABSENT, pa.nulls(table.num_rows, pa.string()))
-            batch = _one_batch(table.select(scan.schema.names), scan.schema)
-            notices = int(found.notices.sum())
-            yield batch, parse_kinds(found.words, str(path)), found.refused, notices
-
-
-def _find_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa.Schema:
-    """The columns that messages tell; which ones a row leaves out is what reading them as partial images says."""
-    if "images" not in kind.options:
-        return scan.schema
-    if ABSENT in scan.schema.names and scan.changes == "upsert":
-        options.setdefault("images", "partial")
-        return without_absent(scan.schema)
-    if options.get("images") == "partial":
-        raise SpecError(
-            f'table {scan.table}: images="partial" needs what remembers rows by key; make the harness with '
-            f"input_changes='upsert', the key, and a last column {ABSENT} STRING"
-        )
-    return scan.schema
-
-
-def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [column.combine_chunks() for column in table.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield reader.read(messages, parts[files[0]], files[0])
 
 
 def _parquet(

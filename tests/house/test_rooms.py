@@ -137,7 +137,8 @@ ROOMS: dict[str, set[str]] = {
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
     "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
     "runtime/engine": PLANS
-    | _in("runtime", *HANDLERS, "operators", "hosting", "local", "formats", "connectors", "engine"),
+    | _in("runtime", *HANDLERS, "operators", "hosting", "local", "formats", "lakes", "lookup")
+    | _in("runtime", "connectors", "engine"),
     "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
@@ -160,6 +161,7 @@ TOOLS = {
     "runtime/connectors/iceberg/changes.py": {"pyiceberg"},
     "runtime/connectors/iceberg/sink.py": {"pyiceberg"},
     "runtime/connectors/iceberg/table.py": {"pyiceberg"},
+    "runtime/connectors/kafka/broker.py": {"confluent_kafka"},
     "runtime/connectors/kafka/sink.py": {"confluent_kafka"},
     # Files of connectors that read and write by Spark.
     **{

@@ -1,0 +1,186 @@
+"""What brokers say of topics, asked without Spark: their ids, their partitions, and from where to where each goes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from aggloom.errors import DataError, SpecError
+from aggloom.runtime.connectors.kafka.options import KafkaSource
+
+_SECONDS = 10.0
+_PATIENCE_SECONDS = 30.0
+"""So long brokers may be away before that is an error."""
+_PAUSE_SECONDS = 0.3
+_UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+_HOPELESS = ("AUTHORIZATION", "AUTHENTICATION", "_INVALID_ARG", "INVALID_TOPIC")
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id that a broker which gives none seems to give."""
+_Said = TypeVar("_Said")
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicFacts(NamedTuple):
+    """A topic's id, empty where brokers give none, and the numbers of its partitions."""
+
+    id: str
+    partitions: tuple[int, ...]
+
+
+class TopicBroker:
+    """Asks the brokers of a source's topics; where: begins messages. Raises SpecError and DataError."""
+
+    def __init__(self, source: KafkaSource, where: str) -> None:
+        self._source, self._where = source, where
+        client = kafka_client(where)
+        self._new = client.TopicPartition
+        with_admin = client_config(source)
+        self._level = client.IsolationLevel.READ_COMMITTED
+        if with_admin.pop("isolation.level") != "read_committed":
+            self._level = client.IsolationLevel.READ_UNCOMMITTED
+        from confluent_kafka import admin
+
+        self._specs = admin.OffsetSpec
+        self._admin = open_client(admin.AdminClient, with_admin, where)
+
+    def topics(self) -> dict[str, TopicFacts]:
+        """The topics of the source that there are, by name."""
+        names = list(self._source.topics)
+        if self._source.pattern:
+            known = self._ask(lambda: self._admin.list_topics(timeout=_SECONDS).topics)
+            names = [name for name in known if _fits(names[0], name)]
+        if not names:
+            return {}
+        return self._ask(lambda: self._describe(sorted(names)))
+
+    def _describe(self, names: list[str]) -> dict[str, TopicFacts]:
+        asked = self._admin.describe_topics(
+            kafka_client(self._where).TopicCollection(names), request_timeout=_SECONDS
+        )
+        found: dict[str, TopicFacts] = {}
+        for name in names:
+            facts = _result_unless_unknown(asked[name])
+            if facts is not None:
+                number = str(facts.topic_id)
+                numbers = sorted(int(each.id) for each in facts.partitions)
+                found[name] = TopicFacts("" if number == _NO_ID else number, tuple(numbers))
+        return found
+
+    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The first offset of each partition that is still there."""
+        return self._offsets(places, self._specs.earliest())
+
+    def latest(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The offset behind the last message of each partition that may be read."""
+        return self._offsets(places, self._specs.latest())
+
+    def at_time(self, places: Iterable[Place], moment: int) -> dict[Place, int]:
+        """The offset of the first message at a time or after it, in milliseconds; the end where there is none."""
+        listed = list(places)
+        found = self._offsets(listed, self._specs.for_timestamp(moment))
+        none = [place for place, offset in found.items() if offset < 0]
+        return found | (self.latest(none) if none else {})
+
+    def _offsets(self, places: Iterable[Place], spec: Any) -> dict[Place, int]:
+        listed = list(places)
+        if not listed:
+            return {}
+        return self._ask(lambda: self._list_offsets(listed, spec))
+
+    def _list_offsets(self, places: list[Place], spec: Any) -> dict[Place, int]:
+        asked = self._admin.list_offsets(
+            {self._new(*place): spec for place in places},
+            isolation_level=self._level,
+            request_timeout=_SECONDS,
+        )
+        found = {}
+        for each, answer in asked.items():
+            said = _result_unless_unknown(answer)
+            if said is not None:
+                found[Place(each.topic, each.partition)] = int(said.offset)
+        return found
+
+    def _ask(self, question: Callable[[], _Said]) -> _Said:
+        """The answer of the brokers, which may be away for a while."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return question()
+            except kafka_client(self._where).KafkaException as error:
+                if time.monotonic() > end or any(word in _name(error) for word in _HOPELESS):
+                    raise broker_error(self._where, self._source, error) from error
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _result_unless_unknown(answer: Future[Any]) -> Any:
+    """What a broker has answered; None of a topic or partition that it does not know."""
+    try:
+        return answer.result(2 * _SECONDS)
+    except Exception as error:
+        if _name(error) in _UNKNOWN:
+            return None
+        raise
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Tell whether a pattern means a topic; those of Kafka itself it never does."""
+    return not name.startswith("__") and re.fullmatch(pattern, name) is not None
+
+
+def _name(error: BaseException) -> str:
+    """The name of an error of the client's; empty of another."""
+    cause: Any = error.args[0] if error.args else error
+    return str(cause.name()) if hasattr(cause, "name") else ""
+
+
+def broker_error(where: str, source: KafkaSource, error: BaseException) -> DataError:
+    """The error for what the client says of the brokers."""
+    cause = error.args[0] if error.args else error
+    said = cause.str() if hasattr(cause, "str") else str(cause)
+    return DataError(
+        f"{where}: Kafka at {source.servers} does not answer as it should: {said}. Nothing is lost; start the query "
+        "again from the same checkpoint once it does."
+    )
+
+
+def client_config(source: KafkaSource) -> dict[str, Any]:
+    """The settings of a client for a source: the properties that users give are those of librdkafka."""
+    given: Mapping[str, Any] = source.properties or {}
+    usual = {"isolation.level": "read_committed", "log_level": 0}
+    return {**usual, **given, "bootstrap.servers": source.servers}
+
+
+def open_client(made: Any, config: Mapping[str, Any], where: str) -> Any:
+    """A client of these settings; raises SpecError for one that it does not know."""
+    try:
+        return made(dict(config))
+    except kafka_client(where).KafkaException as error:
+        cause = error.args[0] if error.args else error
+        said = cause.str() if hasattr(cause, "str") else str(cause)
+        raise SpecError(
+            f"{where}: properties are not those of the local engine's client, librdkafka: {said} Write them as it "
+            "does, or use --engine spark, whose client is Java's."
+        ) from None
+
+
+def kafka_client(where: str) -> Any:
+    """The package confluent_kafka; raises SpecError."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise SpecError(
+            f"{where}: the package confluent-kafka is not there; pip install 'aggloom[kafka]'"
+        ) from None
+    return confluent_kafka
