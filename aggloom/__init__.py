@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Example,
         Field,
         GeneratedSource,
+        Handler,
         Option,
         Shape,
         View,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+    from aggloom.runtime.operators.windows.base import WindowOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.api.asof_join import asof_join
     from aggloom.runtime.spark.api.deduplicate import deduplicate
@@ -119,6 +121,7 @@ __all__ = [
     "GeneratedSource",
     "GlobalWindow",
     "GroupAggOperator",
+    "Handler",
     "Harness",
     "Hop",
     "NeverTrigger",
@@ -135,6 +138,7 @@ __all__ = [
     "View",
     "Window",
     "WindowFunction",
+    "WindowOperator",
     "Windowing",
     "aggregate",
     "asof_join",
@@ -212,6 +216,7 @@ _WINDOWS = (
 _HOMES = {
     "GroupAggOperator": "aggloom.runtime.operators.group_aggregate",
     "Harness": "aggloom.runtime.local.harness",
+    "WindowOperator": "aggloom.runtime.operators.windows.base",
     "await_end": "aggloom.runtime.spark.failures",
     "deduplicate": "aggloom.runtime.spark.api.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",

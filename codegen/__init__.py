@@ -7,6 +7,7 @@ from aggloom.codegen.handler.call_lines import lines_of_calls
 from aggloom.codegen.handler.carry import Carried, match_state, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.handler.protocol import Handler
 from aggloom.codegen.planner.explain import explain, tables_read
 from aggloom.codegen.planner.scripts.create_table import CreatedTable
 from aggloom.codegen.planner.scripts.insertions import insertions
@@ -33,7 +34,7 @@ from aggloom.codegen.spec.absent_columns import (
     without_absent,
 )
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
-from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
+from aggloom.codegen.spec.agg_spec import AggSpec, Computed, SchemaLike, to_schema
 from aggloom.codegen.spec.choices import (
     MODES,
     ORPHAN_POLICIES,
@@ -98,12 +99,14 @@ __all__ = [
     "Function",
     "GeneratedSource",
     "GivenRows",
+    "Handler",
     "JoinKind",
     "LookupTable",
     "LoweredCalc",
     "Mode",
     "Option",
     "OrphanPolicy",
+    "SchemaLike",
     "Shape",
     "SortKey",
     "Statement",

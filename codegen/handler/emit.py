@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.handler.protocol import Handler
 from aggloom.codegen.handler.render import format_draft, render_draft, stated_digest, text_digest
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
@@ -193,7 +194,7 @@ def _write(text: str, path: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def load(source: GeneratedSource | str | Path) -> type[Any]:
+def load(source: GeneratedSource | str | Path) -> type[Handler]:
     """The handler class of a generated source or of a module's path.
 
     A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.

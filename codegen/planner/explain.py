@@ -39,7 +39,7 @@ class Explanation(str):
 
 def explain(
     query: AggSpec | str,
-    schema: SchemaLike = None,
+    schema: SchemaLike | None = None,
     *,
     tables: Mapping[str, SchemaLike] | None = None,
     input_changes: str | Mapping[str, str] = "retract",
@@ -87,7 +87,7 @@ def explain(
 
 def _plan_query(
     query: AggSpec | str,
-    schema: SchemaLike,
+    schema: SchemaLike | None,
     tables: Mapping[str, SchemaLike] | None,
     input_changes: str | Mapping[str, str],
     dialect: Dialect,
@@ -123,7 +123,7 @@ def _plan_query(
 
 def _tables(
     sql: str,
-    schema: SchemaLike,
+    schema: SchemaLike | None,
     tables: Mapping[str, SchemaLike] | None,
     lookups: Mapping[str, LookupTable],
 ) -> Mapping[str, SchemaLike]:

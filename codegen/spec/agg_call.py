@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
@@ -13,6 +14,7 @@ from aggloom.codegen.catalogue.registry import canonical, find
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.argument_lists import items_of, pairs_of, text_of
 from aggloom.codegen.spec.dtypes import quote_name
+from aggloom.codegen.spec.function_check import check_function
 from aggloom.errors import SpecError
 
 ON_NULL = "on_null"
@@ -62,11 +64,35 @@ class SortKey:
 class AggCall:
     """One aggregate call over named columns; `AggCall("COUNT")` is COUNT(*).
 
+    function: its name, in any case; raises UnknownFunctionError for one that neither the catalogue nor `al.register`
+    has. args: columns of the input, or computed ones. distinct: whether equal arguments count once. filter: a BOOLEAN
+    column or a condition in SQL; other rows are passed over. alias: the name of the result's column.
     order_by: SQL texts or SortKeys, for functions that look at order. nulls: "ignore" or "respect", for those that
     can keep NULLs. options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them.
     monotonic: the planner has shown that MAX never falls (MIN never rises), so that what is taken back does not matter.
     entry: what the function's name meant when the call was made; found by the name, not given.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.AggCall("listagg", ["name"], order_by=["ts DESC"], options={"separator": ";"}, alias="names").text
+        "listagg(name, ';' ORDER BY ts DESC)"
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            function: str,
+            args: Sequence[str] = (),
+            distinct: bool = False,
+            filter: str | None = None,
+            alias: str | None = None,
+            order_by: Sequence[str | SortKey] = (),
+            nulls: Literal["ignore", "respect"] | str | None = None,
+            options: Mapping[str, Any] | Sequence[tuple[str, Any]] = (),
+            monotonic: bool = False,
+            entry: Aggregate | None = None,
+        ) -> None: ...
 
     function: str
     args: tuple[str, ...] = ()
@@ -83,6 +109,7 @@ class AggCall:
         function = text_of("function", self.function, "a name such as 'SUM'").strip().upper()
         if self.entry is None or self.entry.name != function:
             function = canonical(function)
+            check_function(function, f"AggCall({self.function!r})")
             object.__setattr__(self, "entry", find(function))
         args = items_of(f"args of {function}", self.args, str, "a column")
         keys = items_of(f"order_by of {function}", self.order_by, str | SortKey, "a column")

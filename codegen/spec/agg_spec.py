@@ -7,9 +7,11 @@ ends that build the same spec, and its digest is what a generated module is call
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -36,7 +38,44 @@ _SHOWN, _WIDEST = 8, 120
 
 @dataclass(frozen=True, repr=False)
 class AggSpec(SpecContent):
-    """A grouped aggregation over a changelog; wrong names and types are refused on construction."""
+    """A grouped aggregation over a changelog; wrong names and types are refused on construction.
+
+    schema: the columns of the input: DDL text, a pyarrow Schema, a mapping of names to types, or Spark's.
+    group_by: columns of the input, or computed ones; without any there is one group.
+    calls: the aggregate calls, in the order of the result's columns, which follow the keys.
+    input_changes: "retract" if rows may be taken back, "append" if they are only added, which needs less state.
+    dialect: "spark" or "flink", whose result types and overflow rules to follow.
+    computed: columns that are computed of each row before it is aggregated; keys, arguments and filters may name them.
+    where: a condition in SQL over the columns of the input; other rows are passed over.
+    having: a condition over the columns of the result.
+    select: the columns that are shown, by name, as SQL over keys and results; by default all of these.
+    namespace: whether the last group key is a window, which handler methods take as their first argument.
+
+    Example:
+        >>> import aggloom as al
+        >>> columns = "shop STRING, amount INT"
+        >>> spec = al.AggSpec(columns, ["shop"], [al.AggCall("SUM", ["amount"], alias="total")])
+        >>> spec == al.AggSpec.from_sql("SELECT shop, SUM(amount) AS total FROM t GROUP BY shop", columns)
+        True
+        >>> spec.aggregate_schema.names
+        ['shop', 'total']
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            schema: SchemaLike,
+            group_by: Sequence[str] = (),
+            calls: Sequence[AggCall] = (),
+            input_changes: Changes = "retract",
+            dialect: Dialect = "spark",
+            computed: Sequence[Computed] = (),
+            where: str | None = None,
+            having: str | None = None,
+            select: Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
+            namespace: bool = False,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         spec_check.check_choices(self.input_changes, self.dialect)

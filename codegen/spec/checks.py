@@ -17,6 +17,7 @@ from aggloom.codegen.spec.call_types import entry_of, result_type
 from aggloom.codegen.spec.choices import CHANGES, DIALECTS, NULLS
 from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.dtypes import is_supported, type_name
+from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.user import definition
 from aggloom.errors import (
     DuplicateNameError,
@@ -24,7 +25,6 @@ from aggloom.errors import (
     SpecError,
     TypeMismatchError,
     UnknownColumnError,
-    UnknownFunctionError,
     nearest,
 )
 
@@ -174,18 +174,6 @@ def _check_separator(call: AggCall, where: str) -> None:
 def _columns(entry: Aggregate) -> list[str]:
     """The arguments that are aggregated, not those that stand in for an option."""
     return [each.name for each in entry.arguments if entry.option(each.name) is None]
-
-
-def check_function(function: str, where: str) -> None:
-    """The function is in the catalogue; a refused one is told why."""
-    if catalogue.find(function) is not None:
-        return
-    function = catalogue.canonical(function)
-    if function in catalogue.REFUSED:
-        reason = catalogue.REFUSED[function]
-        raise UnknownFunctionError(f"{where}: {function} is not a grouped aggregate here: {reason}")
-    hint = nearest(function, catalogue.list_functions())
-    raise UnknownFunctionError(f"{where}: there is no aggregate function {function}. {hint}")
 
 
 def require_column(name: str, schema: pa.Schema, where: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -11,7 +11,22 @@ from aggloom.codegen.spec.dtypes import normalise_type, parse_schema, parse_type
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DuplicateNameError, SpecError
 
-SchemaLike = Any
+
+class SparkType(Protocol):
+    """A Spark StructType."""
+
+    @property
+    def fields(self) -> Any: ...
+
+
+class WithSchema(Protocol):
+    """What has columns, such as a Spark DataFrame or an Arrow table."""
+
+    @property
+    def schema(self) -> Any: ...
+
+
+SchemaLike: TypeAlias = str | pa.Schema | Mapping[str, Any] | SparkType | WithSchema
 """DDL text, a pyarrow Schema, a Spark StructType or DataFrame, or a mapping of names to types."""
 
 

@@ -15,6 +15,7 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, SortKey, places
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare, pretty
@@ -38,7 +39,7 @@ _EXAMPLES: Final = {
 def lower(scope: Scope, node: CallNode, alias: str | None) -> AggCall:
     """The call over columns, checked; its expressions are computed columns of the scope from now on."""
     with scope.at(node):
-        spec_check.check_function(node.name, "SELECT")
+        check_function(node.name, "SELECT")
     entry = find(node.name)
     assert entry is not None
     call = _Lowering(scope, node, entry).call(alias)

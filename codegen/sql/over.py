@@ -13,7 +13,7 @@ from typing import get_args
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.spec.checks import check_function
+from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.numbering import Function, Plain

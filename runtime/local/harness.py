@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from aggloom.codegen import MODES, AggSpec, Backend, LookupTable, Mode, OrphanPolicy, tables_read
+from aggloom.codegen import (
+    MODES,
+    AggSpec,
+    Backend,
+    Handler,
+    LookupTable,
+    Mode,
+    OrphanPolicy,
+    SchemaLike,
+    tables_read,
+)
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -32,9 +42,14 @@ _UNNAMED = "It is among the tables, but the query does not name it; leave its ro
 class Harness(FedPlan):
     """Feeds a query's operators and collects the changes of its result.
 
-    spec: an AggSpec, a loaded handler class or a generated module's path; `from_sql` takes whole queries. In mode
-    mini_batch rows are buffered until `flush`, until `bundle_size` of them are there, or until a watermark or the
-    processing time ends the bundle; in mode per_record each row acts at once.
+    spec: an AggSpec, a loaded handler class or a generated module's path; `from_sql` takes whole queries.
+    mode: in mini_batch rows are buffered until `flush`, until `bundle_size` of them are there, or until a watermark or
+    the processing time ends the bundle; in per_record each row acts at once.
+    backend: "numba" compiles, "python" does not, and can be stepped through.
+    update_before: whether updates come with the row that they replace (-U before +U).
+    on_orphan_retraction: "drop", "error" or "keep", for a retraction of a row that was never added.
+    state_ttl: after how long without a change a key is forgotten: milliseconds, or text such as "1 d"; 0 is never.
+    buckets, partitions: into how many parts state and input are cut, of which the result does not depend.
     session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does, and their types;
     by default the one that is active, if there is one.
 
@@ -45,24 +60,33 @@ class Harness(FedPlan):
 
     A global aggregate of dialect spark has its row from the first bundle on, with rows or without: from the first
     `flush`, or the first call of `process` in mode per_record.
+
+    Example:
+        >>> import aggloom as al
+        >>> spec = al.AggSpec.from_sql("SELECT shop, SUM(n) AS s FROM t GROUP BY shop", "shop STRING, n INT")
+        >>> with al.Harness(spec, backend="python") as harness:
+        ...     harness.process([{"shop": "a", "n": 3}, {"op": "+I", "shop": "a", "n": 4}])
+        ...     harness.flush()
+        ...     print(harness.changes(), harness.table())
+        [('+I', 'a', 7)] [('a', 7)]
     """
 
     def __init__(
         self,
-        spec: AggSpec | type[Any] | str | Path,
+        spec: AggSpec | type[Handler] | str | Path,
         *,
         mode: Mode = "mini_batch",
         backend: Backend = "numba",
         update_before: bool = True,
         on_orphan_retraction: OrphanPolicy = "drop",
-        state_ttl_ms: int = 0,
+        state_ttl: int | str = 0,
         bundle_size: int | None = None,
         window: Assigner | Windowing | None = None,
         trigger: Trigger | None = None,
         evictor: Evictor | None = None,
         allowed_lateness: Any = 0,
         late_rows: bool = False,
-        handler: type[Any] | str | Path | None = None,
+        handler: type[Handler] | str | Path | None = None,
         watermarks: Mapping[str, tuple[str, Any]] | None = None,
         buckets: int = 1,
         partitions: int = 1,
@@ -77,7 +101,7 @@ class Harness(FedPlan):
             mini_batch_enabled=mode == "mini_batch",
             mini_batch_size=bundle_size or -1,
             agg_phase_strategy="ONE_PHASE",
-            state_ttl=state_ttl_ms,
+            state_ttl=state_ttl,
             update_before=update_before,
             on_orphan_retraction=on_orphan_retraction,
         )
@@ -100,7 +124,7 @@ class Harness(FedPlan):
     def from_sql(
         cls,
         sql: str,
-        tables: Mapping[str, Any],
+        tables: Mapping[str, SchemaLike],
         *,
         input_changes: str | Mapping[str, str] = "retract",
         dialect: str = "spark",
@@ -152,7 +176,7 @@ class Harness(FedPlan):
     @classmethod
     def deduplicate(
         cls,
-        rows: Any,
+        rows: SchemaLike,
         keys: str | Sequence[str],
         *,
         keep: Literal["first", "last"] = "last",

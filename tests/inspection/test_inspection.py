@@ -276,7 +276,7 @@ def test_views_are_cut_after_a_number_of_values() -> None:
 
 
 def test_keys_that_expire_are_seen_to_go() -> None:
-    kept = recorded(state_ttl_ms=1000)
+    kept = recorded(state_ttl=1000)
     for now, name in ((1_000, "a"), (1_500, "b"), (5_000, "b")):
         kept.harness.set_ttl_time(now)
         kept.harness.process([("+I", name, BASE, 1)])

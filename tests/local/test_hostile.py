@@ -214,7 +214,7 @@ def test_kept_orphans_wait_for_their_row(mode: str, backend: str) -> None:
 
 @both
 def test_expired_keys_start_anew(backend: str) -> None:
-    with Harness(SUMS, mode="per_record", backend=backend, state_ttl_ms=100) as harness:
+    with Harness(SUMS, mode="per_record", backend=backend, state_ttl=100) as harness:
         harness.set_ttl_time(0)
         harness.process([("+I", "a", 1), ("+I", "b", 1)])
         harness.set_ttl_time(99)
@@ -241,7 +241,7 @@ def test_expired_keys_start_anew(backend: str) -> None:
 def test_with_a_time_to_live_unchanged_results_are_repeated(backend: str) -> None:
     spec = AggSpec("k STRING, v BIGINT", ("k",), (AggCall("MAX", ("v",), alias="m"),))
     for ttl, expected in ((0, 1), (100, 3)):
-        with Harness(spec, mode="per_record", backend=backend, state_ttl_ms=ttl) as harness:
+        with Harness(spec, mode="per_record", backend=backend, state_ttl=ttl) as harness:
             harness.process([("+I", "a", 5), ("+I", "a", 1)])
             assert len(harness.changes()) == expected
 

@@ -99,7 +99,7 @@ def test_a_description_of_no_use_is_named(call: Callable[[], Any], said: str) ->
         (lambda: al.Harness(SPEC, handler=5), SpecError, "the handler is 5"),
         (lambda: al.Harness(SPEC, bundle_size="x"), OptionError, "bundle_size is 'x'"),
         (lambda: al.Harness(SPEC, bundle_size=-3), OptionError, "bundle_size is -3"),
-        (lambda: al.Harness(SPEC, state_ttl_ms="x"), OptionError, "state_ttl is 'x'"),
+        (lambda: al.Harness(SPEC, state_ttl="x"), OptionError, "state_ttl is 'x'"),
         (lambda: al.Harness(SPEC, watermarks=5), OptionError, f"watermarks is 5; .*{FORM}"),
         (lambda: al.Harness(SPEC, watermarks={"t": "ts"}), OptionError, f"'t' is 'ts'; .*{FORM}"),
         (lambda: planned(tables=None), SpecError, "tables is a NoneType; name each"),

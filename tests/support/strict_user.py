@@ -16,9 +16,9 @@ SCHEMA = "name STRING, cnt INT, ts TIMESTAMP"
 
 def specs() -> al.AggSpec:
     """A spec from SQL, from its parts, and back from its texts."""
-    calls = (al.AggCall("SUM", ("cnt",), alias="total"), al.AggCall("COUNT"))
+    calls = [al.AggCall("SUM", ["cnt"], alias="total"), al.AggCall("COUNT")]
     computed = (al.Computed("twice", "cnt * 2", "BIGINT"),)
-    spec = al.AggSpec(SCHEMA, ("name",), calls, computed=computed)
+    spec = al.AggSpec(SCHEMA, ["name"], calls, computed=computed)
     assert_type(al.AggSpec.from_sql("SELECT SUM(cnt) FROM t", SCHEMA), al.AggSpec)
     assert_type(al.AggSpec.from_json(spec.to_json()), al.AggSpec)
     assert_type(al.AggSpec.from_yaml(spec.to_yaml()), al.AggSpec)
@@ -26,13 +26,16 @@ def specs() -> al.AggSpec:
     return spec
 
 
-def sources(spec: al.AggSpec) -> type[Any]:
+def sources(spec: al.AggSpec) -> type[al.Handler]:
     """A generated module and what is in it."""
     source = al.generate(spec, directory=Path("generated"), name="totals", backend="python")
     assert_type(source, al.GeneratedSource)
     text: str = al.explain(spec, format="svg")
     print(text, source.path, source.text)
     handler = al.load(source)
+    assert_type(handler().accumulate((1,)), None)
+    windows: list[al.WindowOperator] = []
+    print(windows)
     operator = al.GroupAggOperator(handler, mode="per_record")
     operator.close()
     return handler

@@ -13,8 +13,8 @@ from aggloom.codegen.planner.builders.over_calls import NAMES, window_call
 from aggloom.codegen.planner.builders.over_window import OverWindow
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import quote_name
-from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import has_order, type_name
+from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.errors import place_error, span
 from aggloom.codegen.sql.frames import FrameClause, frame_of
 from aggloom.codegen.sql.numbering import SortItem

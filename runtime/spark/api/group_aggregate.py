@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import ABSENT, MODES, AggSpec, generate, load
+from aggloom.codegen import ABSENT, MODES, AggSpec, Handler, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.hosting.handler_text import HandlerText
@@ -44,14 +44,14 @@ def handler_text(handler: type[Any]) -> HandlerText:
 
 def group_aggregate(
     df: DataFrame,
-    spec: Any,
+    spec: AggSpec | type[Handler] | str | Path,
     *,
     change_column: str | None = "",
     buckets: int | None = None,
     mode: str = "mini_batch",
     update_before: bool = True,
     on_orphan_retraction: str = "drop",
-    state_ttl: int | None = None,
+    state_ttl: int | str | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
     state_limit: str | int | None = None,
@@ -60,8 +60,9 @@ def group_aggregate(
     """The changelog of a grouped aggregate over a DataFrame of rows or of changes.
 
     `spec` is an AggSpec, a loaded handler class or a generated module's path. `change_column` is found by its name
-    (`_change_type`, or Flink's `op`) unless given; None: there is none, and every row is an insertion. `state_ttl` is
-    in milliseconds. `options` are the planner's, by Flink's names or by keyword (see PlanOptions).
+    (`_change_type`, or Flink's `op`) unless given; None: there is none, and every row is an insertion. `state_ttl`
+    is in milliseconds, or text such as "1 d". `options` are the planner's, by Flink's names or by keyword (see
+    PlanOptions).
     """
     check_frame("group_aggregate", df)
     resolved, handler = resolve(spec)
