@@ -11,12 +11,13 @@ from aggloom.errors import SpecError
 FILES = ("orders-1.json", "orders-2.json", "orders-3.json")
 
 
-def write_sample(directory: Path) -> list[Path]:
+def write_sample(directory: str | Path) -> list[Path]:
     """The files' paths, once they are in the directory, which is made if it is not there.
 
     Each is a second younger than the one before: Spark reads the oldest file first.
     Raises SpecError if the directory has anything in it, or cannot be written.
     """
+    directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+Slots = Sequence[int] | None
+
 
 @runtime_checkable
 class Handler(Protocol):
@@ -37,7 +39,7 @@ class Handler(Protocol):
     def createAccumulators(self, n: int = 1) -> Any:  # noqa: N802
         """Return n new accumulators."""
 
-    def setAccumulators(self, *accumulators: Any, slots: Sequence[int] | None = None) -> None:
+    def setAccumulators(self, *accumulators: Any, slots: Slots = None) -> None:  # noqa: N802
         """Work on these accumulators; slots: int64[rows], one for each row of the next batches."""
 
     def resetAccumulators(self) -> None:  # noqa: N802

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -34,13 +32,13 @@ ELSEWHERE = {
 }
 """Pages that a test of their own reads."""
 HERE = {
-    "formats.md": {"python": [0]},
-    "joins.md": {"sql": [0, 1, 2, 3], "python": [0, 1, 2], "text": [0]},
+    "formats.md": {"python": [0, 1, 2], "text": [0, 1]},
+    "joins.md": {"sql": [0, 1, 2, 3], "python": [0, 1, 2, 3], "text": [0, 1]},
     "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
-    "over.md": {"sql": [0], "python": [0], "text": [0, 1]},
-    "rank.md": {"sql": [0, 1], "python": [0], "text": [0, 1, 2]},
+    "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
+    "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},
     "scripts.md": {"sql": [0]},
-    "sinks.md": {"yaml": [0]},
+    "sinks.md": {"python": [0], "yaml": [0]},
     "sources.md": {"yaml": [0]},
     "spark.md": {"python": [0, 1, 2], "yaml": [0]},
     "sql.md": {"sql": [1]},
@@ -48,7 +46,7 @@ HERE = {
     "sub-queries.md": {"sql": [0]},
     "testing.md": {"yaml": [0], "shell": [0], "text": [0, 1]},
 }
-"""Blocks that run here, by their kind and their number of it on the page."""
+"""Blocks that run here or in test_docs_blocks.py, by their kind and their number of it on the page."""
 WHY_NOT = {
     (
         "clusters.md",
@@ -59,7 +57,6 @@ WHY_NOT = {
         "formats.md",
         "format: debezium-avro",
     ): "tests/formats/test_schema_registry.py reads such a job",
-    ("formats.md", "dms = {"): "tests/spark/test_spark_change_words.py reads such files",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (
@@ -252,7 +249,7 @@ def answers(
 
 
 def test_what_the_page_on_window_functions_tells() -> None:
-    steps, bundle = blocks("over.md", "text")[:2]
+    steps, bundle = blocks("over.md", "text")[1:3]
     sql = "SELECT n, SUM(n) OVER (ORDER BY n) AS s FROM t"
     table = {"t": "n BIGINT"}
     made: dict[str, Any] = {"backend": "python", "mini_batch_enabled": False}
@@ -266,7 +263,7 @@ def test_what_the_page_on_window_functions_tells() -> None:
 
 
 def test_what_the_page_on_ranks_tells() -> None:
-    steps, batch, plain = blocks("rank.md", "text")[:3]
+    steps, batch, plain = blocks("rank.md", "text")[1:4]
     (sql, _), table = blocks("rank.md", "sql"), {"t": "category STRING, shop INT, sales INT"}
     head = ("book", "shop")
     sales = {1: 12, 2: 19, 4: 15}
@@ -293,7 +290,7 @@ def test_what_the_page_on_ranks_tells() -> None:
 
 
 def test_what_the_page_on_joins_tells() -> None:
-    (told,) = blocks("joins.md", "text")
+    _, told = blocks("joins.md", "text")
     (sql, *_), tables = blocks("joins.md", "sql"), TABLES["joins.md", 0]
     keys = {"orders": "id", "customers": "customer"}
     with al.Harness.from_sql(sql, tables, backend="python", keys=keys) as harness:
@@ -348,83 +345,3 @@ def test_the_page_on_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     file.write_text(yaml.safe_dump(wrong, allow_unicode=True), encoding="utf-8")
     ran = CliRunner().invoke(main, ["test"], prog_name="aggloom")
     assert (ran.exit_code, ran.stdout) == (1, failed)
-
-
-def test_the_estimate_of_the_page_on_spark() -> None:
-    sample = pa.table({"name": list("abc"), "cnt": [1, 2, 3]})
-    sql = "SELECT name, SUM(cnt) AS total FROM t GROUP BY name"
-    told = printed(blocks("spark.md", "python")[2], {"al": al, "sql": sql, "sample": sample})
-    assert "2,000,000,000 rows" in told
-
-
-@pytest.mark.spark
-def test_blocks_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths are in full: the session's JVM stays in the directory where it was started."""
-    monkeypatch.setattr(al, "session", lambda: spark)
-    changes = tmp_path / "changes"
-    changes.mkdir()
-
-    def place(code: str) -> str:
-        return re.sub(r"(?<=[\":])(changes|out|checkpoint|orders|state)/", rf"{tmp_path}/\1/", code)
-
-    # Other tests compile this one, too.
-    sql = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
-    spec = al.AggSpec.from_sql(sql, "name STRING, cnt INT")
-    names: dict[str, Any] = {"al": al, "spec": spec}
-    first, query, _ = blocks("spark.md", "python")
-    for number, cnt in enumerate((3, 4)):
-        row = {"before": None, "after": {"name": "Ada", "cnt": cnt}, "op": "c"}
-        (changes / f"{number}.json").write_text(json.dumps(row))
-        exec(place(first), names)
-    assert al.progress(names["query"]).rows == 1
-    exec(query, {"al": al, "changes": names["changes"]})
-    (told,) = blocks("state.md", "python")
-    told = place(told).replace(f"{tmp_path}/state/", f"{tmp_path}/checkpoint/")
-    assert "+I {'cnt': 4} [({'total': 3, 'top': 3}, {'total': 7, 'top': 4})]" in printed(
-        told, {"al": al}
-    )
-
-    def frame(columns: str) -> Any:
-        return spark.createDataFrame([], columns)
-
-    orders = tmp_path / "orders"
-    orders.mkdir()
-    message = {
-        "database": "d",
-        "table": "t",
-        "type": "INSERT",
-        "data": [{"id": "1", "amount": "2.50"}],
-    }
-    (orders / "1.json").write_text(json.dumps(message))
-    table = {"t": "id INT, amount DECIMAL(10,2)"}
-    with al.Harness.from_sql("SELECT * FROM t", table, backend="python") as harness:
-        kafka = frame("key BINARY, value BINARY")
-        exec(
-            place(blocks("formats.md", "python")[0]),
-            {"al": al, "spark": spark, "kafka": kafka, "harness": harness},
-        )
-        harness.flush()
-        assert [(row[0], str(row[1])) for row in harness.table()] == [(1, "2.50")]
-    timed = {"shown": "id INT, ad INT, at TIMESTAMP", "clicks": "id INT, ad INT, at TIMESTAMP"}
-    joined: dict[str, Any] = {
-        **{name: frame(columns) for name, columns in timed.items()},
-        "orders": frame("id INT, customer INT, amount INT, at TIMESTAMP, currency STRING"),
-        "customers": frame("customer INT, name STRING"),
-        "a": frame("id INT, at TIMESTAMP"),
-        "b": frame("id INT, since TIMESTAMP, name STRING"),
-        "trades": frame("id INT, symbol STRING, at TIMESTAMP"),
-        "quotes": frame("symbol STRING, at TIMESTAMP, price INT"),
-        "rates": frame("currency STRING, rate INT, at TIMESTAMP"),
-        "query": blocks("joins.md", "sql")[2],
-        "ddl": timed,
-    }
-    for block in blocks("joins.md", "python"):
-        exec(block, {"al": al, **joined})
-    exec(
-        blocks("over.md", "python")[0],
-        {"al": al, "df": frame("account INT, at BIGINT, amount INT")},
-    )
-    exec(
-        blocks("rank.md", "python")[0],
-        {"al": al, "df": frame("category STRING, shop INT, sales INT")},
-    )
