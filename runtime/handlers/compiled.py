@@ -60,7 +60,7 @@ class ArenaAccumulators:
         }
 
     def __repr__(self) -> str:
-        arrays = {f[0]: self.arena.array(f"acc.{f[0]}", 0, "i8") for f in self.handler.FIELDS}
+        arrays = {f.name: self.arena.array(f"acc.{f.name}", 0, "i8") for f in self.handler.FIELDS}
         return describe_slots(self.handler, arrays, self.slots, "Accumulators")
 
     @property

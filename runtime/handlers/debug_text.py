@@ -33,8 +33,8 @@ def describe_slots(handler: Any, arrays: Mapping[str, Any], slots: int, name: st
 
     handler: the handler class. arrays: the values of each field, and of plain views, by name.
     """
-    kinds = {attr: kind for attr, _, _, kind, *_ in handler.FIELDS}
-    views = [attr for attr, *_ in handler.VIEWS]
+    kinds = {field.name: field.kind for field in handler.FIELDS}
+    views = [view.name for view in handler.VIEWS]
     used = [int(slot) for slot in np.flatnonzero(arrays["records"])] or list(range(slots))
     shown = []
     for slot in used[:SLOTS]:

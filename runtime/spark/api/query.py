@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -40,7 +40,8 @@ from aggloom.runtime.spark.sessions.session import ensure_query_settings
 
 
 def sql(
-    query: str,
+    query: str | DataFrame,
+    text: str | None = None,
     /,
     *,
     tables: Mapping[str, DataFrame] | None = None,
@@ -60,6 +61,7 @@ def sql(
 ) -> DataFrame:
     """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
 
+    `df.transform(al.sql, text)` asks a text of one table, which the DataFrame then is.
     Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
     (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
     of changes; `change_column` names another column, for all tables or by table, or None if there is none.
@@ -71,6 +73,8 @@ def sql(
     may hold more than that).
     """
     frames = mapping_of("sql", "tables", tables, "as in tables={'t': df}")
+    query, given_first = _split_query(query, text)
+    frames |= given_first
     keywords = {}
     for name, value in named.items():
         if hasattr(value, "sparkSession") or name in tables_read(query):
@@ -114,6 +118,23 @@ def sql(
     return SparkLowering(
         plan, given, handler_texts(backend), settings, text=shown_query(query)
     ).result()
+
+
+def _split_query(query: str | DataFrame, text: str | None) -> tuple[str, dict[str, DataFrame]]:
+    """Return the text of a query, and the table that `df.transform` gives before it; raises SpecError."""
+    if text is None:
+        if hasattr(query, "sparkSession"):
+            raise SpecError(
+                "sql: there is no query; give its text, as in df.transform(al.sql, text)"
+            )
+        return cast(str, query), {}
+    if not hasattr(query, "sparkSession"):
+        raise SpecError("sql: two texts are given; tables are keywords, as in al.sql(query, t=df)")
+    names = tables_read(text)
+    if len(names) != 1:
+        read = ", ".join(names) or "no table"
+        raise SpecError(f"sql: the query reads {read}; name each, as in al.sql(query, t=df)")
+    return text, {names[0]: cast(DataFrame, query)}
 
 
 def _kinds(
