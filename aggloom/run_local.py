@@ -18,13 +18,16 @@ from aggloom.lake_tables import lake_source, open_lake
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.source_options import from_entries
+from aggloom.runtime.engine.checkpoint import read_id
 from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.lake_source import LakeInput
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.rows_source import RowsInput
+from aggloom.runtime.engine.side_input import SideInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.topic_source import TopicInput
+from aggloom.runtime.formats.side_table import side_table
 from aggloom.runtime.sinks.stop import STOP
 from aggloom.terminal_table import in_order, show_table
 
@@ -104,10 +107,18 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
     if table.lake is not None:
         most = lake_source(table.lake).max_versions_per_trigger
         return LakeInput(open_lake(table.lake, table.schema), scan, most=most, **about)
+    options = source_options(table)
+    policy, directory = options.get("unreadable", "error"), options.pop("side", None)
+    side = side_table(directory, (name, table.path, table.kafka), policy)
+    if side is not None:
+        options["unreadable"] = "drop"
+    made: Source
     if table.kafka is not None:
         source = from_entries(KafkaSource, table.kafka)
-        return TopicInput(source, table.format, scan, source_options(table), **about)
-    return FileInput(root, table.path, table.format, scan, source_options(table), **about)
+        made = TopicInput(source, table.format, scan, options, **about)
+    else:
+        made = FileInput(root, table.path, table.format, scan, options, **about)
+    return made if side is None else SideInput(made, side, str(read_id(root)))
 
 
 class _Run:

@@ -68,7 +68,7 @@ class LocalCheckpoint:
         self.root, self._retained = root, retained
         self._lock = _take_lock(root)
         try:
-            self.id = _read_mark(root) or _write_mark(root)
+            self.id = read_id(root) or _write_mark(root)
             for name in _DIRECTORIES:
                 (root / name).mkdir(exist_ok=True)
             _remove_unfinished(root)
@@ -266,7 +266,7 @@ def _take_lock(root: Path) -> int:
     return descriptor
 
 
-def _read_mark(root: Path) -> str | None:
+def read_id(root: Path) -> str | None:
     """The id of a checkpoint; None of a new one. Raises StateCorruptError and StateMismatchError."""
     file = root / MARK_FILE
     if not file.is_file():

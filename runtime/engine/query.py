@@ -38,6 +38,7 @@ from aggloom.runtime.hosting.query_record import (
 from aggloom.runtime.local.message_reader import Read
 from aggloom.runtime.local.pipeline import Pipeline
 from aggloom.runtime.local.watermarks import Watermarks
+from aggloom.runtime.lookup.batch import working_for
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import event_times
@@ -235,6 +236,7 @@ class LocalQuery:
     def _run_planned(self, plan: BatchPlan) -> None:
         """Run a batch, hand its changes to the sink, and commit it."""
         began = time.monotonic()
+        working_for((self.checkpoint.id, plan.batch))
         clock = Clock(plan.now, plan.watermark)
         parts: list[Rows] = []
         newest: dict[str, int] = {}

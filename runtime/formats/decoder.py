@@ -55,10 +55,15 @@ class Decoded:
 
     def side_table(self) -> pa.Table:
         """The messages that are refused, with the reasons."""
-        rows = [(m.value, m.key, why, m.place) for m, why in self.refused]
-        columns = list(zip(*rows, strict=True)) or [()] * len(SIDE)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, SIDE, strict=True)]
-        return pa.table(arrays, schema=SIDE)
+        return side_rows(self.refused)
+
+
+def side_rows(refused: Sequence[tuple[Message, str]]) -> pa.Table:
+    """The rows of a side table of messages that are refused, with the reasons."""
+    rows = [(m.value, m.key, why, m.place) for m, why in refused]
+    columns = list(zip(*rows, strict=True)) or [()] * len(SIDE)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, SIDE, strict=True)]
+    return pa.table(arrays, schema=SIDE)
 
 
 class _Refused(NamedTuple):

@@ -1,0 +1,168 @@
+"""Sinks of the local engine: each batch once, where every batch is killed between its sink and its commit."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from engine_jobs import expected_rows, job_over, random_changes, run_to_end, write_files
+
+from aggloom.errors import CheckpointError, SinkError
+from aggloom.job import Job
+from aggloom.runtime.engine.checkpoint import LocalCheckpoint
+
+BATCHES = 4
+
+
+class Killed(Exception):
+    """The end of a process, played."""
+
+
+def run_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a job to its end, killed once before the commit of each batch; how often it was killed."""
+    commit, kills, calls = LocalCheckpoint.commit, 0, 0
+
+    def die_every_other_time(self: LocalCheckpoint, batch: int, **known: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise Killed
+        commit(self, batch, **known)
+
+    monkeypatch.setattr(LocalCheckpoint, "commit", die_every_other_time)
+    while True:
+        try:
+            run_to_end(job)
+        except Killed:
+            kills += 1
+        else:
+            return kills
+
+
+def killed_job(sink: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Run the sums of random changes into a sink, killed at every batch; the job."""
+    write_files(tmp_path / "in", random_changes(11, 120), BATCHES)
+    job = job_over(tmp_path / "in", "sums", tmp_path / "state", sink)
+    assert run_killed(job, monkeypatch) == BATCHES
+    return job
+
+
+def same(rows: Any, job: Job) -> bool:
+    """Tell whether rows are those of the harness."""
+    return Counter(map(tuple, rows)) == Counter(map(tuple, expected_rows(job)))
+
+
+def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "db"
+    sink = {"kind": "database", "table": "sums", "connect": str(file), "driver": "sqlite3"}
+    job = killed_job(sink, tmp_path, monkeypatch)
+    with closing(sqlite3.connect(file)) as db:
+        assert same(db.execute("SELECT customer, n, s, m FROM sums").fetchall(), job)
+        assert db.execute("SELECT batch FROM aggloom_batches").fetchall() == [(BATCHES - 1,)]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    from postgres import server
+
+    with server() as made:
+        yield made
+
+
+def test_postgresql(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = {"kind": "database", "table": "sums", "connect": postgres.dsn}
+    job = killed_job(sink, tmp_path, monkeypatch)
+    with postgres.connect() as db:
+        assert same(db.execute("SELECT customer, n, s, m FROM sums").fetchall(), job)
+    other = job_over(tmp_path / "in", "sums", tmp_path / "other", sink)
+    with pytest.raises(SinkError, match="existing"):
+        run_to_end(other)
+
+
+def test_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    job = killed_job({"kind": "delta", "path": str(tmp_path / "t")}, tmp_path, monkeypatch)
+    table = deltalake.DeltaTable(tmp_path / "t")
+    rows = pa.table(table.to_pyarrow_table()).select(["customer", "n", "s", "m"]).to_pylist()
+    assert same([each.values() for each in rows], job)
+
+
+def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = pytest.importorskip("pyiceberg.catalog")
+    place = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/c.db",
+        "warehouse": f"file://{tmp_path}/w",
+    }
+    job = killed_job({"kind": "iceberg", "table": "db.t", "connect": place}, tmp_path, monkeypatch)
+    found = library.load_catalog("default", **place).load_table("db.t").scan().to_arrow()
+    rows = found.select(["customer", "n", "s", "m"]).to_pylist()
+    assert same([each.values() for each in rows], job)
+
+
+def test_kafka(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = {
+        "kind": "kafka",
+        "servers": broker.servers,
+        "topic": "local.sums",
+        "format": "debezium-json",
+    }
+    job = killed_job(sink, tmp_path, monkeypatch)
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for _, value in broker.read("local.sums"):
+        told = json.loads(value)
+        image = told["after"] or told["before"]
+        rows[tuple(image[n] for n in ("customer", "n", "s", "m"))] += 1 if told["op"] == "c" else -1
+        assert min(rows.values()) >= 0
+        assert max(rows.values()) <= 1
+    assert same([row for row, count in rows.items() if count], job)
+
+
+def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow.parquet as pq
+
+    job = killed_job(f"parquet:{tmp_path / 'out'}", tmp_path, monkeypatch)
+    files = sorted((tmp_path / "out").glob("part-*.parquet"))
+    assert len(files) == BATCHES
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for file in files:
+        for *row, word in (each.values() for each in pq.read_table(file).to_pylist()):
+            rows[tuple(row)] += 1 if word in ("insert", "update_postimage") else -1
+    assert same([row for row, count in rows.items() if count], job)
+
+
+def test_console_prints_a_batch_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed_job("console", tmp_path, monkeypatch)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line[:1] in "+-"]
+    assert lines
+    # It keeps nothing by which it could know that it has a batch.
+    assert all(times % 2 == 0 for times in Counter(lines).values())
+
+
+def test_a_checkpoint_that_went_back(tmp_path: Path) -> None:
+    """A copy of an older checkpoint comes to a batch that the database has behind it."""
+    import shutil
+
+    file = tmp_path / "db"
+    sink = {"kind": "database", "table": "sums", "connect": str(file), "driver": "sqlite3"}
+    changes = random_changes(3, 90)
+    job = job_over(tmp_path / "in", "sums", tmp_path / "state", sink)
+    write_files(tmp_path / "in", changes[:30], 1)
+    run_to_end(job)
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    for number in (1, 2):
+        write_files(tmp_path / "in", changes[30 * number : 30 * number + 30], 1, start=number)
+        run_to_end(job)
+    shutil.rmtree(tmp_path / "state")
+    shutil.copytree(tmp_path / "copy", tmp_path / "state")
+    with pytest.raises(CheckpointError, match="older copy"):
+        run_to_end(job)
