@@ -280,6 +280,8 @@ def _tell(
     windows = counts.describe_open(job.keep_open)
     if windows and not job.continuous:
         click.echo(f"{begin}{windows}", err=True)
+    if (empty := counts.describe_empty(job.checkpoint is not None)) and not job.continuous:
+        click.echo(f"{begin}{empty}", err=True)
     if not job.json:
         after = "" if rate is None else f", {rate:,} rows/s after the first batch"
         click.echo(f"{begin}{counts}{after}", err=True)

@@ -110,6 +110,8 @@ class Shell:
                 click.echo(dropped, err=True)
             if notices := harness.counts.describe_notices():
                 click.echo(notices, err=True)
+            if job.tables and (empty := harness.counts.describe_empty(False)):
+                click.echo(empty, err=True)
             plan = harness.plan
             if self.changes or not (plan.tells_before or plan.key):
                 show_result(changes.schema, changes, self.form)

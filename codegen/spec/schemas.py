@@ -20,7 +20,7 @@ class SparkType(Protocol):
 
 
 class WithSchema(Protocol):
-    """What has columns, such as a Spark DataFrame or an Arrow table."""
+    """An object with columns, such as a Spark DataFrame or an Arrow table."""
 
     @property
     def schema(self) -> Any: ...

@@ -139,6 +139,34 @@ class Counts:
             return ""
         return f"{ORPHAN}; {_ORDER_HINT}" if by_time else ORPHAN
 
+    def describe_empty(self, goes_on: bool) -> str:
+        """Return a line that says why there is no result; empty if there are changes of one.
+
+        goes_on: whether an earlier run with the same checkpoint may have read what is there.
+        """
+        if self.changes:
+            return ""
+        begin = "no change of the result" if goes_on else "no result"
+        if not self.rows and not self.refused:
+            earlier = "; earlier runs with this checkpoint have read what is there"
+            return f"{begin}: no row was read{earlier if goes_on else ''}"
+        causes = [
+            _many(count, what)
+            for count, what in (
+                (self.refused, "refused message"),
+                (self.orphans, "orphan retraction"),
+                (self.late, "late row"),
+                (self.windows, "open window"),
+            )
+            if count
+        ]
+        if causes:
+            return f"{begin} by {_many(self.rows, 'row')}: {', '.join(causes)}"
+        return (
+            f"{begin} by {_many(self.rows, 'row')}: none passes the conditions of the query (WHERE, HAVING, "
+            "JOIN .. ON), or later changes take back those that do"
+        )
+
     def describe_open(self, kept: bool) -> str:
         """Return a line about windows that are still open, and what closes them; empty if there are none.
 
