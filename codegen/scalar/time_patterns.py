@@ -59,7 +59,7 @@ _WRITTEN: Final = {
     "ss": "{second:02}",
     **{"S" * n: f"{{fraction:.{min(n, 6)}}}" + "0" * max(n - 6, 0) for n in range(1, 10)},
 }
-"""How each field is written; a fraction of a second is a text of six digits."""
+"""The form in which each field is written; a fraction of a second is a text of six digits."""
 _WRITTEN_IN_UTC: Final = {
     **dict.fromkeys(("X", "XX", "XXX"), "Z"),
     "x": "+00",

@@ -8,7 +8,7 @@ from threading import local
 
 _calls = count()
 _thread = local()
-"""Of the queries of a process each has a thread of its own."""
+"""Each query of a process has a thread of its own."""
 
 
 def working_for(batch: Hashable) -> None:

@@ -39,7 +39,7 @@ def strip(text: str, letters: str = " ") -> str:
 
 
 def soundex(text: str) -> str:
-    """How an English name sounds: its first letter and three digits. A text that begins otherwise is returned."""
+    """The sound of an English name: its first letter and three digits. A text that begins otherwise is returned."""
     first = text[:1].upper()
     if first not in _SOUNDS:
         return text
@@ -82,7 +82,7 @@ def find_in_set(text: str, listing: str) -> int:
 
 
 def substring_index(text: str, delimiter: str, count: int) -> str:
-    """What stands before the count-th delimiter; after it, counted from the end, if the count is negative."""
+    """The text before the count-th delimiter; after it, counted from the end, if the count is negative."""
     if not delimiter or not count:
         return ""
     if count > 0:
@@ -222,7 +222,7 @@ def format_number(number: float | int | Decimal, digits: int) -> str | None:
 
 
 def jaro_winkler(left: str, right: str) -> float:
-    """How alike two texts are, from 0 to 1: by letters near each other, more if they begin alike."""
+    """The likeness of two texts, from 0 to 1: by letters near each other, more if they begin alike."""
     one, other = _units(left), _units(right)
     if not one and not other:
         return 1.0

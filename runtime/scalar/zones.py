@@ -65,7 +65,7 @@ def _places(times: pa.Array) -> list[int]:
 def _by_python(
     times: pa.Array, found: pa.Array, places: list[int], zone: str, sign: int
 ) -> pa.Array:
-    """What was found, with the times at some places moved by the zone's offset, as Python has it."""
+    """The values that were found, with the times at some places moved by the zone's offset, as Python has it."""
     if not places:
         return found
     numbers, given = (pc.cast(each, pa.int64()).to_pylist() for each in (found, times))

@@ -1,4 +1,4 @@
-"""What brokers say of topics, asked without Spark: their ids, their partitions, and from where to where each goes."""
+"""Answers of brokers about topics, asked without Spark: ids, partitions, and from where to where each goes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class TopicBroker:
 
 
 def _result_unless_unknown(answer: Future[Any]) -> Any:
-    """What a broker has answered; None of a topic or partition that it does not know."""
+    """The answer of a broker; None of a topic or partition that it does not know."""
     try:
         return answer.result(2 * _SECONDS)
     except Exception as error:
