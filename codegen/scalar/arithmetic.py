@@ -231,7 +231,11 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry((exp.Neg, exp.Negative), ("-b", "-m", "-f", "negative(b)"), _negate),
     entry("positive", "positive(i)", kernel("{0}", None, None)),
     entry(exp.Abs, ("abs(b)", "abs(m)", "abs(f)"), _absolute),
-    entry(exp.Sign, "sign(f)", kernel("pc.cast(pc.sign({0}), pa.float64())", _DOUBLE, _DOUBLE)),
+    entry(
+        exp.Sign,
+        ("sign(f)", "signum(i)"),
+        kernel("pc.cast(pc.sign({0}), pa.float64())", _DOUBLE, _DOUBLE),
+    ),
     entry(exp.Sqrt, ("sqrt(b)", "sqrt(f)"), kernel("pc.sqrt({0})", _DOUBLE, _DOUBLE)),
     entry(exp.Rint, "rint(f)", kernel("pc.round({0})", _DOUBLE, _DOUBLE)),
     entry(

@@ -14,8 +14,10 @@ from aggloom.codegen.scalar import (
     date_texts,
     dates,
     encodings,
+    json_texts,
     lambdas,
     logic,
+    numbers,
     patterns,
     shorthand,
     texts,
@@ -26,10 +28,11 @@ from aggloom.codegen.scalar.lowering import LoweringEntry
 FAMILIES: Final = {
     "Values, logic and comparisons": (*logic.ENTRIES, *shorthand.ENTRIES),
     "Conditionals": branching.ENTRIES,
-    "Arithmetic": arithmetic.ENTRIES,
+    "Arithmetic": (*arithmetic.ENTRIES, *numbers.ENTRIES),
     "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES),
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
+    "JSON": json_texts.ENTRIES,
     "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES, *clocks.ENTRIES),
 }
 BY_NODE: Final[dict[type[exp.Expression] | str, LoweringEntry]] = {

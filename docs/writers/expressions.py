@@ -34,6 +34,7 @@ between operators, and the harness asks the session that it is given, or refuses
   are errors.
 - Regular expressions mean what Java means; one that Python would read in another way is refused. Where nothing
   matches, as of `a*`, that is never in the middle of a character, as it may be in Java.
+- Numbers in JSON are written with the shortest digits, as Java does from version 19 on.
 - Instants are told by the session's time zone. What depends on which of two equal
   hours is meant, as DATE_TRUNC('HOUR', ..), is left to Spark unless the zone is UTC.
 

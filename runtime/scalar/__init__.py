@@ -7,10 +7,12 @@ and NULL for NULL. `sql`, where it is an argument, is the expression that an err
 from __future__ import annotations
 
 from aggloom.runtime.scalar import (
+    bits,
     clocks,
     collections,
     encodings,
     hashes,
+    json_texts,
     lambdas,
     regexes,
     urls,
@@ -87,7 +89,14 @@ from aggloom.runtime.scalar.numbers import (
 )
 from aggloom.runtime.scalar.patterns import extract_group, split_part
 from aggloom.runtime.scalar.texts import join_texts, lower, position, repeat, substring, upper
-from aggloom.runtime.scalar.values import array, by_row, by_row_with_nulls, column, predicate
+from aggloom.runtime.scalar.values import (
+    array,
+    by_row,
+    by_row_with_nulls,
+    column,
+    predicate,
+    try_rows,
+)
 
 __all__ = [
     "absolute",
@@ -98,6 +107,7 @@ __all__ = [
     "add_months",
     "and_then",
     "array",
+    "bits",
     "by_row",
     "by_row_with_nulls",
     "case",
@@ -126,6 +136,7 @@ __all__ = [
     "integer_divide_decimals",
     "is_in",
     "join_texts",
+    "json_texts",
     "lambdas",
     "last_day",
     "least",
@@ -165,6 +176,7 @@ __all__ = [
     "text_to_timestamp",
     "timestamp_to_text",
     "try_parse_times",
+    "try_rows",
     "units_since_epoch",
     "upper",
     "urls",

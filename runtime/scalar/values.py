@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -118,12 +118,20 @@ def run_checked(
     raise failure(error, sql, failed, what)
 
 
-def or_null(function: Callable[..., Value], *values: Value) -> Value:
-    """A function of columns, with NULL for the rows that it refuses."""
+def try_rows(
+    body: Callable[..., Value], names: Sequence[str], rows: pa.RecordBatch, *values: Value
+) -> pa.Array:
+    """A function of a batch of these values, with NULL for the rows that it refuses."""
+    arrays = tuple(array(value, rows.num_rows) for value in values)
+
+    def compute(*columns: pa.Array) -> pa.Array:
+        batch = pa.RecordBatch.from_arrays(list(columns), names=list(names))
+        return array(body(batch), batch.num_rows)
+
     try:
-        return function(*values)
+        return compute(*arrays)
     except ArithmeticOverflowError:
-        return whole(lambda *v: _or_nulls(function, v, ArithmeticOverflowError), *values)
+        return _or_nulls(compute, arrays, ArithmeticOverflowError)
 
 
 def failure(
