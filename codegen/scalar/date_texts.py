@@ -26,6 +26,14 @@ def _date_format(low: ExpressionLowering, node: exp.TimeToStr) -> LoweredExpress
     return _write(low, node, _clock_or_text(low, given), literal_text(node.args["format"], node))
 
 
+def _to_char(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    """TO_CHAR of a date or a timestamp; of numbers it has patterns of its own."""
+    given, pattern = node.expressions
+    if low.lower(given).type not in (_DATE, INSTANT, WALL_CLOCK):
+        raise unsupported_error(node, NEEDS_SPARK)
+    return _write(low, node, clock(low, given), literal_text(pattern, node))
+
+
 def _from_unixtime(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     seconds, *pattern = node.expressions
     number = low.as_type(seconds, pa.int64())
@@ -135,6 +143,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         _date_format,
         "format",
     ),
+    entry(("to_char", "to_varchar"), ("to_char(d, 'MMM yy')", "to_varchar(w, 'HH:mm')"), _to_char),
     entry(
         "from_unixtime",
         ("from_unixtime(i)", "from_unixtime(l % 100000000000, 'dd.MM.yyyy')"),

@@ -12,6 +12,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.hive import HiveParser
 from sqlglot.tokens import Token, TokenType
 
+from aggloom.codegen.scalar.flink_functions import READ_AS_SPARKS
 from aggloom.codegen.scalar.spark_functions import ARITIES
 
 _BITS = {
@@ -194,6 +195,8 @@ class ScalarSpark(Spark):  # type: ignore[misc]
                 for name in map(str.upper, _OF_A_CLASS.split())
                 if name in Spark.Parser.FUNCTIONS
             },
+            **READ_AS_SPARKS,
+            "ARRAY_CONCAT": _of_class("CONCAT"),
             "REGEXP_EXTRACT": _extraction,
             "TO_DATE": _to_date,
             "TO_TIMESTAMP_LTZ": _instant,

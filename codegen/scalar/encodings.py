@@ -51,6 +51,7 @@ def _coded(function: str, source: pa.DataType, result: pa.DataType) -> Rule:
 
 
 def _to_binary(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    """TO_BINARY and TRY_TO_BINARY."""
     given, *kinds = node.expressions
     kind = literal_text(kinds[0], node).lower() if kinds else "hex"
     value = low.text(given)
@@ -59,6 +60,9 @@ def _to_binary(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     function = {"hex": "encodings.hex_to_bytes", "base64": "encodings.base64_to_bytes"}.get(kind)
     if function is None:
         raise unsupported_error(node, NEEDS_SPARK)
+    if node.name.lower() == "try_to_binary":
+        function = function.replace(".", ".try_")
+        return call_by_row(function, _BYTES, [value], node)
     return call_by_row(function, _BYTES, [value], node, raises=True)
 
 
@@ -85,8 +89,14 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         by_row("encodings.unbase64", _BYTES, _TEXT, raises=True),
     ),
     entry(
-        "to_binary",
-        ("to_binary('4A5B', 'hex')", "to_binary(s, 'utf-8')", "to_binary('YWI=', 'base64')"),
+        ("to_binary", "try_to_binary"),
+        (
+            "to_binary('4A5B', 'hex')",
+            "to_binary(s, 'utf-8')",
+            "to_binary('YWI=', 'base64')",
+            "try_to_binary(s, 'hex')",
+            "try_to_binary(s, 'base64')",
+        ),
         _to_binary,
     ),
     entry(

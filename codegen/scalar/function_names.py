@@ -15,9 +15,6 @@ _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
 """Parents below which an exp.Anonymous is no scalar function: a hint, or a source in FROM."""
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
-    **{f"sha{bits}": f"write SHA2(s, {bits})" for bits in (224, 256, 384, 512)},
-    "array_concat": "write CONCAT(a, b)",
-    "array_reverse": "write REVERSE(a)",
     "array_slice": "write SLICE(a, start, length)",
     "convert_tz": "write CONVERT_TIMEZONE(from, to, time)",
     "current_row_timestamp": "write PROCTIME()",
@@ -30,9 +27,7 @@ _FIXES: Final = {
     "json_unquote": "write GET_JSON_OBJECT(s, '$')",
     "map_union": "write MAP_CONCAT(a, b)",
     "row": "write STRUCT(a, b), or COUNT(DISTINCT a, b)",
-    "week": "write WEEKOFYEAR(d)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",
-    "from_base64": "write UNBASE64(s)",
     "json_array": "write TO_JSON(ARRAY(..))",
     "json_exists": "write GET_JSON_OBJECT(s, path) IS NOT NULL",
     "json_object": "write TO_JSON(NAMED_STRUCT('key', value, ..))",
@@ -40,7 +35,6 @@ _FIXES: Final = {
     "json_string": "write TO_JSON(x)",
     "json_value": "write GET_JSON_OBJECT(s, path)",
     "split_index": "write SPLIT_PART(s, separator, n + 1)",
-    "to_base64": "write BASE64(s)",
     "truncate": "write CAST(x AS DECIMAL(p,s)), or ROUND, FLOOR or CEIL",
 }
 """Spark's names in place of functions of Flink and others."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.entry import arguments, by_row, call_by_row, entry, kernel
+from aggloom.codegen.scalar.entry import arguments, by_row, call_by_row, entry, kernel, literal_text
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
@@ -45,6 +46,21 @@ def _format_number(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpre
     return call_by_row("words.format_number", _TEXT, [number, digits], node)
 
 
+def _format_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    """FORMAT_STRING by a literal of fields %s, of texts and whole numbers, and %d."""
+    pattern, *given = node.expressions
+    text = literal_text(pattern, node)
+    kinds = [each["kind"] for each in _FIELD.finditer(text) if each["kind"]]
+    values = [low.lower(each) for each in given]
+    fits = all(
+        each.type in INTEGERS or (each.type == _TEXT and kind == "s")
+        for each, kind in zip(values, kinds, strict=False)
+    )
+    if "%" in _FIELD.sub("", text) or len(kinds) != len(values) or not fits:
+        raise unsupported_error(node, NEEDS_SPARK)
+    return call_by_row("words.format_text", _TEXT, [low.lower(pattern), *values], node, nulls=True)
+
+
 def _type_of(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     (given,) = arguments(node)
     dtype = low.lower(given).type
@@ -70,6 +86,8 @@ def _same_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     return value
 
 
+_FIELD: Final = re.compile(r"%(?:%|(?:-(?=[1-9])|0(?=[1-9]))?(?:[1-9]\d*)?(?P<kind>[sd]))")
+"""What FORMAT_STRING may have in its pattern; %0 is not for texts."""
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("ascii", ("ascii(s)", "ascii(t)"), by_row("words.ascii_code", _INT, _TEXT)),
     entry(("chr", "char"), ("chr(l)", "char(i)"), by_row("words.character", _TEXT, _BIG)),
@@ -142,6 +160,11 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             "format_number(f, -1)",
         ),
         _format_number,
+    ),
+    entry(
+        ("format_string", "printf"),
+        ("format_string('%s|%5d|%-4s|%%', s, i, t)", "printf('%05d', l)"),
+        _format_text,
     ),
     entry("typeof", ("typeof(i)", "typeof(m)", "typeof(w)", "typeof(NULL)"), _type_of),
     entry("is_valid_utf8", "is_valid_utf8(s)", _is_text),

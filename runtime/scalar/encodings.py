@@ -91,3 +91,16 @@ def encode(text: str, charset: str) -> bytes:
         return text.encode(_CHARSETS[name])
     except UnicodeEncodeError:
         raise ValueError(f"the text has letters that {name} has not") from None
+
+
+def try_hex_to_bytes(text: str) -> bytes | None:
+    """As `hex_to_bytes`, with None for other letters."""
+    return unhex(text)
+
+
+def try_base64_to_bytes(text: str) -> bytes | None:
+    """As `base64_to_bytes`, with None for a text with faults."""
+    try:
+        return base64_to_bytes(text)
+    except ValueError:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Final
 
@@ -14,6 +15,7 @@ _SOUNDS: Final = dict(
     )
 )
 """The digit of each letter; 0 parts equal digits, 7 does not."""
+_FIELD: Final = re.compile(r"%(?:%|(?P<flags>[-0]?)(?P<width>[1-9]\d*)?(?P<kind>[sd]))")
 _WORD: Final = 2**64
 _HALF: Final = 2**63
 
@@ -253,3 +255,23 @@ def _units(text: str) -> list[bytes]:
     """The text as Java counts its letters: two for one beyond the first 65,536."""
     data = text.encode("utf-16-le")
     return [data[place : place + 2] for place in range(0, len(data), 2)]
+
+
+def format_text(pattern: str, *values: str | int | None) -> str:
+    """FORMAT_STRING of fields %s and %d, with a width, to the left by -, with zeros before by 0."""
+    given = iter(values)
+
+    def fill(match: re.Match[str]) -> str:
+        if not match["kind"]:
+            return "%"
+        value = next(given)
+        shown = "null" if value is None else str(value)
+        # Java counts the halves of a letter beyond the first 65,536.
+        missing = int(match["width"] or 0) - len(_units(shown))
+        if match["flags"] == "-":
+            return shown + " " * missing
+        if match["flags"] == "0" and value is not None:
+            return shown.zfill(len(shown) + max(missing, 0))
+        return " " * missing + shown
+
+    return _FIELD.sub(fill, pattern)

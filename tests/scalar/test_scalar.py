@@ -190,6 +190,20 @@ def test_instants_of_numbers_are_read_as_flink_says_them(flink: str, spark: str)
     assert parse_scalar(flink).sql(dialect=ScalarSpark) == spark
 
 
+@pytest.mark.parametrize(
+    ("flink", "spark"),
+    [
+        ("SHA256(s)", "SHA2(s, 256)"),
+        ("FROM_BASE64(s)", "CAST(UNBASE64(s) AS STRING)"),
+        ("ARRAY_CONCAT(a, c)", "CONCAT(a, c)"),
+        ("week(d)", "WEEKOFYEAR(d)"),
+        ("SHA256(s, 1)", "SHA256(s, 1)"),
+    ],
+)
+def test_functions_of_flink_are_read_as_spark_s(flink: str, spark: str) -> None:
+    assert parse_scalar(flink).sql(dialect=ScalarSpark) == spark
+
+
 def test_texts_are_joined_as_tightly_as_numbers_are_added() -> None:
     assert parse_scalar("s || i + 1").key == "add"
     with pytest.raises(UnsupportedExpressionError, match=r"s \|\| i \+ 1"):
