@@ -255,11 +255,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'aggloom' has no attribute {name!r}")
     if name == "errors":
         return import_module("aggloom.errors")
-    home = _HOMES.get(name, "aggloom.codegen")
-    if home.endswith(".source"):
+    module = _HOMES.get(name, "aggloom.codegen")
+    if module.endswith(".source"):
         # It says how Spark is installed, where it is not.
         import_module("aggloom.runtime.spark")
-    value: object = getattr(import_module(home), name)
+    value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

@@ -85,10 +85,10 @@ def _find_connector(
 
 def _format(words: Words, *names: str) -> str:
     """The format that one of these options names, by our name."""
-    told = [name for name in names if name in words.given]
+    given_names = [name for name in names if name in words.given]
     for name in names[1:]:
         words.known.append(name)
-    found = words.require(told[0] if told else names[0])
+    found = words.require(given_names[0] if given_names else names[0])
     if found not in _FORMATS:
         raise words.wrong(f"'{names[0]}' is {found!r}. {nearest(found, _FORMATS)}")
     return _FORMATS[found]
@@ -175,8 +175,8 @@ def _kafka(words: Words) -> dict[str, Any]:
         found["start"] = {int(each[1]): int(each[2]) for each in pieces if each}
     else:
         found["start"] = mode.removesuffix("-offset")
-    told = _translate_options(words, format) | registry_of(words, format)
-    return {**found, "format": format, **told}
+    options = _translate_options(words, format) | registry_of(words, format)
+    return {**found, "format": format, **options}
 
 
 def _upsert_kafka(words: Words) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def _upsert_kafka(words: Words) -> dict[str, Any]:
     format = _upsert_format(words)
     servers, properties = _properties(words)
     found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
-    told = _translate_options(words, _UPSERTS[format]) | registry_of(words, format)
-    return {**found, "format": format, **told}
+    options = _translate_options(words, _UPSERTS[format]) | registry_of(words, format)
+    return {**found, "format": format, **options}
 
 
 def _upsert_format(words: Words) -> str:
@@ -214,14 +214,14 @@ def _delta(words: Words) -> dict[str, Any]:
 def _iceberg_place(words: Words) -> tuple[str, dict[str, Any]]:
     """The name of an Iceberg table, and its catalog."""
     space, name = words.take("catalog-database"), words.take("catalog-table")
-    told = {
+    options = {
         n.removeprefix("catalog."): value for n, value in words.take_prefixed("catalog.").items()
     }
     for option, own in (("catalog-type", "type"), ("uri", "uri"), ("warehouse", "warehouse")):
         value = words.take(option)
         if value is not None:
-            told[own] = value
-    about = {"catalog": words.require("catalog-name"), "connect": told}
+            options[own] = value
+    about = {"catalog": words.require("catalog-name"), "connect": options}
     return f"{space or 'default'}.{name or words.table.name}", about
 
 

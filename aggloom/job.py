@@ -171,10 +171,10 @@ def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
             destination(given)
             return given
         pairs = [part.partition("=") for part in rest]
-        told = {"kind": kind, **{name: value for name, _, value in pairs}}
-        if len(told) <= len(pairs):
+        options = {"kind": kind, **{name: value for name, _, value in pairs}}
+        if len(options) <= len(pairs):
             raise SpecError(f"{where}: sink {given!r} says something twice; leave one out.")
-        given = told
+        given = options
     if not isinstance(given, Mapping):
         raise SpecError(f"{where}: sink is {given!r}; it must be text, or a mapping with its kind.")
     destination(given)

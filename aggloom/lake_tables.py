@@ -54,9 +54,9 @@ def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | No
     from aggloom.runtime.connectors.delta.source import read_delta
     from aggloom.runtime.connectors.iceberg.source import read_iceberg
 
-    told = {name: value for name, value in lake.items() if name not in ("connector", "path")}
+    options = {name: value for name, value in lake.items() if name not in ("connector", "path")}
     read: Any = read_iceberg if lake["connector"] == "iceberg" else read_delta
-    return read(spark, lake["path"], schema, **told)
+    return read(spark, lake["path"], schema, **options)
 
 
 def group_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -288,5 +288,5 @@ def _tell(
         return
     rows = {} if table is None else {"table": table.to_pylist()}
     about = {"query": name} if name else {}
-    told = {**about, **rows, "counts": counts.to_dict()}
-    click.echo(json.dumps(told, ensure_ascii=False, default=str))
+    report = {**about, **rows, "counts": counts.to_dict()}
+    click.echo(json.dumps(report, ensure_ascii=False, default=str))

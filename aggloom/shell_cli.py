@@ -105,8 +105,8 @@ def sql_shell(
     folder = None if script is None else script.parent
     spark = _start_session() if session else None
     shell = Shell(job, "json" if json else form, changelog, folder, spark)
-    for told in describe_inferred_tables(sources):
-        click.echo(told, err=True)
+    for description in describe_inferred_tables(sources):
+        click.echo(description, err=True)
     if script is not None:
         text = read_text(script)
     if text is None and sys.stdin.isatty():

@@ -172,8 +172,8 @@ def _is_change(name: str, values: Iterable[Any], format: str, words: ChangeWords
     if words.column is not None or name.lower() != CHANGE_COLUMNS["flink"]:
         return True
     # Others may call a column of theirs `op`, but hardly fill it with the letters of changes.
-    said = [value for value in values if value not in (None, "")]
-    return all(isinstance(value, str) and value in _CHANGE_WORDS for value in said)
+    present = [value for value in values if value not in (None, "")]
+    return all(isinstance(value, str) and value in _CHANGE_WORDS for value in present)
 
 
 def _rows(

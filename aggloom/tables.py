@@ -110,8 +110,8 @@ class TableSource:
         if self.kafka is not None:
             from aggloom.runtime.connectors.kafka.source import read_kafka
 
-            told: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
-            return read_kafka(spark, **self.kafka, **told, **self.reader_options)
+            arguments: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
+            return read_kafka(spark, **self.kafka, **arguments, **self.reader_options)
         from aggloom.runtime.connectors.files.source import read_changes
 
         return read_changes(

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "90bcf59726628d3c"
-DIGEST = "29669850999c91b8"
+SUPPORT = "8ff726355c53f61e"
+DIGEST = "7f12ed4310b5eea4"
 
 
 class Inputs(NamedTuple):

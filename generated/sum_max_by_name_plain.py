@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "d9c0ab50c2fb4969"
-DIGEST = "30b201f529df8232"
+SUPPORT = "937a59d6cf3b796b"
+DIGEST = "4b8938404c075737"
 
 
 class Inputs(NamedTuple):

@@ -140,9 +140,9 @@ class _Tally:
             "could not be run": self.errors,
             "left out": self.left_out,
         }
-        said = [f"{number} {what}" for what, number in counts.items() if number]
+        parts = [f"{number} {what}" for what, number in counts.items() if number]
         if self.errors or self.failed or self.passed:
-            click.echo(", ".join(said))
+            click.echo(", ".join(parts))
             return 2 if self.errors else int(bool(self.failed))
         where = " and ".join(map(str, places))
         named = f" with {wanted!r} in its name" if wanted is not None else ""

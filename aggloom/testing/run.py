@@ -70,9 +70,9 @@ def _run(file: TestFile, test: Test) -> TestOutcome:
     with harness_of(job) as harness:
         ends = True
         for step in test.given:
-            for name, told in step.items():
+            for name, content in step.items():
                 ends &= not (name in ("watermark", "end") and name not in harness.plan.scans)
-                _step(harness, name, told, file.path.parent, test.where)
+                _step(harness, name, content, file.path.parent, test.where)
             harness.flush()
         if ends:
             harness.end_of_input()
@@ -100,17 +100,17 @@ def _job(file: TestFile, test: Test) -> Job:
     raise CaseFormatError(f"{test.where}: no query goes into {test.into!r}. {hint}")
 
 
-def _step(harness: Harness, name: str, told: Any, folder: Path, where: str) -> None:
+def _step(harness: Harness, name: str, content: Any, folder: Path, where: str) -> None:
     scans = harness.plan.scans
     same = next((each for each in scans if each.casefold() == str(name).casefold()), None)
     if same is not None:
-        _feed_rows(harness, same, told, folder, f"{where}, given {name}")
+        _feed_rows(harness, same, content, folder, f"{where}, given {name}")
     elif name == "watermark":
-        marks = told if isinstance(told, Mapping) else {None: told}
+        marks = content if isinstance(content, Mapping) else {None: content}
         for table, time in marks.items():
             harness.watermark(_milliseconds(time, f"{where}, watermark"), table)
     elif name == "clock":
-        harness.processing_time(_milliseconds(told, f"{where}, clock"))
+        harness.processing_time(_milliseconds(content, f"{where}, clock"))
     elif name == "end":
         harness.end_of_input()
     else:
@@ -118,18 +118,18 @@ def _step(harness: Harness, name: str, told: Any, folder: Path, where: str) -> N
         raise SpecError(f"{where}: the query reads no table {name!r}. {nearest(str(name), known)}")
 
 
-def _feed_rows(harness: Harness, name: str, told: Any, folder: Path, where: str) -> None:
-    if isinstance(told, Mapping):
-        settings = dict(told)
+def _feed_rows(harness: Harness, name: str, content: Any, folder: Path, where: str) -> None:
+    if isinstance(content, Mapping):
+        settings = dict(content)
         if "file" not in settings:
             raise CaseFormatError(f"{where}: give rows, or a mapping with `file`.")
         path = relative_to(folder, str(settings.pop("file")))
         feed_table(harness, table_source(name, {"path": path, **settings}, where))
         return
-    if not isinstance(told or [], list):
+    if not isinstance(content or [], list):
         raise CaseFormatError(f"{where}: give a list of rows, or a mapping with `file`.")
     schema = harness.plan.scans[name].schema
-    rows = [_parse_row(row, schema, f"{where}, row {n}") for n, row in enumerate(told or [], 1)]
+    rows = [_parse_row(row, schema, f"{where}, row {n}") for n, row in enumerate(content or [], 1)]
     try:
         harness.process(rows, table=name)
     except DataError as error:
@@ -143,11 +143,11 @@ def _parse_row(row: Any, schema: pa.Schema, where: str) -> tuple[Any, ...]:
     kind, values = _kind_of(row, schema, where)
     for name in values:
         _check_column(name, schema, where)
-    told = (
+    example = (
         value_of(values.get(each.name), each.type, f"{where}: column {each.name!r}")
         for each in schema
     )
-    return (kind, *told)
+    return (kind, *example)
 
 
 def _kind_of(row: Row, schema: pa.Schema, where: str) -> tuple[str, dict[str, Any]]:
@@ -168,11 +168,11 @@ def _check_column(name: Any, schema: pa.Schema, where: str) -> None:
         raise UnknownColumnError(f"{where}: there is no column {name!r}. {hint}")
 
 
-def _milliseconds(told: Any, where: str) -> int:
+def _milliseconds(value: Any, where: str) -> int:
     """A time as milliseconds: a number of them, or a time, in UTC where it names no zone."""
-    if isinstance(told, int) and not isinstance(told, bool):
-        return told
-    found: dt.datetime = value_of(told, pa.timestamp("us", "UTC"), where)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found: dt.datetime = value_of(value, pa.timestamp("us", "UTC"), where)
     if found is None:
         raise CaseFormatError(f"{where}: give a time.")
     return (found - _EPOCH) // dt.timedelta(milliseconds=1)
@@ -183,11 +183,11 @@ def _compare_result(harness: Harness, test: Test) -> list[str]:
     expect, schema = test.expect, harness.plan.schema
     if expect.changes is not None:
         changes = harness.changes()
-        told = [
+        messages = [
             _change(row, schema, f"{test.where}, changes, row {n}")
             for n, row in enumerate(expect.changes, 1)
         ]
-        lines += _compare_rows(told, changes, changes.schema, (), f"{test.where}, changes")
+        lines += _compare_rows(messages, changes, changes.schema, (), f"{test.where}, changes")
     if expect.rows is not None:
         table = harness.table()
         where = f"{test.where}, expect"

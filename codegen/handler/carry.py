@@ -146,8 +146,8 @@ class _Carrying:
         """Tell whether the old state has all parts of a call; what follows from a DISTINCT view is made of it."""
         if parts.distinct is not None:
             view, column = parts.distinct
-            held = {d.view.attr: d.view.width for d in self.before.distincts.values()}
-            there = column < held.get(view, 0)
+            widths = {d.view.attr: d.view.width for d in self.before.distincts.values()}
+            there = column < widths.get(view, 0)
             return there and all(parts.views[name] in self._old_views for name in parts.ordered)
         if any(each.attr == "records" for each in parts.fields.values()):
             return self.before.fields["records"].dtype == "i8"

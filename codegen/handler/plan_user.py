@@ -183,7 +183,7 @@ def _compiled_step(
     def tuple_of(texts: list[str]) -> str:
         return texts[0] if single else f"({', '.join(texts)},)"
 
-    held = tuple_of([field.attr for field in fields])
+    state_fields = tuple_of([field.attr for field in fields])
     theirs = tuple_of([f"other_{field.attr}" for field in fields])
     target = tuple_of([f"state.{field.attr}[s]" for field in fields])
 
@@ -194,9 +194,9 @@ def _compiled_step(
 
     return UserStep(
         tuple(fields),
-        step("accumulate", held, arguments),
-        step("retract", held, arguments),
-        step("merge", held, theirs),
+        step("accumulate", state_fields, arguments),
+        step("retract", state_fields, arguments),
+        step("merge", state_fields, theirs),
     )
 
 
@@ -234,8 +234,8 @@ def _output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField
         check = "found"
     else:
         single = not isinstance(user_code.first_state(call.entry), tuple)
-        held = attrs[0] if single else f"({', '.join(attrs)},)"
-        called, check = f"{of.rendered.call('value')}({held})", "user"
+        state_text = attrs[0] if single else f"({', '.join(attrs)},)"
+        called, check = f"{of.rendered.call('value')}({state_text})", "user"
         if pa.types.is_boolean(result):
             text = f"rt.user_truth({called})"
         else:

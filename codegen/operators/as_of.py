@@ -96,8 +96,8 @@ class AsOfJoin(TwoSided):
 
     @property
     def distribution(self) -> Key | None:
-        way = self.left.distribution
-        return way if way is not None and set(way) <= set(self.columns) else None
+        columns = self.left.distribution
+        return columns if columns is not None and set(columns) <= set(self.columns) else None
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
         rights = dict(self.pairs)

@@ -56,9 +56,9 @@ class Expand(Passing):
     def trends(self) -> dict[str, Trend]:
         found: dict[str, Trend] = {}
         for place, name in enumerate(self.schema.names):
-            ways = {self._trend(project[place]) for project in self.projects}
-            if len(ways) == 1 and None not in ways:
-                found[name] = next(way for way in ways if way)
+            trends_of_projects = {self._trend(project[place]) for project in self.projects}
+            if len(trends_of_projects) == 1 and None not in trends_of_projects:
+                found[name] = next(trend for trend in trends_of_projects if trend)
         return found
 
     @cached_property

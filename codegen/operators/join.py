@@ -69,8 +69,12 @@ class Join(TwoSided):
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
-        ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
-        lying = ways.get(self.kind, (self.keys,))
+        keys_of_kind = {
+            "inner": (self.keys, self.right_keys),
+            "right": (self.right_keys,),
+            "full": (),
+        }
+        lying = keys_of_kind.get(self.kind, (self.keys,))
         return told_in_order(
             self.unique_keys, lying, dict(self.pairs) if self.kind == "inner" else {}
         )
@@ -118,9 +122,14 @@ class Join(TwoSided):
             return None
         sides = [self.right] if self.kind == "right" else [self.left]
         sides += [self.right] if self.kind == "inner" else []
-        ways = [each.distribution for each in sides]
+        distributions = [each.distribution for each in sides]
         return next(
-            (way for way in ways if way is not None and set(way) <= set(self.columns)), None
+            (
+                columns
+                for columns in distributions
+                if columns is not None and set(columns) <= set(self.columns)
+            ),
+            None,
         )
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
@@ -234,11 +243,11 @@ def told_in_order(
 
     lying: the columns by which they lie, in as many ways as these are called. same: columns that equal another.
     """
-    ways = [set(way) for way in lying]
-    found = [key for key in keys if any(way <= set(key) for way in ways)]
+    column_sets = [set(columns) for columns in lying]
+    found = [key for key in keys if any(columns <= set(key) for columns in column_sets)]
     # Updates are told by the first one: of another key the new row may come before the old one goes.
-    told = {same.get(name, name) for name in found[0]} if found else set()
-    return tuple(key for key in found if {same.get(name, name) for name in key} == told)
+    names = {same.get(name, name) for name in found[0]} if found else set()
+    return tuple(key for key in found if {same.get(name, name) for name in key} == names)
 
 
 def key_kind(known: Key | None, keys: Key) -> Held:

@@ -98,9 +98,13 @@ class MultiJoin(KeyedRowsNode):
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
-        ways = [self.key_of(which) for which in self.present]
-        same = {name: own for way in ways for name, own in zip(way, self.keys, strict=True)}
-        return told_in_order(self.unique_keys, ways, same)
+        keys_of_inputs = [self.key_of(which) for which in self.present]
+        same = {
+            name: own
+            for columns in keys_of_inputs
+            for name, own in zip(columns, self.keys, strict=True)
+        }
+        return told_in_order(self.unique_keys, keys_of_inputs, same)
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
@@ -137,9 +141,12 @@ class MultiJoin(KeyedRowsNode):
 
     @property
     def distribution(self) -> Key | None:
-        ways = [self.tables[which].distribution for which in self.present]
+        distributions = [self.tables[which].distribution for which in self.present]
         there = set(self.columns)
-        return next((way for way in ways if way is not None and set(way) <= there), None)
+        return next(
+            (columns for columns in distributions if columns is not None and set(columns) <= there),
+            None,
+        )
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
         places = {

@@ -334,6 +334,6 @@ class Over(Stateful):
         waiting = ["those that wait"] if self.waits else []
         reach = [each.frame.text for each in self.calls if each.frame.start is not None]
         shifts = [each.number for each in self.calls if each.function == "LAG"]
-        held = [f"those within {text}" for text in dict.fromkeys(reach)]
-        held += [f"the last {max(shifts)}"] if shifts else []
-        return " and ".join([*held, *waiting]) or "none"
+        reasons = [f"those within {text}" for text in dict.fromkeys(reach)]
+        reasons += [f"the last {max(shifts)}"] if shifts else []
+        return " and ".join([*reasons, *waiting]) or "none"

@@ -61,11 +61,13 @@ class Union(Node):
         columns = zip(*(part.schema.names for part in self.parts), strict=True)
         found: dict[str, Trend] = {}
         for name, names in zip(self.schema.names, columns, strict=True):
-            ways = {part.get(own) for part, own in zip(parts, names, strict=True)} - {"constant"}
-            if not ways:
+            trends_of_parts = {part.get(own) for part, own in zip(parts, names, strict=True)} - {
+                "constant"
+            }
+            if not trends_of_parts:
                 found[name] = "constant"
-            elif len(ways) == 1 and None not in ways:
-                found[name] = next(way for way in ways if way)
+            elif len(trends_of_parts) == 1 and None not in trends_of_parts:
+                found[name] = next(trend for trend in trends_of_parts if trend)
         return found
 
     @cached_property

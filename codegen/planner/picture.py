@@ -90,8 +90,8 @@ def as_svg(plan: Plan, backend: str = "numba") -> str:
 
 def draw_plan(described: Mapping[str, Any], figures: Figures | None = None) -> str:
     """A described plan as an SVG element without colours, which are those of `style`."""
-    told = figures or {}
-    root = _box_node(described["plan"], told, told.get("root", ()))
+    figures_of_nodes = figures or {}
+    root = _box_node(described["plan"], figures_of_nodes, figures_of_nodes.get("root", ()))
     options = settings(described["options"])
     top = _MARGIN + (len(options) + 1) * _LINE if options else _MARGIN
     _place(root, _MARGIN, top + _GAP)
@@ -128,12 +128,12 @@ def _box_node(node: Mapping[str, Any], figures: Figures, own: Sequence[str] = ()
     for text in words(node, "changelogMode"):
         lines += [("ink", line) for line in _wrap_text(text)]
     if "state" in node:
-        told = [f"state bounded by {bounds(node['state'])}: {size(node['state'])}"]
-        told += [
+        texts = [f"state bounded by {bounds(node['state'])}: {size(node['state'])}"]
+        texts += [
             f"{'✓' if each['fired'] else '–'} {each['rule']}: {each['why']}"
             for each in node["rules"]
         ]
-        lines += [("dim", line) for text in told for line in _wrap_text(text)]
+        lines += [("dim", line) for text in texts for line in _wrap_text(text)]
     if "handler" in node:
         lines.append(("dim", f"handler {node['handler']}"))
     found = [*figures.get(str(node.get("id", "")), ()), *own]

@@ -87,11 +87,11 @@ def created_nodes(
     given = {name.casefold(): name for name in tables}
     streams = {given.get(n.casefold(), n): each for n, each in script.streams.items()}
     schemas = {name: each.rows for name, each in streams.items()} | dict(tables)
-    said = {n: each.changes for n, each in streams.items()}
+    declared = {n: each.changes for n, each in streams.items()}
     if isinstance(input_changes, Mapping):
-        changes = said | dict(input_changes)
+        changes = declared | dict(input_changes)
     else:
-        changes = dict.fromkeys(tables, input_changes) | said
+        changes = dict.fromkeys(tables, input_changes) | declared
     own: dict[str, str | Sequence[str]] = {n: s.key for n, s in streams.items() if s.key}
     times = {name: each.watermark for name, each in streams.items() if each.watermark}
     merged = own | dict(keys or {}) if isinstance(keys or {}, Mapping) else keys

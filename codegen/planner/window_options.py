@@ -45,10 +45,10 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
 def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     """A user's windows; where they say nothing of firing, the options do."""
     plain = Windowing(windowing.assigner)
-    told = windowing.trigger != plain.trigger or windowing.evictor != plain.evictor
-    told = told or windowing.function is not None
+    changed = windowing.trigger != plain.trigger or windowing.evictor != plain.evictor
+    changed = changed or windowing.function is not None
     own = windowing.assigner.default_trigger() is not None
-    if told or own or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
+    if changed or own or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
         return windowing
     found = windowing_of(windowing.assigner, options)
     changes: dict[str, Any] = {"late_rows": windowing.late_rows or options.late_rows}

@@ -78,8 +78,8 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
         least, most = ARITIES[folded]
         if count >= least and (most is None or count <= most):
             return None
-        said = f"{name.upper()} takes {_number(least, most)}, not {count}; give it as many."
-        return UnknownFunctionError(said)
+        message = f"{name.upper()} takes {_number(least, most)}, not {count}; give it as many."
+        return UnknownFunctionError(message)
     if stored or folded in _OWN | WINDOW_FUNCTIONS or find(name) is not None:
         return None
     if folded in AGGREGATES:

@@ -14,8 +14,8 @@ def spark_text(node: exp.Expression) -> str:
         text: str = node.sql("spark", unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         shown = node.sql("spark", unsupported_level=ErrorLevel.IGNORE)
-        said = str(error).partition("\n")[0].rstrip(".")
+        message = str(error).partition("\n")[0].rstrip(".")
         raise UnsupportedExpressionError(
-            f"expression {shown}: Spark has no such form ({said}); write it with Spark's functions."
+            f"expression {shown}: Spark has no such form ({message}); write it with Spark's functions."
         ) from None
     return text

@@ -79,8 +79,8 @@ class DatabaseUrl:
         if self.kind == "sqlite":
             return module.connect(self.url.split(":", 2)[2], check_same_thread=False)
         given = {"user": self.username, "password": self.password}
-        said = {key: value for key, value in given.items() if value is not None}
-        return module.connect(self._of_libpq(), **said)
+        parts = {key: value for key, value in given.items() if value is not None}
+        return module.connect(self._of_libpq(), **parts)
 
     def _of_libpq(self) -> str:
         """The URL with libpq's parameters; raises OptionError for one of Java's driver that libpq does not have."""

@@ -100,10 +100,10 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
     if resolved is None or second is not None or (first is not None and name not in _SIZED):
         raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")
     if first is not None and not is_cut and int(first) < DIGITS and pa.types.is_temporal(resolved):
-        whole, said = _whole_type(word, rest), " ".join(text.split())
+        whole, spelling = _whole_type(word, rest), " ".join(text.split())
         raise SpecError(
             f"{text.strip()!r} would cut values off, which only columns of tables do, in CREATE TABLE and in tables=; "
-            f"declare {whole} and write CAST(column AS {said}) in the query."
+            f"declare {whole} and write CAST(column AS {spelling}) in the query."
         )
     return resolved
 

@@ -328,9 +328,9 @@ def _source(
     function: Callable[..., Any] | None,
 ) -> Source:
     given = {"rows": rows, "files": files, "connect": connect, "function": function}
-    said = [name for name, value in given.items() if value is not None]
-    if len(said) != 1:
-        what = " and ".join(said) or "none"
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        what = " and ".join(names) or "none"
         raise SpecError(f"lookup_table: give one of rows, files, connect, function, not {what}.")
     if (table is None) == (connect is not None):
         raise SpecError("lookup_table: connect and table go together: connect=..., table='dim'.")

@@ -75,10 +75,10 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
     if sides[1][0] is None:
         sides[1] = ("CURRENT ROW", None)
     first, last = (_read_bound(*side, rows, order, place) for side in sides)
-    for (said, side), wrong, word in zip(
+    for (bound, side), wrong, word in zip(
         sides, ("FOLLOWING", "PRECEDING"), ("start", "end"), strict=True
     ):
-        if said == "UNBOUNDED" and str(side).upper() == wrong:
+        if bound == "UNBOUNDED" and str(side).upper() == wrong:
             message = f"a frame cannot {word} at UNBOUNDED {wrong}; turn its ends around."
             raise place_error(SqlError(message), place)
     if not rows and not len(order):
@@ -90,29 +90,31 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
 
 
 def _read_bound(
-    said: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
+    bound: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
 ) -> Bound:
-    if said == "UNBOUNDED":
+    if bound == "UNBOUNDED":
         return None
-    if said == "CURRENT ROW":
+    if bound == "CURRENT ROW":
         return 0
-    assert isinstance(said, exp.Expression)
+    assert isinstance(bound, exp.Expression)
     sign = -1 if str(side).upper() == "PRECEDING" else 1
     if rows:
-        number = whole_number(said)
+        number = whole_number(bound)
         if number is None or number < 0:
-            message = f"ROWS needs a whole number that is not negative, not {text_of(said)}."
+            message = f"ROWS needs a whole number that is not negative, not {text_of(bound)}."
             raise place_error(SqlError(message), place)
         return sign * number
     if len(order) != 1:
         message = "RANGE with a distance needs one column in ORDER BY; write ROWS, or order by one."
         raise place_error(SqlError(message), place)
     try:
-        distance = _distance(said, order.field(0).type)
+        distance = _distance(bound, order.field(0).type)
     except SpecError as error:
         raise place_error(type(error)(str(error)), place) from None
     if distance < 0:
-        message = f"a frame's distance is negative ({text_of(said)}); turn PRECEDING and FOLLOWING."
+        message = (
+            f"a frame's distance is negative ({text_of(bound)}); turn PRECEDING and FOLLOWING."
+        )
         raise place_error(SqlError(message), place)
     return str(sign * distance) if distance else 0
 

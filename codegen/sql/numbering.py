@@ -81,9 +81,9 @@ class Plain:
 
     def fresh(self, stem: str) -> str:
         """A name that the query does not say."""
-        said = {node.name.casefold() for node in self.tree.find_all(exp.Identifier)}
+        used = {node.name.casefold() for node in self.tree.find_all(exp.Identifier)}
         sign = "$"
-        while any(name.startswith(sign) for name in said):
+        while any(name.startswith(sign) for name in used):
             sign += "$"
         return f"{sign}{stem}"
 
@@ -358,8 +358,8 @@ def _over_source(plain: Plain, node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.Column):
         return node
     items = {item.alias.casefold(): item.this for item in plain.items if item.alias}
-    said = node.copy()
-    for part in list(said.walk(prune=lambda each: isinstance(each, CallNode | exp.Query))):
+    copied = node.copy()
+    for part in list(copied.walk(prune=lambda each: isinstance(each, CallNode | exp.Query))):
         if isinstance(part, exp.Column) and not part.table and part.name.casefold() in items:
             part.replace(exp.paren(items[part.name.casefold()].copy()))
-    return said
+    return copied

@@ -43,12 +43,14 @@ def range_of(
     start, end = 1, None
     for each in conditions:
         limits = list(_limits(each, is_number))
-        told = [(limit, number) for limit, v in limits if (number := whole_number(v)) is not None]
+        numbers = [
+            (limit, number) for limit, v in limits if (number := whole_number(v)) is not None
+        ]
         by = bound(limits[0][1]) if len(limits) == 1 and limits[0][0] == "most" else None
-        if limits and len(told) == len(limits):
+        if limits and len(numbers) == len(limits):
             constant.append(each)
-            start = max([start, *(number for limit, number in told if limit == "least")])
-            ends = [number for limit, number in told if limit == "most"]
+            start = max([start, *(number for limit, number in numbers if limit == "least")])
+            ends = [number for limit, number in numbers if limit == "most"]
             end = min([*ends, *([] if end is None else [end])], default=None)
         elif by is not None:
             variable.append((by, each))

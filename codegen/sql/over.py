@@ -136,8 +136,8 @@ class _Split:
                 # A window has an alias, too: the name that it goes by.
                 aliased = isinstance(item, exp.Alias)
                 name = item.alias if aliased else pretty(bare(_inner(item)))
-                said = self._over(_inner(item))
-                items.append(exp.alias_(said, exp.to_identifier(name, quoted=True)))
+                call = self._over(_inner(item))
+                items.append(exp.alias_(call, exp.to_identifier(name, quoted=True)))
         shown = {item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)}
         condition = None if qualify is None else self._over(qualify.this, shown)
         if not tree.expressions and not self.plain.hidden:

@@ -34,10 +34,10 @@ def rank_sql(
     order = names_of("rank: order_by", order_by)
     if not order:
         raise SpecError("rank: order_by is empty; name at least one column, such as 'score DESC'.")
-    for told, value in (("first", first), ("last", last)):
+    for argument, value in (("first", first), ("last", last)):
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        if not (is_number or (told == "last" and isinstance(value, str) and value)):
-            raise SpecError(f"rank: {told} is {value!r}; it must be a whole number.")
+        if not (is_number or (argument == "last" and isinstance(value, str) and value)):
+            raise SpecError(f"rank: {argument} is {value!r}; it must be a whole number.")
     if isinstance(last, str) and first != 1:
         raise SpecError("rank: first goes with a number as last, not with a column; leave it out.")
     parts = f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""

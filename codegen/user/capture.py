@@ -105,10 +105,10 @@ def _import_of(name: str, value: Any) -> str:
         if value.__name__ not in user_source.MODULES:
             return ""
         return f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
-    home = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
+    module_name = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
     inner = getattr(value, "__name__", "")
     module: str
     for module in user_source.MODULES:
-        if home == module and inner and getattr(__import__(module), inner, None) is value:
+        if module_name == module and inner and getattr(__import__(module), inner, None) is value:
             return f"from {module} import {inner}" + f" as {name}" * (name != inner)
     return ""

@@ -55,13 +55,13 @@ def probe(
         for _ in range(len(kinds) + 1):
             before = list(kinds)
             compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, "value")}
-            held = _state_type(kinds, single)
+            state_type = _state_type(kinds, single)
             for step in steps:
-                given = (held, held) if step == "merge" else (held, *arguments)
+                given = (state_type, state_type) if step == "merge" else (state_type, *arguments)
                 _widen_state(kinds, _result(compiled[step], given), single)
             if kinds == before:
                 step = "value"
-                return Verdict("", tuple(kinds), _value(_result(compiled["value"], (held,))))
+                return Verdict("", tuple(kinds), _value(_result(compiled["value"], (state_type,))))
     except _Refused as error:
         return Verdict(f"{step}: {error}")
     except Exception as error:
@@ -73,8 +73,8 @@ def probe(
 def _state_type(kinds: list[str], single: bool) -> Any:
     from numba import types
 
-    held = [types.int64 if kind == "int" else types.float64 for kind in kinds]
-    return held[0] if single else types.Tuple(held)
+    types_of_fields = [types.int64 if kind == "int" else types.float64 for kind in kinds]
+    return types_of_fields[0] if single else types.Tuple(types_of_fields)
 
 
 def _result(function: Any, given: tuple[Any, ...]) -> Any:
@@ -125,8 +125,8 @@ def _value(returned: Any) -> str:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
-    said = next((line for line in lines if not _NOISE.match(line)), type(error).__name__)
-    return "it makes an object" if "NRT required" in said else said.rstrip(":")
+    line_of_error = next((line for line in lines if not _NOISE.match(line)), type(error).__name__)
+    return "it makes an object" if "NRT required" in line_of_error else line_of_error.rstrip(":")
 
 
 def _line(error: Exception, text: str) -> str:

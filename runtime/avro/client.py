@@ -76,13 +76,13 @@ class Client:
             if self._unknown.get(number, 0) > time.monotonic():
                 raise UnknownSchemaError(number)
             try:
-                told = self._ask(f"/schemas/ids/{number}", unknown=True)
+                answer = self._ask(f"/schemas/ids/{number}", unknown=True)
             except UnknownSchemaError:
                 if len(self._unknown) >= _UNKNOWN_KEPT:
                     self._unknown.clear()
                 self._unknown[number] = time.monotonic() + _UNKNOWN_FOR
                 raise
-            self._schemas[number] = self._whole(told, f"schema {number}")
+            self._schemas[number] = self._whole(answer, f"schema {number}")
         return self._schemas[number]
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
@@ -128,32 +128,32 @@ class Client:
             return None
         return _line("; ".join(map(str, found.get("messages") or ())) or "it is not compatible")
 
-    def _whole(self, told: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
+    def _whole(self, answer: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
         """A schema as the registry tells it, with all that it refers to before what refers to it."""
-        kind = told.get("schemaType") or "AVRO"
-        text = told.get("schema")
+        kind = answer.get("schemaType") or "AVRO"
+        text = answer.get("schema")
         if kind != "AVRO":
             raise NotASchema(f"{what} is {str(kind)[:20]}, not Avro")
         if not isinstance(text, str):
             self._fail(self.registry.urls[0], f"its answer has no {what}; is the URL right?")
         found: list[str] = []
-        for subject, version in self._references(told):
+        for subject, version in self._references(answer):
             own, before = self._version(subject, version)
             found += [one for one in (*before, own) if one not in found]
         return text, tuple(found)
 
-    def _references(self, told: Mapping[str, Any]) -> list[tuple[str, int]]:
+    def _references(self, answer: Mapping[str, Any]) -> list[tuple[str, int]]:
         try:
-            listed = told.get("references") or ()
+            listed = answer.get("references") or ()
             return [(str(each["subject"]), int(each["version"])) for each in listed]
         except (TypeError, KeyError, ValueError):
             return self._fail(self.registry.urls[0], "its answer has references that name nothing")
 
     def _version(self, subject: str, version: int) -> tuple[str, tuple[str, ...]]:
         if (subject, version) not in self._versions:
-            told = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
             what = f"version {version} of {subject}"
-            self._versions[subject, version] = self._whole(told, what)
+            self._versions[subject, version] = self._whole(answer, what)
         return self._versions[subject, version]
 
     def _ask(
@@ -161,7 +161,7 @@ class Client:
     ) -> Mapping[str, Any]:
         """Return the registry's answer; raises SchemaRegistryError once each URL has failed as often as it may."""
         urls = self.registry.urls
-        wait, said = _FIRST_WAIT, ""
+        wait, reason = _FIRST_WAIT, ""
         for attempt in range(self.registry.attempts):
             if attempt:
                 time.sleep(wait * random.uniform(0.5, 1))
@@ -171,11 +171,11 @@ class Client:
                 try:
                     return self._answer(url, path, body, unknown)
                 except _NotNow as failure:
-                    said = str(failure)
+                    reason = str(failure)
                     # The one that answered last is asked first.
                     self._first += 1
         tries = f"{self.registry.attempts} tries"
-        why = f"{said}, {tries}; see that it runs, and that workers reach it"
+        why = f"{reason}, {tries}; see that it runs, and that workers reach it"
         return self._fail(str(self.registry), why)
 
     def _answer(self, url: str, path: str, body: bytes | None, unknown: bool) -> Mapping[str, Any]:
@@ -195,8 +195,8 @@ class Client:
             if isinstance(reason, ssl.SSLCertVerificationError):
                 why = f"its certificate is not trusted ({reason.verify_message}); give the CA's as ca_file"
                 self._fail(url, why)
-            said = "no answer in time" if isinstance(reason, TimeoutError) else _line(reason)
-            raise _NotNow(f"cannot be reached ({said})") from None
+            text = "no answer in time" if isinstance(reason, TimeoutError) else _line(reason)
+            raise _NotNow(f"cannot be reached ({text})") from None
         except ValueError as error:
             # Such as a host's name that is none.
             self._fail(url, f"cannot be asked ({_line(error)})")
@@ -204,34 +204,34 @@ class Client:
     def _raise_refusal(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
         """Raise the exception that an answer with an error means."""
         try:
-            told = json.loads(error.read(_LONGEST))
+            answer = json.loads(error.read(_LONGEST))
         except (ValueError, OSError, HTTPException):
-            told = None
-        told = told if isinstance(told, dict) else {}
-        code, said = told.get("error_code"), _line(told.get("message") or error.reason)
+            answer = None
+        answer = answer if isinstance(answer, dict) else {}
+        code, message = answer.get("error_code"), _line(answer.get("message") or error.reason)
         if error.code in _LATER:
-            raise _NotNow(f"answers {error.code} ({said})") from None
+            raise _NotNow(f"answers {error.code} ({message})") from None
         if unknown and code in _UNKNOWN:
-            raise UnknownSchemaError(said) from None
+            raise UnknownSchemaError(message) from None
         if writes and error.code in (409, 422):
-            raise IncompatibleSchemaError(said) from None
+            raise IncompatibleSchemaError(message) from None
         if error.code in (401, 403):
             self._fail(
                 url,
-                f"answers {error.code} ({said}); give user_info or token, and see what they may read",
+                f"answers {error.code} ({message}); give user_info or token, and see what they may read",
             )
         if 300 <= error.code < 400:
             self._fail(url, f"sends on to another place ({error.code}); give that as url")
-        self._fail(url, f"answers {error.code} ({said}); is the URL right, path and all?")
+        self._fail(url, f"answers {error.code} ({message}); is the URL right, path and all?")
 
     def _parse_answer(self, url: str, text: bytes) -> Mapping[str, Any]:
         try:
-            told = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
-            told = None
-        if not isinstance(told, dict):
+            answer = None
+        if not isinstance(answer, dict):
             self._fail(url, "answers with what is no JSON object; is the URL right, path and all?")
-        return told
+        return answer
 
     def _credentials(self) -> dict[str, str]:
         if self.registry.user_info is not None:
@@ -258,6 +258,6 @@ class Client:
         raise SchemaRegistryError(f"schema registry {url}: {why}") from None
 
 
-def _line(said: Any) -> str:
+def _line(message: Any) -> str:
     """Return somebody else's words in one line."""
-    return " ".join(str(said).split())[:_SHOWN]
+    return " ".join(str(message).split())[:_SHOWN]

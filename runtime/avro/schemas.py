@@ -182,5 +182,5 @@ def _find_meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
     name, logical = schema.get("connect.name"), schema.get("logicalType")
     if name is None and schema["type"] in _CARRIED.get(str(logical), ("long",)):
         name = _LOGICAL.get(str(logical))
-    told = schema.get("connect.parameters") or {}
-    return name, int(told.get("scale", schema.get("scale", 0)))
+    parameters = schema.get("connect.parameters") or {}
+    return name, int(parameters.get("scale", schema.get("scale", 0)))

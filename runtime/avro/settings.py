@@ -51,14 +51,14 @@ def schema_registry(given: Any) -> SchemaRegistry:
     """The registry of a URL, of several with commas, or of a mapping; raises SpecError, which tells no secrets."""
     if isinstance(given, SchemaRegistry):
         return given
-    told = dict(given) if isinstance(given, Mapping) else {"url": given}
-    for name in told:
+    settings = dict(given) if isinstance(given, Mapping) else {"url": given}
+    for name in settings:
         if name not in OPTIONS:
             raise SpecError(f"{_WHERE}: there is no option {str(name)!r}. {nearest(name, OPTIONS)}")
-    urls, users = _urls(told.pop("url", None))
+    urls, users = _urls(settings.pop("url", None))
     found = {
         name: _secret(name, value) if name in _SECRETS else value
-        for name, value in told.items()
+        for name, value in settings.items()
         if value is not None
     }
     for name in ("timeout", "attempts"):

@@ -43,7 +43,7 @@ def own_words(source: type[Any]) -> tuple[str, ...]:
 def from_entries(source: type[T], given: Mapping[str, Any]) -> T:
     """The options of a source with these entries, of which others are passed over."""
     names = {each.name: each.metadata.get(_ENTRY, each.name) for each in fields(source)}  # type: ignore[arg-type]
-    return source(**{name: given[told] for name, told in names.items() if told in given})
+    return source(**{name: given[entry] for name, entry in names.items() if entry in given})
 
 
 def _entries(source: type[Any]) -> dict[str, str]:

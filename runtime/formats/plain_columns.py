@@ -44,8 +44,8 @@ class PlainColumns:
 
         numbers: with columns that have to be numbers in JSON, which Arrow takes in texts, too.
         """
-        told = [(f.name, self._type(place, readers)) for place, f in enumerate(self.fields)]
-        return pa.struct([each for each in told if numbers or not pt.is_decimal(each[1])])
+        fields = [(f.name, self._type(place, readers)) for place, f in enumerate(self.fields)]
+        return pa.struct([each for each in fields if numbers or not pt.is_decimal(each[1])])
 
     def are_numbers(self, readers: Sequence[Reader], found: pa.DataType) -> bool:
         """Tell whether what Arrow found of a row shows columns as numbers that have to be."""

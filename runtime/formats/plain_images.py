@@ -122,10 +122,10 @@ class Images:
         if "source" not in self.table.column_names or not self.plain.filtered:
             return none
         source = self._column("source")
-        told = source.is_valid().to_pylist()
+        is_named = source.is_valid().to_pylist()
         names = [each.to_pylist() for each in source.flatten()[:2]]
         known: dict[Any, bool] = {}
-        for place, (there, *name) in enumerate(zip(told, *names, strict=True)):
+        for place, (there, *name) in enumerate(zip(is_named, *names, strict=True)):
             if there:
                 own = tuple(name)
                 if own not in known:
@@ -192,10 +192,10 @@ class Images:
         ]
         if not self.keyed:
             parts.append((updates, changelog.UPDATE_BEFORE, _BEFORE))
-        told = np.concatenate(
+        is_present = np.concatenate(
             [np.argwhere(which) * [1, 0, 0] + [0, kind, image] for which, kind, image in parts]
         )
-        owners, kinds, images = told[np.lexsort((told[:, 2], told[:, 0]))].T
+        owners, kinds, images = is_present[np.lexsort((is_present[:, 2], is_present[:, 0]))].T
         places = owners + images * self.count
         # By keys no more than the key counts of a row that is gone.
         untold = (kinds == changelog.DELETE) & bool(self.keyed)

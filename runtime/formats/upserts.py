@@ -53,7 +53,7 @@ class Upserts:
         if kind == UPDATE_BEFORE:
             return []
         named = dict(self.rows.by_name(value.found, "the value "))
-        told = None if own is None else self._row(own, readers)
+        row_of_key = None if own is None else self._row(own, readers)
         lacking = [] if own is None else [name for name in own if name not in named]
         wanted = self.names if kind == DELETE else self.rows.names
         if self.format.settings.partial:
@@ -66,11 +66,11 @@ class Upserts:
                 needed=[n for n in wanted if n not in lacking],
                 readers=value.readers,
             )
-        if told is not None:
+        if row_of_key is not None:
             for name in lacking:
                 place = self.rows.names.index(name)
-                row[place] = told[place]
-            if self.format.key(row) != self.format.key(told):
+                row[place] = row_of_key[place]
+            if self.format.key(row) != self.format.key(row_of_key):
                 raise Unreadable("the key says another row than the value")
         return [(DELETE if kind == DELETE else UPDATE_AFTER, row)]
 

@@ -83,13 +83,13 @@ def weigh(
         return 1, [_make_weight(operator, bucket, names, [], (operator.keys, total))]
     count = len(columns[0])
     each = np.ones(count, np.int64) if rows is None else np.asarray(rows, np.int64)
-    firsts, held, weights = _sum_by_key(columns, each)
-    order = _largest(weights, held, limit)
+    firsts, counts, weights = _sum_by_key(columns, each)
+    order = _largest(weights, counts, limit)
     chosen = [column.take(pa.array(firsts[order])) for column in columns]
     found = [
         _make_weight(
             *(operator, bucket, names, [column.slice(place, 1) for column in chosen]),
-            (int(held[at]), None if rows is None else int(weights[at])),
+            (int(counts[at]), None if rows is None else int(weights[at])),
         )
         for place, at in enumerate(order.tolist())
     ]
@@ -105,8 +105,8 @@ def _sum_by_key(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Arr
         [("place", "min"), ("place", "count"), ("rows", "sum")]
     )
     names = ("place_min", "place_count", "rows_sum")
-    first, held, weights = (found.column(name).to_numpy() for name in names)
-    return first, held, weights
+    first, counts, weights = (found.column(name).to_numpy() for name in names)
+    return first, counts, weights
 
 
 def _groupable(column: pa.Array) -> pa.Array:
@@ -117,12 +117,12 @@ def _groupable(column: pa.Array) -> pa.Array:
     return pa.array([numbers.setdefault(repr(each), len(numbers)) for each in column.to_pylist()])
 
 
-def _largest(weights: Array, held: Array, limit: int) -> Array:
+def _largest(weights: Array, counts: Array, limit: int) -> Array:
     """The places of the largest, by rows and then by what is held."""
     if len(weights) > 4 * limit:
         kept = np.argpartition(-weights, limit)[: 2 * limit]
-        return np.asarray(kept[np.lexsort((-held[kept], -weights[kept]))][:limit])
-    return np.asarray(np.lexsort((-held, -weights))[:limit])
+        return np.asarray(kept[np.lexsort((-counts[kept], -weights[kept]))][:limit])
+    return np.asarray(np.lexsort((-counts, -weights))[:limit])
 
 
 def _make_weight(

@@ -26,12 +26,12 @@ def describe_parts(
     """As parts_of, with accumulators and views by name; of views the first `limit` values."""
     layout = None if operator.handler_class is None else Layout(operator.handler_class)
     found = []
-    for part, held in _parts(operator, key):
+    for part, key_state in _parts(operator, key):
         more: dict[str, Any] = {}
-        if held.slot is not None and layout is not None:
-            kept = held.handler.accumulators
-            more["accumulators"] = tuple(layout.accumulators(kept, held.slot))
-            more["views"] = tuple(layout.views(kept, held.slot, limit))
+        if key_state.slot is not None and layout is not None:
+            kept = key_state.handler.accumulators
+            more["accumulators"] = tuple(layout.accumulators(kept, key_state.slot))
+            more["views"] = tuple(layout.views(kept, key_state.slot, limit))
         found.append(PartContents(**{**vars(part), **more}))
     return found
 
@@ -53,28 +53,36 @@ def keys_of(operator: Operator) -> tuple[int, list[pa.Array]]:
 def _parts(
     operator: Operator, key: pa.RecordBatch
 ) -> Iterator[tuple[PartContents, StoredKeyState]]:
-    for held in operator.read_key_state(key):
-        window = None if held.window is None else operator.format_window(held.window)
-        records = held.records
+    for key_state in operator.read_key_state(key):
+        window = None if key_state.window is None else operator.format_window(key_state.window)
+        records = key_state.records
         if records is None:
-            records = 0 if held.slot is None else int(held.handler.accumulators.records[held.slot])
-        counts = held.records is not None or counts_rows(operator.handler_class)
+            records = (
+                0
+                if key_state.slot is None
+                else int(key_state.handler.accumulators.records[key_state.slot])
+            )
+        counts = key_state.records is not None or counts_rows(operator.handler_class)
         part = PartContents(
             window,
             records if counts else None,
-            held.results or _results_of(held, records),
-            None if held.given is None else _results(*held.given),
-            dt.datetime.fromtimestamp(held.written / 1000, dt.UTC) if held.written else None,
+            key_state.results or _results_of(key_state, records),
+            None if key_state.given is None else _results(*key_state.given),
+            (
+                dt.datetime.fromtimestamp(key_state.written / 1000, dt.UTC)
+                if key_state.written
+                else None
+            ),
         )
-        yield part, held
+        yield part, key_state
 
 
-def _results_of(held: StoredKeyState, records: int) -> Row | None:
-    if held.slot is None:
+def _results_of(key_state: StoredKeyState, records: int) -> Row | None:
+    if key_state.slot is None:
         return None
     # A global aggregate has its row over no rows, too.
-    always = held.window is None and held.handler.spec().one_row
-    return _results(held.handler, held.slot) if records > 0 or always else None
+    always = key_state.window is None and key_state.handler.spec().one_row
+    return _results(key_state.handler, key_state.slot) if records > 0 or always else None
 
 
 def _results(handler: Any, slot: int) -> Row:

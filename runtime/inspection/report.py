@@ -91,8 +91,8 @@ class Why(Report):
             page.line(absent(self.nearest))
             return
         if self.has_snapshot:
-            held = "; ".join(map(part_text, self.snapshot)) or NOT_THERE
-            page.line(f"in the snapshot: {held}. Which rows it was made of is not kept")
+            state_text = "; ".join(map(part_text, self.snapshot)) or NOT_THERE
+            page.line(f"in the snapshot: {state_text}. Which rows it was made of is not kept")
         else:
             page.line("there is no snapshot yet: the log holds every change")
         self._write_bundles(page, limit)

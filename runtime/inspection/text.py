@@ -125,10 +125,14 @@ def write_key(page: Page, key: KeyState, limit: int) -> None:
             page.line(f"  given out: {fields_of(part.given)}")
         if part.written is not None:
             page.line(f"  written last: {text_of(part.written)}")
-        held = [(a.name, a.kind, text_of(a.value), ", ".join(a.calls)) for a in part.accumulators]
-        held += [(v.name, v.kind, view_text(v, limit), ", ".join(v.calls)) for v in part.views]
-        if held:
-            page.table(("accumulator", "kind", "value", "of"), held)
+        accumulators = [
+            (a.name, a.kind, text_of(a.value), ", ".join(a.calls)) for a in part.accumulators
+        ]
+        accumulators += [
+            (v.name, v.kind, view_text(v, limit), ", ".join(v.calls)) for v in part.views
+        ]
+        if accumulators:
+            page.table(("accumulator", "kind", "value", "of"), accumulators)
 
 
 def write_bundle(page: Page, bundle: KeyBundle, changes: Iterable[KeyChange]) -> None:
@@ -197,8 +201,8 @@ def key_text(key: Row) -> str:
 def part_text(part: PartContents) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
-    held = "no result" if part.results is None else fields_of(part.results)
-    return f"{window}{held}{_records_text(part.records)}"
+    result = "no result" if part.results is None else fields_of(part.results)
+    return f"{window}{result}{_records_text(part.records)}"
 
 
 def _window_text(window: tuple[Any, Any]) -> str:

@@ -44,8 +44,8 @@ class Piece:
     @classmethod
     def of(cls, text: str) -> Piece:
         """The piece of a text."""
-        told = json.loads(text)
-        return cls(**{**told, "files": tuple(File(**each) for each in told["files"])})
+        piece_data = json.loads(text)
+        return cls(**{**piece_data, "files": tuple(File(**each) for each in piece_data["files"])})
 
 
 class Lake(Protocol):

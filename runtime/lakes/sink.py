@@ -134,7 +134,7 @@ class LakeSink(ABC):
             try:
                 table = self._open_table(change.rows.schema)
             except Conflict as error:
-                said = str(error)
+                message = str(error)
                 continue
             last = self._last(table, checkpoint)
             if last == (batch, change.digest):
@@ -146,12 +146,13 @@ class LakeSink(ABC):
             try:
                 self._commit(table, self._cast_change(change, columns), note)
             except Conflict as error:
-                said = str(error)
+                message = str(error)
                 continue
             return True
         raise SinkError(
             f"{self.where}: {self.options.attempts} times others have committed to the table while batch {batch} was "
-            f"written, which was not ({said}). Let them write at other times, or give more attempts=; then start again"
+            f"written, which was not ({message}). "
+            "Let them write at other times, or give more attempts=; then start again"
         )
 
     def _check(
@@ -212,10 +213,10 @@ class LakeSink(ABC):
                     f"{self.where}: the result has a column {CHANGE!r}, as the changelog's own is called; give it "
                     "another name in the query"
                 )
-            told = rows.append_column(CHANGE, kinds_to_arrow(kinds))
-            columns = [column.to_pylist() for column in told.columns]
+            with_kinds = rows.append_column(CHANGE, kinds_to_arrow(kinds))
+            columns = [column.to_pylist() for column in with_kinds.columns]
             lines = sorted(map(repr, zip(*columns, strict=True)))
-            return TableChange(told, none, _digest(told.schema.names, lines))
+            return TableChange(with_kinds, none, _digest(with_kinds.schema.names, lines))
         assert self.key is not None
         before = tells_before(kinds) if self.tells_before is None else self.tells_before
         net = net_by_key(rows, kinds, self.key, before, self.where)

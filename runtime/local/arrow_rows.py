@@ -101,9 +101,9 @@ def _column(given: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     try:
         return found.cast(field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(found.type) else ""
-        raise TypeMismatchError(f"{wrong}, and not all of it fits: {said}{hint}") from None
+        raise TypeMismatchError(f"{wrong}, and not all of it fits: {message}{hint}") from None
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -318,12 +318,12 @@ class FedPlan:
     @property
     def counts(self) -> Counts:
         """Counts of the query since it was made, like `al.progress` of one on Spark; str is one line."""
-        rows = sum(len(told[1]) for what, told in self.history if what == "rows")
+        rows = sum(len(bundle[1]) for what, bundle in self.history if what == "rows")
         return counts_of(
             self.pipeline.operators,
             batches=self._bundles,
             rows=rows,
-            changes=sum(len(told) for what, told in self.history if what == "changes"),
+            changes=sum(len(bundle) for what, bundle in self.history if what == "changes"),
             refused=len(self.unreadable),
             notices=self.notices,
             watermark=time_of(self._watermarks.current),

@@ -143,8 +143,10 @@ class _Picture:
         return any(span.start <= row.place < span.end for row in self.rows)
 
     def _describe_hidden(self, keys: int, rows: int) -> str:
-        told = [f"{n} {what}" for n, what in ((keys, "more keys"), (rows, "earlier rows")) if n > 0]
-        return f"Not drawn: {', '.join(told)}." if told else ""
+        parts = [
+            f"{n} {what}" for n, what in ((keys, "more keys"), (rows, "earlier rows")) if n > 0
+        ]
+        return f"Not drawn: {', '.join(parts)}." if parts else ""
 
     def _axis(self) -> Axis:
         left = self.left
@@ -214,7 +216,7 @@ class _Picture:
         marks = [*(mark._replace(after=first - 1) for mark in earlier[-1:]), *marks]
         lateness = int(self.story.node.windowing.allowed_lateness)
         passed = [(below(mark.after), mark.watermark) for mark in marks]
-        told = f"the watermark, at last {self._time(marks[-1].watermark)}" if marks else ""
+        caption = f"the watermark, at last {self._time(marks[-1].watermark)}" if marks else ""
         steps = self._steps(passed, bottom)
         if steps:
             area = f"{steps}V{number(bottom)}H{number(self.left)}z"
@@ -224,7 +226,7 @@ class _Picture:
         if lateness and allowed:
             parts.append(path("allowed", allowed, "windows that end before it take no more rows"))
         if steps:
-            parts.append(path("mark", steps, told))
+            parts.append(path("mark", steps, caption))
         for span in self.spans:
             for firing, holds in span.results:
                 if firing.after >= first - 1:
@@ -252,12 +254,12 @@ class _Picture:
 
     def _arrival(self, row: Row, y: float, step: float) -> list[str]:
         x, r = self.axis.at(row.place), min(3.5, step / 2)
-        told = f"row {row.number}: {row.kind} {row.values}"
+        text = f"row {row.number}: {row.kind} {row.values}"
         css = "row" if row.adds else "taken"
         if not row.late:
-            return [circle(css, x, y, r, told)]
+            return [circle(css, x, y, r, text)]
         d = f"M{number(x - r)} {number(y - r)}l{2 * r:g} {2 * r:g}m0 -{2 * r:g}l-{2 * r:g} {2 * r:g}"
-        return [path("cross", d, f"{told}, too late")]
+        return [path("cross", d, f"{text}, too late")]
 
     # Words
 

@@ -89,11 +89,11 @@ class Lane:
         for level, (span, merge) in self._ghosts:
             x1, x2 = self._ends(merge.start, merge.end, 1)
             at = y + level * _GHOST
-            told = (
+            text = (
                 f"session {self._times(merge.start, merge.end)}, one with {self._times(span.start, span.end)} "
                 f"since row {merge.row}"
             )
-            parts.append(rect("merge", x1, at, x2, at + _GHOST - 3, 3, title=told))
+            parts.append(rect("merge", x1, at, x2, at + _GHOST - 3, 3, title=text))
         y += _levels(self._ghosts) * _GHOST
         for level, span in self._bars:
             parts += self._draw_bar(span, y + level * (self._bar + 3))
@@ -180,10 +180,10 @@ class Lane:
 
     def _history(self, span: Span) -> str:
         rows = "1 row" if span.rows == 1 else f"{span.rows} rows"
-        told = f"window {self._times(span.start, span.end)}, {rows}: "
+        text = f"window {self._times(span.start, span.end)}, {rows}: "
         if not span.firings:
-            return told + "not given out"
-        return told + "; ".join(f"{each.kind} {each.text}" for each in span.firings)
+            return text + "not given out"
+        return text + "; ".join(f"{each.kind} {each.text}" for each in span.firings)
 
     def _times(self, start: int, end: int) -> str:
         zone = self.story.zone
@@ -221,14 +221,14 @@ class Lane:
         x1, x2 = self._bracket_ends(firing)
         middle, words = self._bracket_text(firing)
         rows = ", ".join(map(str, firing.rows))
-        told = f"{firing.kind} {firing.text}, given out after row {firing.after}: rows {rows}"
+        caption = f"{firing.kind} {firing.text}, given out after row {firing.after}: rows {rows}"
         # A tooth for each row, as others may lie between.
         teeth = sorted({self.axis.at(row) for row in firing.rows})
         d = f"M{number(x1 + 5)} {number(y + 8)}H{number(x2 - 5)}"
         d += "".join(f"M{number(x)} {number(y + 8)}v-6" for x in teeth)
         half = wide(words) / 2
         return [
-            path("cover", d, told),
+            path("cover", d, caption),
             diamond("fire" if holds else "again", middle - half - 3, y + 17, 3.5),
             text("ink mid bold" if holds else "dim mid", middle + 4, y + 21, words),
         ]

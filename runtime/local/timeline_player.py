@@ -93,8 +93,8 @@ class _Player:
             story.marks.append(Mark(len(story.rows), clock.watermark))
         batch, kinds = self.below.process(tables, clock)
         if self.watch is None:
-            came = self._note_rows((batch, kinds), clock)
-            self.book.enter(came, self._gaps(batch), _now(story, clock))
+            arrivals = self._note_rows((batch, kinds), clock)
+            self.book.enter(arrivals, self._gaps(batch), _now(story, clock))
             for key, start, end, firing in self._changes((batch, kinds), clock):
                 self.book.note_firing(key, start, end, firing)
             return
@@ -125,7 +125,7 @@ class _Player:
         if self.label is not None:
             labels = [format_value(value) for value in batch.column(self.label).to_pylist()]
         keys, values = _keys(batch, node.keys), _tuples(batch, self.schema.names)
-        came = [
+        arrivals = [
             Row(
                 first + at,
                 KIND_NAMES[kinds[at]],
@@ -136,8 +136,8 @@ class _Player:
             )
             for at in range(len(kinds))
         ]
-        self.story.rows += came
-        return came
+        self.story.rows += arrivals
+        return arrivals
 
     def _changes(self, rows: Rows, clock: Clock) -> list[tuple[Key, int, int, Firing]]:
         """Process rows; return the windows' changes, each with its key, start and end."""

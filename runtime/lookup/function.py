@@ -83,9 +83,9 @@ class FunctionSource:
         ]
 
 
-def _rows(said: Any) -> Outcome:
+def _rows(outcome: Any) -> Outcome:
     """Return the answer of a function as rows: nothing, one, or several."""
-    if said is None:
+    if outcome is None:
         return []
     # What is no row is an error where rows are brought into their types.
-    return said if isinstance(said, Exception | list) else [said]
+    return outcome if isinstance(outcome, Exception | list) else [outcome]

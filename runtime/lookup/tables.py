@@ -105,11 +105,11 @@ class OpenTable:
         self._again(outcomes, _is_failure, asking.attempts, asking.delay)
         self._again(outcomes, _is_miss, asking.misses, asking.miss_delay)
         found: dict[Key, Answer] = {}
-        for key, said in outcomes.items():
-            if isinstance(said, Exception):
-                found[key] = self._answer_failure(key, said)
+        for key, outcome in outcomes.items():
+            if isinstance(outcome, Exception):
+                found[key] = self._answer_failure(key, outcome)
                 continue
-            rows = self._once(key, list(said))
+            rows = self._once(key, list(outcome))
             found[key] = rows
             if self._partial is not None:
                 self._partial.put(key, rows)
@@ -124,7 +124,7 @@ class OpenTable:
     ) -> None:
         """Ask once more for the keys whose outcomes are poor, until none is or it was often enough."""
         for _ in range(attempts - 1):
-            keys = [key for key, said in outcomes.items() if is_poor(said)]
+            keys = [key for key, outcome in outcomes.items() if is_poor(outcome)]
             if not keys:
                 return
             self.times.sleep(delay / 1000)
@@ -134,11 +134,11 @@ class OpenTable:
     def _ask(self, keys: list[Key], outcomes: dict[Key, Outcome]) -> None:
         """Ask the source, and bring rows into the table's types."""
         assert isinstance(self._source, Asked)
-        said = self._source.ask(keys)
-        outcomes.update(zip(keys, said, strict=True))
+        answer = self._source.ask(keys)
+        outcomes.update(zip(keys, answer, strict=True))
         answered = [
             (key, rows)
-            for key, rows in zip(keys, said, strict=True)
+            for key, rows in zip(keys, answer, strict=True)
             if not isinstance(rows, Exception) and rows
         ]
         try:
@@ -185,11 +185,11 @@ class OpenTable:
             raise error
         name, policy = self.request.name, self._asking.on_error
         if policy == "fail":
-            said = str(error).strip() or "no reason"
+            message = str(error).strip() or "no reason"
             kind = "" if isinstance(error, AggloomError) else f"{type(error).__name__}: "
             raise LookupFailedError(
-                f"lookup table {name}, key {self.request.format_key(key)}: {kind}{said}. Set attempts and delay to ask "
-                "again, or on_error='null' or 'skip' to go on without an answer"
+                f"lookup table {name}, key {self.request.format_key(key)}: {kind}{message}. "
+                "Set attempts and delay to ask again, or on_error='null' or 'skip' to go on without an answer"
             ) from error
         self.counters[f"lookup_errors_{policy}"] += 1
         number = self.counters[f"lookup_errors_{policy}"]
@@ -211,13 +211,13 @@ class OpenTable:
         return tuple(row[place] for place in self._places)
 
 
-def _is_failure(said: Outcome) -> bool:
+def _is_failure(outcome: Outcome) -> bool:
     # What is no answer at all will not be one when it is asked for again.
-    return isinstance(said, Exception) and not isinstance(said, LookupAnswerError)
+    return isinstance(outcome, Exception) and not isinstance(outcome, LookupAnswerError)
 
 
-def _is_miss(said: Outcome) -> bool:
-    return not isinstance(said, Exception) and not said
+def _is_miss(outcome: Outcome) -> bool:
+    return not isinstance(outcome, Exception) and not outcome
 
 
 _open: OrderedDict[Any, OpenTable] = OrderedDict()

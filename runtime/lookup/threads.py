@@ -37,13 +37,13 @@ class Round:
                 break
             self._running[name] = place, time.monotonic()
             try:
-                said = self._call(*self._arguments[place])
+                answer = self._call(*self._arguments[place])
             except Exception as error:
-                said = error
+                answer = error
             with self._lock:
                 if self._running.pop(name, None) is None:
                     return
-                self.outcomes[place] = said
+                self.outcomes[place] = answer
         self._count_off()
 
     def wait(self, seconds: float | None, late: Callable[[], Exception]) -> int:

@@ -122,10 +122,10 @@ class Operator(ABC):
 
     def __repr__(self) -> str:
         columns = ", ".join(self.schema.names)
-        held = "window" if self.in_windows else "key"
-        held += "s" * (self.keys != 1)
+        noun = "window" if self.in_windows else "key"
+        noun += "s" * (self.keys != 1)
         failed = ", failed: restore a snapshot" if self._failed else ""
-        return f"{type(self).__name__}({columns}; {self.keys:,} {held}{failed})"
+        return f"{type(self).__name__}({columns}; {self.keys:,} {noun}{failed})"
 
     @abstractmethod
     def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:

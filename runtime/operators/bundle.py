@@ -147,11 +147,11 @@ class Applier:
         merged: Sequence[tuple[SlotArray, KeyedState, SlotArray | None]] = (),
         *,
         keep: bool,
-        owing: bool = False,
+        keeps_debts: bool = False,
     ) -> int:
         """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots).
 
-        owing: a slot without rows stays as it is, for what it may owe. Returns how many orphan retractions were
+        keeps_debts: a slot without rows stays as it is, for what it may owe. Returns how many orphan retractions were
         dropped.
         """
         batch, slots, retracts = rows
@@ -172,7 +172,7 @@ class Applier:
             state.merge(targets, other, others)
         if away:
             state.accumulators.shift_records(touched, -away)
-            if not owing:
+            if not keeps_debts:
                 state.reset(touched[state.records[touched] == 0])
         return dropped
 
@@ -184,7 +184,7 @@ class Applier:
         merged: Sequence[tuple[SlotArray, KeyedState, SlotArray | None]] = (),
         *,
         keep: bool,
-        owing: bool = False,
+        keeps_debts: bool = False,
     ) -> tuple[int, ResultPair]:
         """As apply, with the results of the touched slots before and after."""
         batch, slots, retracts = rows
@@ -201,7 +201,7 @@ class Applier:
                 ),
             )
         was, before = state.records[touched] > 0, handler.values(touched)
-        dropped = self.apply(state, touched, rows, merged, keep=keep, owing=owing)
+        dropped = self.apply(state, touched, rows, merged, keep=keep, keeps_debts=keeps_debts)
         after, now = handler.values(touched), state.records[touched] > 0
         return dropped, handler.pair_results(before, after, was, now)
 

@@ -62,8 +62,8 @@ def _describe_operators(description: Description) -> list[str]:
             [("operator" if inner else "input", source) for source, inner, _ in each]
             for each in part["feeds"]
         ]
-        ways = ", ".join(f"{what} {number}" for each in feeds for what, number in each)
-        found.append(f"{part['operator']} by ({', '.join(part['spread'])}) from {ways}")
+        sources = ", ".join(f"{what} {number}" for each in feeds for what, number in each)
+        found.append(f"{part['operator']} by ({', '.join(part['spread'])}) from {sources}")
     return found
 
 

@@ -112,8 +112,8 @@ class Counts:
         known = self.operators or self.batches
         parts.append(f"{_size(self.state_bytes)} of state" if known else "state unchanged")
         if not self.complete:
-            said, of = (sum(o.buckets[i] for o in self.operators) for i in (0, 1))
-            parts[-1] += f" (in the {said} of {of} buckets that this run came to)"
+            counted, of = (sum(o.buckets[i] for o in self.operators) for i in (0, 1))
+            parts[-1] += f" (in the {counted} of {of} buckets that this run came to)"
         if self.watermark is not None:
             parts.append(f"watermark {self.watermark.isoformat(' ')}")
         return f"{_many(self.batches, 'batch', 'batches')}: {', '.join(parts)}"
@@ -236,8 +236,8 @@ def _flows(operator: Operator) -> tuple[int, ...]:
 
 
 def _levels(operator: Operator) -> tuple[int, int, int]:
-    held = (0, operator.keys) if operator.in_windows else (operator.keys, 0)
-    return *held, operator.state_bytes
+    levels = (0, operator.keys) if operator.in_windows else (operator.keys, 0)
+    return *levels, operator.state_bytes
 
 
 def _size(number: int) -> str:

@@ -198,10 +198,10 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         if self.on_orphan_retraction == "keep" or self._one_row:
             return
         used = self.state.used_slots()
-        owing = used[self.state.records[used] <= 0]
-        if len(owing):
-            self.state.reset(owing)
-            self.state.forget(owing)
+        in_debt = used[self.state.records[used] <= 0]
+        if len(in_debt):
+            self.state.reset(in_debt)
+            self.state.forget(in_debt)
 
     def _apply_rows(self, checked: _CheckedRows, clock: Clock) -> Rows:
         """Per record: the changes that each row brings."""
@@ -227,7 +227,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         )
         rows = checked.batch, checked.slots, checked.retracts
         dropped, results = self._applier.fold(
-            self.state, touched, rows, merged, keep=keep, owing=self._owing
+            self.state, touched, rows, merged, keep=keep, keeps_debts=self._owing
         )
         self.handler.refuse_overflow(results.after, self.state.place)
         if not len(touched):

@@ -155,13 +155,13 @@ class KeyedState(SlotState):
         table.reserve(1)
         new.resize(table.capacity)
         # Merging clears what has no rows: what owes some is lifted over it. Insertions owe nothing and are not counted.
-        owing = self.used_slots() if self.handler.RETRACTING else np.zeros(0, np.int64)
-        owing = owing[old.records[owing] == 0]
-        if owing.size:
-            old.shift_records(owing, AWAY_FROM_ZERO)
+        in_debt = self.used_slots() if self.handler.RETRACTING else np.zeros(0, np.int64)
+        in_debt = in_debt[old.records[in_debt] == 0]
+        if in_debt.size:
+            old.shift_records(in_debt, AWAY_FROM_ZERO)
         self.handler.merge_slots(new, np.where(moved < 0, keys, moved), old)
-        if owing.size:
-            new.shift_records(moved[owing], -AWAY_FROM_ZERO)
+        if in_debt.size:
+            new.shift_records(moved[in_debt], -AWAY_FROM_ZERO)
         new.trim()
         new.sync()
         self.arena.adopt(arena)

@@ -128,8 +128,8 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         rows = state.rows.encode(batch)
         if not self.state_ttl_ms:
             # A row that goes is not compared: there is nothing that it could be the same as.
-            came = np.where(adds, before, -1)
-            acting = find_unlike(state.rows, rows, acting, came, old)
+            inserted = np.where(adds, before, -1)
+            acting = find_unlike(state.rows, rows, acting, inserted, old)
         changes = replace_rows(
             batch, stored_rows, acting, before, adds, update_before=self.update_before
         )

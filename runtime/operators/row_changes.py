@@ -64,7 +64,7 @@ def apply_changes(rows: SortedRows, changes: SlotChanges, ledger: OrphanLedger) 
             gone_by.append(places[orphans][went])
             never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
             ledger.add(never.slots, rows.rows.encode(never.batch))
-    came = ~changes.retracts
+    inserts = ~changes.retracts
     return AppliedRows(
-        applied.ids[came], places[came], np.concatenate(gone), np.concatenate(gone_by)
+        applied.ids[inserts], places[inserts], np.concatenate(gone), np.concatenate(gone_by)
     )

@@ -53,11 +53,11 @@ def bars(name: str, unit: str, points: Sequence[tuple[int, float | None]]) -> st
     for x, label in axis.ticks():
         parts.append(text("dim mid", x, _HEIGHT - 10, label))
     last = known[-1]
-    told = (
+    caption = (
         f"{name}, by batch: {len(known)} batches, from {known[0][0]} to {last[0]}; "
         f"the last {_short(last[1])} {unit}, the most {_short(max(v for _, v in known))} {unit}"
     )
-    return _svg(told, _HEIGHT, parts)
+    return _svg(caption, _HEIGHT, parts)
 
 
 def windows(keys: Sequence[KeyWeight], watermark: dt.datetime | None) -> str:
@@ -89,15 +89,17 @@ def windows(keys: Sequence[KeyWeight], watermark: dt.datetime | None) -> str:
         title = f"watermark {moment(mark, _UTC)}"
         parts.append(path("mark", f"M{x:.1f} {_TOP}V{bottom}", title))
     count = sum(len(spans) for _, spans in lanes)
-    told = f"{count} windows of {len(lanes)} keys, from {moment(low, _UTC)} to {moment(high, _UTC)}"
-    told += "" if mark is None else f"; the watermark is {moment(mark, _UTC)}"
-    return _svg(told, bottom + 26, parts)
+    caption = (
+        f"{count} windows of {len(lanes)} keys, from {moment(low, _UTC)} to {moment(high, _UTC)}"
+    )
+    caption += "" if mark is None else f"; the watermark is {moment(mark, _UTC)}"
+    return _svg(caption, bottom + 26, parts)
 
 
-def _svg(told: str, height: int, parts: Sequence[str]) -> str:
+def _svg(text: str, height: int, parts: Sequence[str]) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="aggloom-timeline" width="{_WIDTH}" height="{height}" '
-        f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{safe(told)}">'
+        f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{safe(text)}">'
     )
     return "\n".join([head, *parts, "</svg>"])
 

@@ -149,10 +149,10 @@ def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
 
 
 def _describe_held(counts: Mapping[str, Any]) -> str:
-    held = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if counts.get(word)]
-    said, of = counts.get("buckets") or (0, 0)
-    part = "" if said == of else f" (in the {said} of {of} buckets that this run came to)"
-    return f"holds {', '.join([*held, size(counts.get('state_bytes'))])}{part}"
+    parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if counts.get(word)]
+    counted, of = counts.get("buckets") or (0, 0)
+    part = "" if counted == of else f" (in the {counted} of {of} buckets that this run came to)"
+    return f"holds {', '.join([*parts, size(counts.get('state_bytes'))])}{part}"
 
 
 def _is_one(root: Path) -> bool:

@@ -65,8 +65,8 @@ class _Checkpoints(Collector):
 
 
 def _of_batches(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
-    for name, told in _COUNTED.items():
-        counter = CounterMetricFamily(f"aggloom_{name}", told, labels=_LABELS)
+    for name, help_text in _COUNTED.items():
+        counter = CounterMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
         for path, history in found:
             if name in history.total:
                 counter.add_metric([path], history.total[name])
@@ -96,8 +96,8 @@ def _of_batches(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
             lambda h: sum(each.get("memory", 0) for each in h.stores) if h.stores else None,
         ),
     ]
-    for name, told, of in gauges:
-        gauge = GaugeMetricFamily(f"aggloom_{name}", told, labels=_LABELS)
+    for name, help_text, of in gauges:
+        gauge = GaugeMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
         for path, history in found:
             value = of(history)
             if value is not None:
@@ -112,9 +112,9 @@ def _of_batches(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
 
 def _of_operators(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     labels = [*_LABELS, "place", "operator"]
-    for name, (kind, told) in _OPERATOR.items():
+    for name, (kind, help_text) in _OPERATOR.items():
         family: Any = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-        metric = family(f"aggloom_operator_{name}", told, labels=labels)
+        metric = family(f"aggloom_operator_{name}", help_text, labels=labels)
         for path, history in found:
             for place, counts in history.operators.items():
                 if type(counts.get(name)) is int:

@@ -30,21 +30,23 @@ class Pages:
         if len(listed) == 1:
             return self.checkpoint(listed[0])
         views = [view_of(each) for each in listed]
-        said = f"{len(views)} checkpoints, {sum(v.status == 'running' for v in views)} running."
+        announcement = (
+            f"{len(views)} checkpoints, {sum(v.status == 'running' for v in views)} running."
+        )
         return page(
             "page_index.html.j2",
             live=True,
             follows=True,
             checkpoints=[_line(view) for view in views],
-            said=said,
+            said=announcement,
             **about(),
         )
 
     def checkpoint(self, watched: Watched) -> str:
         """A checkpoint: its batches, plan, operators and sources."""
         view = view_of(watched)
-        told: dict[str, Any] = {"view": view, "said": view.announcement, "typed": {}}
-        return page("page_checkpoint.html.j2", live=True, follows=True, **told, **about())
+        values: dict[str, Any] = {"view": view, "said": view.announcement, "typed": {}}
+        return page("page_checkpoint.html.j2", live=True, follows=True, **values, **about())
 
     def state(self, watched: Watched) -> str:
         """The state of a checkpoint, and its heaviest keys."""
@@ -58,8 +60,8 @@ class Pages:
             return page("page_wait.html.j2", live=True, view=view, **about())
         except (AggloomError, OSError) as error:
             problems.append(str(error))
-        told: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
-        return page("page_state.html.j2", live=True, **told, **about())
+        values: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
+        return page("page_state.html.j2", live=True, **values, **about())
 
     def key(self, watched: Watched, asked: Asked) -> str:
         """A key of a checkpoint, or why it cannot be told."""
@@ -77,8 +79,8 @@ class Pages:
             return page("page_wait.html.j2", live=True, view=view, **about())
         except (AggloomError, OSError) as error:
             problems.append(str(error))
-        told: dict[str, Any] = {"view": view, "keys": keys, "problems": problems, "typed": typed}
-        return page("page_key.html.j2", live=True, **told, **about())
+        values: dict[str, Any] = {"view": view, "keys": keys, "problems": problems, "typed": typed}
+        return page("page_key.html.j2", live=True, **values, **about())
 
 
 def about() -> dict[str, Any]:

@@ -25,10 +25,10 @@ def environment() -> Environment:
     return made
 
 
-def page(template: str, *, live: bool, follows: bool = False, **told: Any) -> str:
+def page(template: str, *, live: bool, follows: bool = False, **values: Any) -> str:
     """A page; live: on a server; follows: it asks again and again for what is new."""
     more = {"live": live, "style": Markup(style()), "script": Markup(script()) if follows else ""}
-    return environment().get_template(template).render(**more, **told)
+    return environment().get_template(template).render(**more, **values)
 
 
 @functools.cache

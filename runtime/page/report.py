@@ -33,8 +33,8 @@ def write_report(
         )
     entries = [_entry(each, key, reading) for each in listed]
     names = ", ".join(each.name for each in listed)
-    told = {**about(), "policy": policy(live=False)}
-    text = page("page_report.html.j2", live=False, title=names, entries=entries, **told)
+    values = {**about(), "policy": policy(live=False)}
+    text = page("page_report.html.j2", live=False, title=names, entries=entries, **values)
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.write_text(text, encoding="utf-8", errors="replace")

@@ -150,10 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             # Nothing that lies in a checkpoint may end the server, or show its traces to a browser.
             self.log_error("%r", error)
-            told = (
+            message = (
                 f"This page cannot be made: {type(error).__name__}. The server's log says more.\n"
             )
-            status, kind, text = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, told.encode()
+            status, kind, text = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, message.encode()
         self.send_response(status)
         for name, value in {
             "Content-Type": kind,
@@ -173,8 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _find_answer(self) -> tuple[HTTPStatus, str, bytes]:
         if not self.server.knows(self.headers.get("Host")):
-            told = b"This server is not asked by that name. Use its address as it printed it.\n"
-            return HTTPStatus.MISDIRECTED_REQUEST, _TEXT, told
+            message = b"This server is not asked by that name. Use its address as it printed it.\n"
+            return HTTPStatus.MISDIRECTED_REQUEST, _TEXT, message
         split = urlsplit(self.path)
         pages = self.server.pages
         if split.path == "/metrics":

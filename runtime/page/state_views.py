@@ -96,8 +96,8 @@ def key_of(found: KeyFinding, operator: OperatorProgress, place: int = 0) -> dic
     if not why.snapshot and not why.bundles:
         begins = "The log of its bucket has no change of this key."
     elif why.has_snapshot:
-        held = "; ".join(map(part_text, why.snapshot)) or "not there"
-        begins = f"In its bucket's snapshot: {held}. Which rows that was made of is not kept."
+        state_text = "; ".join(map(part_text, why.snapshot)) or "not there"
+        begins = f"In its bucket's snapshot: {state_text}. Which rows that was made of is not kept."
     else:
         begins = "There is no snapshot yet: the log holds every change."
     total = sum(len(bundle.changes) for bundle in why.bundles)
@@ -124,15 +124,21 @@ def key_of(found: KeyFinding, operator: OperatorProgress, place: int = 0) -> dic
 def part_text(part: PartContents) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window(part.window)} "
-    held = "no result" if part.results is None else row(part.results)
-    return f"{window}{held}{_records(part.records)}"
+    result = "no result" if part.results is None else row(part.results)
+    return f"{window}{result}{_records(part.records)}"
 
 
 def _part(part: PartContents) -> dict[str, Any]:
-    held = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
-    held += [[v.name, v.kind, view_text(v, _VALUES, value), ", ".join(v.calls)] for v in part.views]
+    accumulators = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
+    accumulators += [
+        [v.name, v.kind, view_text(v, _VALUES, value), ", ".join(v.calls)] for v in part.views
+    ]
     where = "" if part.window is None else f" of {_window(part.window)}"
-    return {"text": part_text(part), "held": held, "caption": f"Accumulators and views{where}"}
+    return {
+        "text": part_text(part),
+        "held": accumulators,
+        "caption": f"Accumulators and views{where}",
+    }
 
 
 def _bundles(why: Why, skip: int) -> list[dict[str, Any]]:

@@ -62,8 +62,8 @@ class PageView:
 
 def view_of(watched: Watched, prefix: str = "") -> PageView:
     """A checkpoint as the templates take it."""
-    told = watched.read_facts()
-    history = told.history
+    facts = watched.read_facts()
+    history = facts.history
     words = _WORDS[history.status] + (f" {history.error}" if history.error else "")
     return PageView(
         watched.number,
@@ -71,16 +71,16 @@ def view_of(watched: Watched, prefix: str = "") -> PageView:
         watched.path,
         history.status,
         words,
-        told.problems,
+        facts.problems,
         _facts(history),
         _charts(history.batches),
         *_batch_table(history.batches),
         [[clip_text(name), count(rows)] for name, rows in history.sources],
-        told.query,
+        facts.query,
         # It is made by our own drawing, which escapes the names in it.
-        Markup(told.picture),
-        *_operator_table(told.operators, history),
-        told.operators,
+        Markup(facts.picture),
+        *_operator_table(facts.operators, history),
+        facts.operators,
         prefix,
         history,
     )
@@ -109,8 +109,8 @@ def _facts(history: History) -> list[tuple[str, str]]:
             "expired keys": "expired",
         }
         facts += [(words, count(total[name])) for words, name in dropped.items() if total.get(name)]
-        held = list(history.operators.values())
-        facts.append(("live state", size(sum(_int(each, "state_bytes") for each in held))))
+        counts = list(history.operators.values())
+        facts.append(("live state", size(sum(_int(each, "state_bytes") for each in counts))))
         facts.append(("state stores", size(sum(each.get("memory", 0) for each in history.stores))))
     return facts
 

@@ -176,9 +176,9 @@ def text_to_timestamp(value: Value, dtype: pa.DataType, sql: str | None) -> Valu
 def text_to_instant(value: Value, zone: str, sql: str | None) -> Value:
     """A date, perhaps with a time of day, by the clocks of a zone unless the text has an offset."""
     clocks = text_to_timestamp(value, pa.timestamp("us"), sql)
-    told = text_to_timestamp(value, pa.timestamp("us", "UTC"), sql)
+    parsed = text_to_timestamp(value, pa.timestamp("us", "UTC"), sql)
     offset = pc.match_substring_regex(pc.utf8_trim(value, _SPACE), _OFFSET)
-    return pc.if_else(offset, told, to_instant(clocks, zone))
+    return pc.if_else(offset, parsed, to_instant(clocks, zone))
 
 
 def timestamp_to_text(value: Value) -> Value:

@@ -61,9 +61,9 @@ class NetRows:
         found.update(np.packbits(self.gone).tobytes())
         there = pa.array(~self.gone)
         for name, column in zip(self.rows.column_names, self.rows.columns, strict=True):
-            told = column if name in self.key else column.filter(there)
-            found.update(np.packbits(told.is_null().to_numpy()).tobytes())
-            _add(found, told.drop_null().combine_chunks())
+            values = column if name in self.key else column.filter(there)
+            found.update(np.packbits(values.is_null().to_numpy()).tobytes())
+            _add(found, values.drop_null().combine_chunks())
         return found.hexdigest()
 
 
@@ -104,8 +104,8 @@ def net_rows(
     if tells_before:
         places, gone = _weigh_keys(rows, keys, kinds, own, where)
     else:
-        told = np.flatnonzero(kinds != UPDATE_BEFORE)
-        places = _last(keys[told], told)
+        visible = np.flatnonzero(kinds != UPDATE_BEFORE)
+        places = _last(keys[visible], visible)
         gone = is_retraction(kinds[places])
     order = _by_key(own.take(pa.array(places))) if key else slice(None)
     return NetRows(rows.take(pa.array(places[order])), gone[order], tuple(key))

@@ -66,13 +66,13 @@ def read_options(
         if not given.get(name):
             example = {"kind": kind, **needed}
             raise SpecError(f"sink {kind}: give it {name}, as in {example}")
-    told = {name: _parse_option(kind, name, types[name], value) for name, value in given.items()}
+    options = {name: _parse_option(kind, name, types[name], value) for name, value in given.items()}
     for name, allowed in choices.items():
-        if name in told and told[name] not in allowed:
+        if name in options and options[name] not in allowed:
             raise SpecError(
-                f"sink {kind}: {name} is {told[name]!r}; known are {', '.join(allowed)}"
+                f"sink {kind}: {name} is {options[name]!r}; known are {', '.join(allowed)}"
             )
-    return made(**told)
+    return made(**options)
 
 
 def _parse_option(kind: str, name: str, wanted: str, value: Any) -> Any:

@@ -187,7 +187,7 @@ class _Flow:
         if isinstance(node, Scan):
             return self.seen[node.table], self.whole[node.table]
         pairs = zip(node.inputs, described["inputs"], strict=True)
-        flows = [self._of(below, said, running, found) for below, said in pairs]
+        flows = [self._of(below, row_count, running, found) for below, row_count in pairs]
         seen, whole = (sum(side) for side in zip(*flows, strict=True))
         if not isinstance(node, Stateful):
             return seen, whole

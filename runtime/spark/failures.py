@@ -202,19 +202,19 @@ def no_room(what: str) -> StateRoomError:
 
 def _whole_text(failure: BaseException) -> str:
     """Return the text of a failure, and those of its causes in the JVM, a line for each."""
-    said: list[str] = []
+    texts: list[str] = []
     cause: BaseException | None = failure
-    while cause is not None and len(said) < 20:
-        if str(cause) not in said:
-            said.append(str(cause))
+    while cause is not None and len(texts) < 20:
+        if str(cause) not in texts:
+            texts.append(str(cause))
         cause = getattr(cause, "_cause", None)
-    return "\nCaused by: ".join(said)
+    return "\nCaused by: ".join(texts)
 
 
-def _of_file(said: str, text: str) -> str:
+def _of_file(message: str, text: str) -> str:
     """Why a file cannot be read: what Spark says of it, then its causes, each once."""
     found: list[str] = []
-    for line in (said, *_CAUSED.findall(text[text.index("[FAILED_READ_FILE") :])):
+    for line in (message, *_CAUSED.findall(text[text.index("[FAILED_READ_FILE") :])):
         line = _bare(re.sub(r"^\[[A-Z0-9_.]+\] ", "", line))
         if line and line not in found and "Encountered error while reading" not in line:
             found.append(line)
@@ -264,8 +264,10 @@ def _cause(text: str) -> str:
         return raised[1].strip()[:_SHOWN]
     thrown = _THROWN.search(text)
     inner = thrown[1] if thrown else text
-    said = [f"[{name}] {rest}" for name, rest in _CONDITION.findall(inner) if name not in _WRAPPERS]
-    first = said[0] if said else inner.strip().partition("\n")[0]
+    conditions = [
+        f"[{name}] {rest}" for name, rest in _CONDITION.findall(inner) if name not in _WRAPPERS
+    ]
+    first = conditions[0] if conditions else inner.strip().partition("\n")[0]
     if _WAITED in first:
         first = next(iter(_CAUSED.findall(inner)), first)
     return _bare(first)[:_SHOWN]

@@ -123,8 +123,8 @@ OF_QUERIES: Known = (
 
 def known_error(known: Known, text: str) -> AggloomError | None:
     """The error of the first words that a text has in it."""
-    for words, kind, said in known:
+    for words, kind, message in known:
         found = words.search(text)
         if found:
-            return kind(said.format(found[0], *found.groups()))
+            return kind(message.format(found[0], *found.groups()))
     return None

@@ -25,11 +25,11 @@ SPARK = release(pyspark.__version__)
 
 def require(feature: str, since: Release, session: Any = None) -> None:
     """Raise SparkVersionError unless Spark, or a session's server, is as new as a feature needs it."""
-    told = pyspark.__version__ if session is None else str(session.version)
-    if release(told) < since:
+    version = pyspark.__version__ if session is None else str(session.version)
+    if release(version) < since:
         wanted = ".".join(map(str, since))
         raise SparkVersionError(
-            f"{feature}: this needs Spark {wanted}, and Spark is {told}. Install pyspark {wanted} or newer for it."
+            f"{feature}: this needs Spark {wanted}, and Spark is {version}. Install pyspark {wanted} or newer for it."
         )
 
 

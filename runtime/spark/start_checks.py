@@ -119,7 +119,7 @@ def _compare_operators(old: Query, query: SparkLowering, new: Query) -> list[str
     differing = query_record.compare_queries(old, new)
     if differing is not None:
         raise differing
-    told = []
+    differences = []
     for was, now, factory in zip(old.operators, new.operators, query.factories, strict=True):
         where = f"state of {now['operator']}"
         if was["buckets"] != now["buckets"]:
@@ -129,11 +129,11 @@ def _compare_operators(old: Query, query: SparkLowering, new: Query) -> list[str
             )
         calls = changed_calls(factory, was, now, where, query.plan.options.added_calls)
         if calls:
-            told.append(
+            differences.append(
                 f"the calls of the query have changed: {calls}. All {now['buckets']} buckets follow in the next batch; "
                 "without new rows there is none, and results stay those of the query before"
             )
     above = query_record.changed_above(old, new)
     if above:
         _log.warning("what was given out before does not follow: %s", "; ".join(above))
-    return told
+    return differences

@@ -127,8 +127,8 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
 
 
 @kernel
-def _check_rows(rows: RowArrays, pooled: Array, held: Array) -> int:
-    """Return the number of rows, whose references to the pool are counted (`held`: int64[ids]); -1 if one is none."""
+def _check_rows(rows: RowArrays, pooled: Array, references: Array) -> int:
+    """Return the number of rows, -1 if one is none; `references` (int64[ids]) counts those to the pool."""
     count = np.int64(0)
     for row in range(len(rows.flags)):
         if rows.flags[row, 0] & 1 == 0:
@@ -140,9 +140,9 @@ def _check_rows(rows: RowArrays, pooled: Array, held: Array) -> int:
         for c in range(rows.words.shape[1]):
             if pooled[c]:
                 i = rows.words[row, c]
-                if i < 0 or i >= len(held):
+                if i < 0 or i >= len(references):
                     return np.int64(-1)
-                held[i] += 1
+                references[i] += 1
     return count
 
 

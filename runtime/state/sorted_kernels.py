@@ -341,8 +341,8 @@ def check_places(state: SortedArrays, where: Where, found: Array, marks: Array) 
         if state.word[row] != heap[entry] or state.arrival[row] != arrival:
             return False
         tier = (arrival + (1 << TIER - 1)) >> TIER
-        came = arrival - (tier << TIER)
-        if tier < -1 or tier > 1 or came < 1 or came > stamp:
+        stamp_of_row = arrival - (tier << TIER)
+        if tier < -1 or tier > 1 or stamp_of_row < 1 or stamp_of_row > stamp:
             return False
         marks[row] = 1
     return len(found) == where.rows.meta[LIVE]

@@ -37,13 +37,13 @@ _RAW = (
 
 
 @kernel
-def hold_words(words: Array, held: Array) -> bool:
-    """Count a reference to each id (`words`: int64[n]; `held`: int64[ids]); False if one is out of range."""
+def hold_words(words: Array, references: Array) -> bool:
+    """Count a reference to each id (`words`: int64[n]; `references`: int64[ids]); False if one is out of range."""
     for r in range(len(words)):
         i = words[r]
-        if i < 0 or i >= len(held):
+        if i < 0 or i >= len(references):
             return False
-        held[i] += 1
+        references[i] += 1
     return True
 
 

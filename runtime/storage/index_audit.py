@@ -71,7 +71,7 @@ def check_chain(words: Array, first: int, count: int, high: int, used: Array) ->
 
 
 @kernel
-def _check_keys(index: IndexArrays, pooled: Array, held: Array, halves: Array) -> bool:
+def _check_keys(index: IndexArrays, pooled: Array, references: Array, halves: Array) -> bool:
     """Tell whether table and keys are each other's, and every id is of the pool, whose references are counted."""
     high, width = index.meta[HIGH], len(pooled)
     for s in range(len(index.used)):
@@ -89,9 +89,9 @@ def _check_keys(index: IndexArrays, pooled: Array, held: Array, halves: Array) -
         for c in range(width):
             if pooled[c]:
                 i = index.words[s, c]
-                if i < 0 or i >= len(held):
+                if i < 0 or i >= len(references):
                     return False
-                held[i] += 1
+                references[i] += 1
     return True
 
 

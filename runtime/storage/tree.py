@@ -293,9 +293,9 @@ class TreeView:
         audit.require(len(tree.free) == LARGEST + 1, name, "its lists of free blocks are others")
         audit.require(heads_are_right(tree, self.weighed), name, "its numbers are out of bounds")
         found = np.zeros((int(tree.meta[LIVE]) if by_arrival else 0, 2), np.int64)
-        marks, way = np.zeros(len(tree.heap), np.uint8), np.zeros((FRAMES, 2), np.int64)
+        marks, path = np.zeros(len(tree.heap), np.uint8), np.zeros((FRAMES, 2), np.int64)
         flags = pooled, by_bytes, by_arrival
-        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, way, found=found)
+        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, path, found=found)
         audit.require(right, name, "its blocks are no trees")
         audit.require(check_free(tree, marks), name, "its blocks lie in one another")
         return found

@@ -64,15 +64,15 @@ def check_blocks(
     tree: Tree,
     pool: PoolArrays,
     flags: tuple[bool, bool, bool],
-    held: Array,
+    references: Array,
     marks: Array,
-    way: Array,
+    path: Array,
     found: Array,
 ) -> bool:
     """Tell whether all trees are sound: each block in one place, each word after the one before, each weight a sum.
 
     flags: words are ids of the pool; they are in the order of their bytes; those alike in that of their arrivals.
-    marks: uint8[heap], zeros; set to the order + 1 of the block that begins there. way: int64[FRAMES, 2].
+    marks: uint8[heap], zeros; set to the order + 1 of the block that begins there. path: int64[FRAMES, 2].
     found: int64[words or 0, 2]; slot and entry of every word, in order.
     """
     pooled, by_bytes, by_arrival = flags
@@ -85,29 +85,29 @@ def check_blocks(
         if not _is_block(tree, root, marks):
             return False
         depth, last, before = 0, np.int64(0), np.int64(0)
-        way[0, 0], way[0, 1], way[LEVELS, 0] = root, 0, 0
+        path[0, 0], path[0, 1], path[LEVELS, 0] = root, 0, 0
         marks[root] = block_order(tree, root) + 1
         if block_level(tree, root) > 0:
             inner += block_length(tree, block_order(tree, root))
         while depth >= 0:
-            block, at = way[depth, 0], way[depth, 1]
+            block, at = path[depth, 0], path[depth, 1]
             level = block_level(tree, block)
             if at == block_size(tree, block):
                 depth -= 1
                 if depth >= 0:
-                    total = way[LEVELS + depth + 1, 0]
-                    entry = way[depth, 0] + 1 + (way[depth, 1] - 1) * stride
+                    total = path[LEVELS + depth + 1, 0]
+                    entry = path[depth, 0] + 1 + (path[depth, 1] - 1) * stride
                     if weighed and tree.heap[entry + 2] != total:
                         return False
-                    way[LEVELS + depth, 0] += total
+                    path[LEVELS + depth, 0] += total
                 continue
-            way[depth, 1] = at + 1
+            path[depth, 1] = at + 1
             entry = block + 1 + at * stride
             word = tree.heap[entry]
             if pooled:
-                if word < 0 or word >= len(held) or pool.length[word] < 0:
+                if word < 0 or word >= len(references) or pool.length[word] < 0:
                     return False
-                held[word] += 1
+                references[word] += 1
             if before != 0:
                 order = compare(pool, by_bytes, tree.heap[before], word)
                 if by_arrival and order == 0:
@@ -124,13 +124,13 @@ def check_blocks(
                 if level > 1:
                     inner += block_length(tree, block_order(tree, child))
                 depth += 1
-                way[depth, 0], way[depth, 1], way[LEVELS + depth, 0] = child, 0, 0
+                path[depth, 0], path[depth, 1], path[LEVELS + depth, 0] = child, 0, 0
                 continue
             if weighed:
                 weight = _leaf_weight(tree, entry, last, by_arrival)
                 if weight < 0 or tree.heap[entry + 2] != weight:
                     return False
-                way[LEVELS + depth, 0] += weight
+                path[LEVELS + depth, 0] += weight
             if len(found) > 0:
                 if live == len(found):
                     return False

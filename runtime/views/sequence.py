@@ -247,14 +247,14 @@ def _check_pairs(view: Sequence, marks: Array) -> bool:
 
 
 @kernel
-def _hold_nodes(view: Sequence, held: Array, marks: Array) -> bool:
-    """Count the references of nodes in use, whose marks are 3, to the pool (`held`: int64[ids])."""
+def _hold_nodes(view: Sequence, references: Array, marks: Array) -> bool:
+    """Count the references of nodes in use, whose marks are 3, to the pool (`references`: int64[ids])."""
     for node in range(len(marks)):
         if marks[node] == 3:
             word = view.words[node]
-            if word < 0 or word >= len(held):
+            if word < 0 or word >= len(references):
                 return False
-            held[word] += 1
+            references[word] += 1
     return True
 
 

@@ -60,14 +60,14 @@ def way_of(as_of: AsOf, left: Node) -> Way:
 
 def as_of_join(pairing: Pairing, as_of: AsOf) -> Node:
     """The join that a FROM asks for; raises UnsupportedSqlError for what it cannot be."""
-    way = way_of(as_of, pairing.sides[0])
-    if way == "now":
+    direction = way_of(as_of, pairing.sides[0])
+    if direction == "now":
         fix = "give the table in lookups, name a row time of the left, or join the table plainly"
         raise refusal(as_of.place, "FOR SYSTEM_TIME AS OF processing time is", fix)
     if pairing.has_ttls:
         fix = "set table.exec.state.ttl for keys as a whole"
         raise refusal(as_of.place, "STATE_TTL by side of this join is", fix)
-    return _nearest(pairing, as_of) if way == "nearest" else _temporal(pairing, as_of)
+    return _nearest(pairing, as_of) if direction == "nearest" else _temporal(pairing, as_of)
 
 
 def _nearest(pairing: Pairing, as_of: AsOf) -> Node:

@@ -364,7 +364,7 @@ class FromClause:
         names = {name for each in table.tables for name in each.names}
         self._looked_up |= names
         folded = {name.casefold() for name in names}
-        return next((said for name, said in self._lookups.items() if name in folded), {})
+        return next((hint for name, hint in self._lookups.items() if name in folded), {})
 
     def _ttl(self, tree: Tree, relations: Relations) -> int | None:
         """Return the time for which a hint keeps a side that is one table."""

@@ -40,8 +40,8 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
         if name.upper() != _TTL:
             known = nearest(name.upper(), [_TTL, LOOKUP])
             raise refusal(place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
-        told = _pairs(each, names)
-        found = found or told
+        pairs = _pairs(each, names)
+        found = found or pairs
     return found
 
 

@@ -44,7 +44,7 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
     def wrong(message: str) -> OptionError:
         return place_error(OptionError(f"{LOOKUP}: {message}"), place)
 
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     for pair in hint.expressions:
         sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
         if len(sides) != 2 or not all(side.name for side in sides):
@@ -52,8 +52,8 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
         name, value = (str(side.name) for side in sides)
         if name not in _KNOWN:
             raise wrong(f"there is no {name!r}. {nearest(name, _KNOWN)}")
-        said[name] = value
-    if "table" not in said:
+        options[name] = value
+    if "table" not in options:
         raise wrong("say which table: 'table' = 'dim'.")
     choices = {"async": ("true", "false"), "shuffle": ("true", "false")} | {
         "output-mode": ("ordered", "allow_unordered"),
@@ -61,28 +61,28 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
         "retry-strategy": ("fixed_delay",),
     }
     for name, allowed in choices.items():
-        if said.get(name, allowed[0]).lower() not in allowed:
-            raise wrong(f"{name} is {said[name]!r}. {nearest(said[name], allowed)}")
-    if said.get("shuffle", "false").lower() == "true":
+        if options.get(name, allowed[0]).lower() not in allowed:
+            raise wrong(f"{name} is {options[name]!r}. {nearest(options[name], allowed)}")
+    if options.get("shuffle", "false").lower() == "true":
         raise wrong("'shuffle' is not supported: rows ask where they are read; take it out.")
-    retries = [name for name in _RETRY if name in said]
+    retries = [name for name in _RETRY if name in options]
     if retries and len(retries) < len(_RETRY):
-        missing = " and ".join(repr(name) for name in _RETRY if name not in said)
+        missing = " and ".join(repr(name) for name in _RETRY if name not in options)
         raise wrong(f"a retry needs {missing} as well.")
     settings: dict[str, Any] = {}
-    if said.get("async", "").lower() == "false":
+    if options.get("async", "").lower() == "false":
         settings["capacity"] = 1
-    elif "async" in said:
+    elif "async" in options:
         settings["capacity"] = 100
     for name, key in (("capacity", "capacity"), ("max-attempts", "misses")):
-        if name in said:
-            if not said[name].isdigit() or int(said[name]) < 1:
-                raise wrong(f"{name} is {said[name]!r}; it is a number of at least 1.")
-            settings[key] = int(said[name])
+        if name in options:
+            if not options[name].isdigit() or int(options[name]) < 1:
+                raise wrong(f"{name} is {options[name]!r}; it is a number of at least 1.")
+            settings[key] = int(options[name])
     for name, key in (("timeout", "timeout"), ("fixed-delay", "miss_delay")):
-        if name in said:
+        if name in options:
             try:
-                settings[key] = milliseconds(name, said[name])
+                settings[key] = milliseconds(name, options[name])
             except OptionError as error:
                 raise wrong(str(error)) from None
-    return said["table"], settings
+    return options["table"], settings

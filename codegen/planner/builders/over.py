@@ -50,8 +50,8 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
     node = _compute_columns(rows, scope)
     for (partition, order), calls in found.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
-        said = span(place)
-        over_ = OverWindow(builder.dialect, builder.options, partition, order, said)
+        position = span(place)
+        over_ = OverWindow(builder.dialect, builder.options, partition, order, position)
         node = over_.stack_calls(node, calls, builder.changes(node) == "append")
     stars = iter([builder.query(star).schema.names for star in query.stars])
     items = [

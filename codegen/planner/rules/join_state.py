@@ -36,8 +36,8 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
 def _say_of_many(node: MultiJoin, notes: Notes) -> None:
     sides = []
     for which, (known, below) in enumerate(zip(node.row_keys, node.tables, strict=True)):
-        held = node.held_by(which)
-        words = _HELD[held].format(key=", ".join(known or ()), why=_why(below))
+        strategy = node.held_by(which)
+        words = _HELD[strategy].format(key=", ".join(known or ()), why=_why(below))
         sides.append(f"input {which + 1}: {words}")
     notes.add("join_state", node.subject, None not in node.row_keys, "; ".join(sides))
 

@@ -98,9 +98,9 @@ def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
         if not safe
     ]
     for each in (*equal, *_comparisons(node.condition)):
-        told = _find_bounds(node, each)
-        if told is not None:
-            pair, bounds = told
+        found_bounds = _find_bounds(node, each)
+        if found_bounds is not None:
+            pair, bounds = found_bounds
             found[pair] = found.get(pair, _Bounds()).within(bounds)
     return found
 

@@ -31,8 +31,8 @@ def _is_stateless(assigner: Assigner) -> bool:
 def _what(node: WindowTable, notes: Notes) -> str:
     """Name the refused table, and why it is no aggregate in windows, if the rule has a single answer."""
     clock = "" if node.assigner.event_time else " in processing time"
-    told = [note for listed in notes.by_spec.values() for note in listed]
-    whys = {note.why for note in told if note.rule == "windows" and not note.fired}
+    every_note = [note for listed in notes.by_spec.values() for note in listed]
+    whys = {note.why for note in every_note if note.rule == "windows" and not note.fired}
     why = f" ({whys.pop()})" if len(whys) == 1 else ""
     return f"{_word(node.assigner)}{clock} without a GROUP BY of its windows{why} is"
 

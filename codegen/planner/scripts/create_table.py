@@ -73,9 +73,9 @@ class CreatedTable:
     @property
     def changes(self) -> str:
         """The kinds of changes it sends: as is said, or as connector and format have it."""
-        said = self.options.get("changes")
-        if said is not None:
-            return said
+        declared = self.options.get("changes")
+        if declared is not None:
+            return declared
         if self.connector == "upsert-kafka" or self.format in _UPSERTS or self.is_partial:
             return "upsert"
         if "change_column" in self.options:
@@ -262,9 +262,9 @@ def _table(
         raise UnknownColumnError(
             f"WATERMARK names column {watermark[0]!r}. {nearest(watermark[0], order)}"
         )
-    said = options.get("changes")
-    if said is not None and said not in TABLE_CHANGES:
-        raise OptionError(f"'changes' is {said!r}. {nearest(said, TABLE_CHANGES)}")
+    declared = options.get("changes")
+    if declared is not None and declared not in TABLE_CHANGES:
+        raise OptionError(f"'changes' is {declared!r}. {nearest(declared, TABLE_CHANGES)}")
     to_schema(text, is_cut=True)
     return CreatedTable(
         name,

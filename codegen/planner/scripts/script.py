@@ -137,8 +137,8 @@ def _target(tree: exp.Insert) -> Target:
     if isinstance(table, exp.Schema):
         columns = tuple(each.name for each in table.expressions)
         table = table.this
-    said = {part for node in (tree, table) for part, value in node.args.items() if value}
-    if said - {"this", "expression", "with_", "db", "catalog"}:
+    arguments = {part for node in (tree, table) for part, value in node.args.items() if value}
+    if arguments - {"this", "expression", "with_", "db", "catalog"}:
         raise refusal(span(table), "this form of INSERT is", "write INSERT INTO t SELECT ..")
     return Target(table.name, columns, span(table))
 

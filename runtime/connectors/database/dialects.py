@@ -50,8 +50,8 @@ class DatabaseDialect:
 
     def begin_statements(self, lock_timeout: int, begun: bool) -> list[str]:
         """The statements that open a transaction. begun: whether the connection is in one already."""
-        said = [each.format(milliseconds=1000 * lock_timeout) for each in self.begin]
-        return [each for each in said if not (begun and each == _IMMEDIATE)]
+        statements = [each.format(milliseconds=1000 * lock_timeout) for each in self.begin]
+        return [each for each in statements if not (begun and each == _IMMEDIATE)]
 
     def type_of(self, dtype: pa.DataType) -> str:
         """The type of a column; raises SpecError for one that the database does not have."""
@@ -210,9 +210,9 @@ MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """The placeholder of a value, by a driver's paramstyle."""
 
 
-def dialect_of(driver: str, said: str | None) -> DatabaseDialect:
+def dialect_of(driver: str, dialect: str | None) -> DatabaseDialect:
     """The dialect of a driver's database; raises SpecError where it is not known."""
-    name = said or _DRIVERS.get(driver)
+    name = dialect or _DRIVERS.get(driver)
     if name is None:
         raise SpecError(
             f"sink database: the dialect of driver {driver!r} is not known; give dialect=, one of {', '.join(DIALECTS)}"

@@ -90,9 +90,9 @@ class Retries:
         elif self.away(cause):
             pause, self._pause = self._pause, min(_LONGEST, 2 * self._pause)
             limit = self.options.retry_timeout
-            said = str(error).replace(NOTHING, PERHAPS) if self._in_doubt else str(error)
-            said += f" It was tried again for {limit} seconds (retry_timeout)." if limit else ""
-            self._wait_within("away", limit, pause, SinkError(said), cause)
+            message = str(error).replace(NOTHING, PERHAPS) if self._in_doubt else str(error)
+            message += f" It was tried again for {limit} seconds (retry_timeout)." if limit else ""
+            self._wait_within("away", limit, pause, SinkError(message), cause)
         elif not self._may_cross(error, state):
             raise error
 

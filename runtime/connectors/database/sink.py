@@ -62,8 +62,8 @@ class DatabaseSink:
 
         Raises SinkError for what the database does not take, CheckpointError for a checkpoint that does not fit it.
         """
-        told = tells_before(kinds) if self.tells_before is None else self.tells_before
-        net = net_rows(rows, kinds, self.key, told, self._where)
+        ordered = tells_before(kinds) if self.tells_before is None else self.tells_before
+        net = net_rows(rows, kinds, self.key, ordered, self._where)
         before = batch - 1 if before is None else before
         retries = Retries(self.options, self._where, self._is_away)
         while True:
@@ -166,14 +166,17 @@ class DatabaseSink:
         except (_module(self.options.driver).Error, ConnectionError, TimeoutError) as error:
             # A traceback shows the driver's error, too, which may quote what it connects with.
             error.args = tuple(mask_values(list(error.args)))
-            said = " ".join(str(error).split()) or type(error).__name__
-            raise SinkError(f"{self._where}: {said}. {self._fix(said)}{end}") from error
+            message = " ".join(str(error).split()) or type(error).__name__
+            raise SinkError(f"{self._where}: {message}. {self._fix(message)}{end}") from error
 
-    def _fix(self, said: str) -> str:
-        if "no unique or exclusion constraint" in said or "does not match any PRIMARY KEY" in said:
+    def _fix(self, message: str) -> str:
+        if (
+            "no unique or exclusion constraint" in message
+            or "does not match any PRIMARY KEY" in message
+        ):
             columns = ", ".join(self.key)
             return f"The table needs a unique index of the result's key ({columns}): CREATE UNIQUE INDEX. "
-        if "no such table" in said or re.search(r"relation .* does not exist", said):
+        if "no such table" in message or re.search(r"relation .* does not exist", message):
             return (
                 "Where the checkpoint has written into it, what it had would be missing from a new one. "
                 f"{_ANEW} "

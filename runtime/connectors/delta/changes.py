@@ -185,10 +185,10 @@ class DeltaLake:
                 "they would not cancel out. Leave metadata=True out"
             )
         count = rows.num_rows
-        told = {VERSION: piece.version, TIME: piece.time * 1000}
+        values = {VERSION: piece.version, TIME: piece.time * 1000}
         columns = [
             (
-                pa.repeat(pa.scalar(told[field.name], field.type), count)
+                pa.repeat(pa.scalar(values[field.name], field.type), count)
                 if self._is_metadata(field)
                 else rows.column(field.name)
             )
@@ -264,26 +264,31 @@ class DeltaLake:
 
 def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Piece]:
     """Return the pieces that a commit changes."""
-    told: dict[str, list[Any]] = {"add": [], "remove": [], "cdc": [], "commitInfo": []}
+    actions_by_kind: dict[str, list[Any]] = {"add": [], "remove": [], "cdc": [], "commitInfo": []}
     for action in actions:
         for kind, value in action.items():
-            if kind in told and (kind in ("cdc", "commitInfo") or value.get("dataChange", True)):
-                told[kind].append(value)
-    about = told["commitInfo"][0] if told["commitInfo"] else {}
+            if kind in actions_by_kind and (
+                kind in ("cdc", "commitInfo") or value.get("dataChange", True)
+            ):
+                actions_by_kind[kind].append(value)
+    about = actions_by_kind["commitInfo"][0] if actions_by_kind["commitInfo"] else {}
     time = int(about.get("inCommitTimestamp") or about.get("timestamp") or 0)
-    changes = bool(told["cdc"] or told["remove"] or told["add"])
+    changes = bool(actions_by_kind["cdc"] or actions_by_kind["remove"] or actions_by_kind["add"])
     # Who does not note them leaves the values of a file that is removed to be looked for.
-    known = all("partitionValues" in each for each in told["remove"]) or told["cdc"]
+    known = (
+        all("partitionValues" in each for each in actions_by_kind["remove"])
+        or actions_by_kind["cdc"]
+    )
     if changes and not (plain and known):
         feed = Piece("feed", version, time)
         return [replace(feed, retracts=True), feed]
-    if told["cdc"]:
+    if actions_by_kind["cdc"]:
         noted = Piece("changes", version, time)
-        sized = _list_sizes(told["cdc"])
+        sized = _list_sizes(actions_by_kind["cdc"])
         return [*by_size(replace(noted, retracts=True), sized), *by_size(noted, sized)]
     files = Piece("files", version, time)
-    gone = by_size(replace(files, retracts=True), _list_sizes(told["remove"]))
-    return [*gone, *by_size(files, _list_sizes(told["add"]))]
+    gone = by_size(replace(files, retracts=True), _list_sizes(actions_by_kind["remove"]))
+    return [*gone, *by_size(files, _list_sizes(actions_by_kind["add"]))]
 
 
 def _list_sizes(actions: list[dict[str, Any]]) -> list[tuple[File, int]]:

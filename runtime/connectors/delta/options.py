@@ -82,5 +82,5 @@ class DeltaOptions(LakeOptions):
 def delta_options(given: Mapping[str, Any]) -> DeltaOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
     path = given.get("path")
-    told = given if path is None else {**given, "path": str(path)}
-    return lake_options(DeltaOptions, "delta", told, {"path": "lake/totals"})
+    options = given if path is None else {**given, "path": str(path)}
+    return lake_options(DeltaOptions, "delta", options, {"path": "lake/totals"})

@@ -187,13 +187,15 @@ class DeltaSink(LakeSink):
         library = _library()
         batch, digest, epoch = _names(note.checkpoint)
         now = (table.transaction_version(_EPOCH) or 0) + note.anew
-        told = {batch: note.batch, digest: note.digest, epoch: now}
+        properties = {batch: note.batch, digest: note.digest, epoch: now}
         if note.anew:
-            told[_EPOCH] = now
+            properties[_EPOCH] = now
         return library.CommitProperties(
             custom_metadata={_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)},
             max_commit_retries=0,
-            app_transactions=[library.Transaction(name, value) for name, value in told.items()],
+            app_transactions=[
+                library.Transaction(name, value) for name, value in properties.items()
+            ],
         )
 
     def _check_partitions(self, table: Any, rows: pa.Table) -> None:

@@ -46,9 +46,9 @@ class FoundFiles(NamedTuple):
 
 def which(options: Mapping[str, Any]) -> Which:
     """Return the choice of files that Spark's options, in any case, ask for."""
-    said = {name.lower(): value for name, value in options.items()}
-    deep = str(said.get(DEEP.lower(), "false")).lower() == "true"
-    return {"names": str(said.get(NAMES.lower(), "*")), "deep": deep}
+    lowered = {name.lower(): value for name, value in options.items()}
+    deep = str(lowered.get(DEEP.lower(), "false")).lower() == "true"
+    return {"names": str(lowered.get(NAMES.lower(), "*")), "deep": deep}
 
 
 def is_by_name(order: object, where: str) -> bool:

@@ -71,10 +71,10 @@ class FileSink:
         self._claim(files, log, mark, batch_id, before, checkpoint_id(batch, self.checkpoint))
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
-        said = jvm.java.util.HashMap()
+        parameters = jvm.java.util.HashMap()
         for name, value in WRITTEN[self.kind].items():
-            said.put(name, value)
-        options = jvm.PythonUtils.toScalaMap(said)
+            parameters.put(name, value)
+        options = jvm.PythonUtils.toScalaMap(parameters)
         sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
         return sink(session._jsparkSession, path.toString(), format, columns, options)
 
@@ -146,33 +146,33 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
     if not owner.is_file() or read_text(place, owner) != id_of(root):
         return
     last = log.pop(begun)
-    home = place.resolve()
-    known = {path for entry in log.values() for path in _list_added_files(entry, home)}
-    for path in _list_added_files(last, home) - known:
+    sink_root = place.resolve()
+    known = {path for entry in log.values() for path in _list_added_files(entry, sink_root)}
+    for path in _list_added_files(last, sink_root) - known:
         path.unlink(missing_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     last.unlink()
 
 
-def _list_added_files(entry: Path, home: Path) -> set[Path]:
-    """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
+def _list_added_files(entry: Path, root: Path) -> set[Path]:
+    """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `root`."""
     try:
         files = list_files(entry)
     except ValueError as e:
         raise corrupt(str(e)) from e
-    return {_inside(home, entry, each.scheme, each.host, each.path) for each in files}
+    return {_inside(root, entry, each.scheme, each.host, each.path) for each in files}
 
 
-def _inside(home: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
-    """The file of this name; its directory is looked up, so that neither .. nor a link leads out of `home`."""
+def _inside(root: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
+    """The file of this name; its directory is looked up, so that neither .. nor a link leads out of `root`."""
     path = Path(os.path.normpath(text))
     if (scheme, host) in (("file", ""), ("file", "localhost")) and "\0" not in text:
         found = path.parent.resolve() / path.name
-        inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
+        inner = found.relative_to(root).parts if found.is_relative_to(root) else ()
         if inner and inner[0] != LOG and not (found.is_dir() and not found.is_symlink()):
             return found
     raise StateCorruptError(
-        f"{entry} names {text}, which is no file of {home}: nothing was deleted. Restore the output from a copy, "
+        f"{entry} names {text}, which is no file of {root}: nothing was deleted. Restore the output from a copy, "
         "or start over with an empty output and an empty checkpoint directory."
     )

@@ -189,9 +189,9 @@ def read_changes(
     own, parts = split_by_directories(spark, path, looked, columns)
     if format == "csv":
         if whole_files:
-            said = {n: v for n, v in options.items() if n.lower() not in FILE_OPTIONS}
+            format_options = {n: v for n, v in options.items() if n.lower() not in FILE_OPTIONS}
             odd = {"missing": missing, "zero_dates": zero_dates or "error"}
-            own_reader = _csv_reader(spark, own, said, odd, words, inferred)
+            own_reader = _csv_reader(spark, own, format_options, odd, words, inferred)
             check_first_header(spark, path, looked, own_reader)
             rows = order_rows(csv_rows(new_reader(), path, own_reader, columns, parts))
             if len(parts):
@@ -323,8 +323,8 @@ def _csv(
         by_place = StructType([*change, *columns])
         plain = reader.option("mode", "FAILFAST").schema(by_place).csv(path)
         named = plain.where(well_named(F.lit(True), F.col("_metadata.file_path")))
-        said = {each.name: (F.lit(True), F.col(quote(each.name))) for each in change}
-        return with_change(named, columns, said, words)
+        present = {each.name: (F.lit(True), F.col(quote(each.name))) for each in change}
+        return with_change(named, columns, present, words)
     headed = spark.read.options(**{"header": True, **options}).csv(path)
     header = headed.columns
     known = {} if inferred else {field.name.lower(): field for field in columns}
@@ -352,8 +352,8 @@ def _csv(
     changes = [name for name in words.names(columns.names) if name.lower() in lower]
     if words.column is not None and words.absent is None and not changes:
         raise words.missing_column(f"the header of {path}", header)
-    told = {name: (F.lit(True), F.col(quote(name))) for name in changes}
-    return with_change(rows, columns, told, words)
+    present_changes = {name: (F.lit(True), F.col(quote(name))) for name in changes}
+    return with_change(rows, columns, present_changes, words)
 
 
 def _check_found(columns: StructType, found: list[str], where: str, file: str) -> None:

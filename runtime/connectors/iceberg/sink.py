@@ -102,10 +102,10 @@ class IcebergSink(LakeSink):
             raise Conflict(take_first_line(error)) from error
 
     def _last(self, table: Any, checkpoint: str) -> Last | None:
-        told = table.properties.get(_OWN + checkpoint)
-        if told is None:
+        recorded = table.properties.get(_OWN + checkpoint)
+        if recorded is None:
             return None
-        batch, digest = map(int, told.split())
+        batch, digest = map(int, recorded.split())
         seen = _newest(table, checkpoint)
         if seen not in (None, batch):
             raise CheckpointError(
@@ -181,9 +181,9 @@ def _newest(table: Any, checkpoint: str) -> int | None:
     """The batch of a checkpoint that the table's newest snapshot of it has, as far as snapshots are kept."""
     at = table.current_snapshot()
     while at is not None:
-        told = at.summary.additional_properties if at.summary else {}
-        if told.get(_CHECKPOINT) == checkpoint:
-            return int(told[_BATCH])
+        properties = at.summary.additional_properties if at.summary else {}
+        if properties.get(_CHECKPOINT) == checkpoint:
+            return int(properties[_BATCH])
         at = table.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
     return None
 

@@ -33,8 +33,8 @@ class IcebergPlace:
     @classmethod
     def of(cls, source: IcebergSource) -> IcebergPlace:
         """Return the place of a table that is read."""
-        told = {str(name): str(value) for name, value in (source.connect or {}).items()}
-        return cls(source.table, source.catalog, told)
+        properties = {str(name): str(value) for name, value in (source.connect or {}).items()}
+        return cls(source.table, source.catalog, properties)
 
     @property
     def where(self) -> str:

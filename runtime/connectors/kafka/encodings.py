@@ -113,12 +113,12 @@ class AvroEncoding:
         row = self._row(values)
         if self._flat:
             return self._write({**row, _CHANGE: CHANGE_TYPES[kind]})
-        told = (
+        fields = (
             {"before": row, "after": None, "op": "d"}
             if gone
             else {"before": None, "after": row, "op": "c"}
         )
-        return self._write(told)
+        return self._write(fields)
 
 
 def make_encoding(

@@ -79,8 +79,8 @@ def _instant(value: dt.datetime) -> str:
 def _map(key: Writer, item: Writer) -> Writer:
     def write(value: Any) -> str:
         pairs = value.items() if isinstance(value, dict) else value
-        told = [(key(name), _or_null(item, each)) for name, each in pairs]
-        named = ((n if n.startswith('"') else _text(n), each) for n, each in told)
+        fields = [(key(name), _or_null(item, each)) for name, each in pairs]
+        named = ((n if n.startswith('"') else _text(n), each) for n, each in fields)
         return "{" + ", ".join(f"{name}: {each}" for name, each in named) + "}"
 
     return write

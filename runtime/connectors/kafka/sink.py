@@ -78,8 +78,8 @@ class KafkaSink:
         made = make_encoding(options.format, rows.schema, key, options.topic, options.registry)
         if options.format in UPSERTS:
             assert key is not None
-            told = tells_before(kinds) if self.tells_before is None else self.tells_before
-            for net in net_by_key(rows, kinds, key, told, self._where):
+            ordered = tells_before(kinds) if self.tells_before is None else self.tells_before
+            for net in net_by_key(rows, kinds, key, ordered, self._where):
                 yield made.key(net.key), None if net.row is None else made.row(net.row)
             return
         places = [names.index(name) for name in key or ()]
@@ -93,8 +93,8 @@ class KafkaSink:
         self, messages: list[Message], batch: int, checkpoint: str, before: int
     ) -> bool:
         # What is the same in another order says the same.
-        told = sorted(json.dumps([_format_part(part) for part in message]) for message in messages)
-        digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
+        lines = sorted(json.dumps([_format_part(part) for part in message]) for message in messages)
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
         name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
         group = self._consumer(name)
         try:
@@ -297,9 +297,9 @@ class KafkaSink:
             return CheckpointError(
                 f"{self._where}: another run of this checkpoint writes at the same time; end one of them"
             )
-        said = cause.str() if hasattr(cause, "str") else str(cause)
+        message = cause.str() if hasattr(cause, "str") else str(cause)
         return SinkError(
-            f"{self._where}: {said} ({code}). If the batch was written, the next run finds it and passes over it."
+            f"{self._where}: {message} ({code}). If the batch was written, the next run finds it and passes over it."
         )
 
 

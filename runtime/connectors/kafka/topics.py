@@ -82,9 +82,13 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
         names = sorted({name for topics in listed for name in topics.among(read)})
         ids = _ids(session, listed[0], names)
         for topics in listed:
-            told = {name: ids[name] for name in topics.among(read) if name in ids}
-            _check(str(checkpoint), topics, told, read, known)
-            found |= {f"{name} {topics.servers}": number for name, number in told.items() if number}
+            ids_of_topics = {name: ids[name] for name in topics.among(read) if name in ids}
+            _check(str(checkpoint), topics, ids_of_topics, read, known)
+            found |= {
+                f"{name} {topics.servers}": number
+                for name, number in ids_of_topics.items()
+                if number
+            }
     if found.items() <= known.items():
         return
     text = json.dumps({**known, **found}, sort_keys=True)
@@ -120,10 +124,10 @@ def _read_topic_ids(file: Path) -> dict[str, str]:
     if not file.exists():
         return {}
     try:
-        told: dict[str, str] = json.loads(without_checksum(read_file(file.parent, file)))
+        recorded: dict[str, str] = json.loads(without_checksum(read_file(file.parent, file)))
     except ValueError as error:
         raise corrupt(f"{file.name}: {error}") from None
-    return told
+    return recorded
 
 
 def _read_topics(root: Path) -> set[str]:
@@ -134,26 +138,26 @@ def _read_topics(root: Path) -> set[str]:
     found: set[str] = set()
     for line in read_text(root, root / "offsets" / str(max(numbers))).splitlines()[2:]:
         try:
-            told = json.loads(line)
+            offsets = json.loads(line)
         except ValueError:
             continue
-        if isinstance(told, dict):
-            found |= {name for name, parts in told.items() if isinstance(parts, dict)}
+        if isinstance(offsets, dict):
+            found |= {name for name, parts in offsets.items() if isinstance(parts, dict)}
     return found
 
 
 def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
     """The ids of topics, as far as the brokers tell them; empty for a name that they do not know."""
     jvm = session._jvm
-    told = jvm.java.util.HashMap()
+    properties = jvm.java.util.HashMap()
     for key, value in {
         **topics.properties,
         **_PATIENCE,
         "bootstrap.servers": topics.servers,
     }.items():
-        told.put(key, str(value))
+        properties.put(key, str(value))
     try:
-        admin = jvm.org.apache.kafka.clients.admin.Admin.create(told)
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
     except (Py4JError, TypeError):
         # Whatever is wrong with the client's properties, or with its jars, Spark's own client says it.
         return {}

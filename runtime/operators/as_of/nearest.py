@@ -99,10 +99,10 @@ class NearestOperator(AsOfOperator, JoinStep):
         rights = self._apply_changes(self.state.right, right)
         self.state.fit_rows()
         found = self.state.match_numbers
-        came = np.zeros(len(found), np.bool_)
-        came[lefts.came] = True
+        inserted = np.zeros(len(found), np.bool_)
+        inserted[lefts.came] = True
         looked = np.unique(np.concatenate([lefts.came, self._find_reached_rows(rights)]))
-        old, new, fresh = found[looked] - 1, self._nearest(looked), came[looked]
+        old, new, fresh = found[looked] - 1, self._nearest(looked), inserted[looked]
         differs = fresh | (old != new)
         looked, old, new, fresh = looked[differs], old[differs], new[differs], fresh[differs]
         stay = ~fresh
@@ -151,12 +151,12 @@ class NearestOperator(AsOfOperator, JoinStep):
             source=side.name,
         )
         applied = apply_changes(side.rows, changes, ledger)
-        came, gone = applied.came, applied.gone
+        inserted, gone = applied.came, applied.gone
         came_slots, gone_slots = changes.slots[applied.came_by], changes.slots[applied.gone_by]
         # A row may go in the bundle in which it came: nothing was told of it.
-        stays, known = ~np.isin(came, gone), ~np.isin(gone, came)
+        stays, known = ~np.isin(inserted, gone), ~np.isin(gone, inserted)
         self._passing.append((side, gone[~known]))
-        return SideChanges(came[stays], gone[known], came_slots[stays], gone_slots[known])
+        return SideChanges(inserted[stays], gone[known], came_slots[stays], gone_slots[known])
 
     def _free(self) -> None:
         """Forget the rows that are gone."""

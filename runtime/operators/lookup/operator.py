@@ -151,14 +151,14 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         counts = state.bag.counts(gone[real])
         old_ids, old_slots = _repeat_rows(gone[real], counts), np.repeat(gone_slots[real], counts)
         rows = np.flatnonzero(stays)
-        came = self._join_arrivals(batch, rows, slots[groups[rows]])
+        arrivals = self._join_arrivals(batch, rows, slots[groups[rows]])
         state.bag.take(gone)
-        new_ids = state.arrive(came.slots, came.arrivals, came.rows, came.nothing)
+        new_ids = state.arrive(arrivals.slots, arrivals.arrivals, arrivals.rows, arrivals.nothing)
         state.depth[slots] = depth - taken + np.bincount(groups[rows], minlength=len(slots))
         state.debts[slots] = debts
         state.write_times[slots] = now
-        real = ~came.nothing
-        ids, every = np.concatenate([old_ids, new_ids[real]]), (old_slots, came.slots[real])
+        real = ~arrivals.nothing
+        ids, every = np.concatenate([old_ids, new_ids[real]]), (old_slots, arrivals.slots[real])
         comes = np.arange(len(ids)) >= len(old_ids)
         kind = int(kinds[0]) if settings.per_record else None
         changes = self._find_changes(ids, np.concatenate(every), comes, kind)

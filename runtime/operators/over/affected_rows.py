@@ -35,17 +35,17 @@ def reach(
     calls: tuple[ColumnCall, ...],
     standing: Standing,
     places: NumberArray,
-    came: FlagArray,
+    inserted: FlagArray,
     balance: Balance,
 ) -> Stretches:
-    """The rows that changes touch; places: of the slots of the changed rows. came: which of these are there."""
+    """The rows that changes touch; places: of the slots of the changed rows. inserted: which of these are there."""
     position, sizes = standing.position, standing.sizes[0]
-    parts = [Lines(position, position + came)]
+    parts = [Lines(position, position + inserted)]
     for call in {_key(call): call for call in calls}.values():
         if call.function in _COUNTING:
             parts.append(_reach_count(call, standing, places, balance))
             continue
-        lines = touched_lines(standing, _frame(call), came)
+        lines = touched_lines(standing, _frame(call), inserted)
         parts.append(lines)
     every = np.tile(places, len(parts))
     starts = np.clip(np.concatenate([p.starts for p in parts]), 0, None)

@@ -127,7 +127,7 @@ def _stop(standing: Standing, rows: bool, bound: Bound) -> Array:
     return standing.behind if not isinstance(bound, str) else standing.at(bound, equals=True)
 
 
-def touched_lines(standing: Standing, frame: FrameClause, came: FlagArray) -> Lines:
+def touched_lines(standing: Standing, frame: FrameClause, inserted: FlagArray) -> Lines:
     """The rows whose frames have changed where these came, or went; positions are those of now."""
     first, last = frame.start, frame.end
     if frame.rows:
@@ -138,7 +138,7 @@ def touched_lines(standing: Standing, frame: FrameClause, came: FlagArray) -> Li
     stops = _stop(standing, frame.rows, _mirror_bound(first))
     if frame.rows and first is not None:
         # Where a row went, there is one less behind it.
-        stops = stops - ~came
+        stops = stops - ~inserted
     return Lines(starts, stops)
 
 

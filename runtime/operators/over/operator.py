@@ -143,18 +143,18 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         )
         before = state.sorted.sizes(touched)
         ledger = self._ledger(self.spec.on_orphan_retraction)
-        came, came_by, gone, gone_by = apply_changes(state.sorted, bundle, ledger)
+        inserted, inserted_by, deleted, deleted_by = apply_changes(state.sorted, bundle, ledger)
         state.fit_rows()
         # A row may go in the bundle in which it came: nothing was told of it.
-        brief = gone[state.value_numbers[gone] == 0]
+        brief = deleted[state.value_numbers[deleted] == 0]
         if len(brief):
-            stays = ~np.isin(came, brief)
-            came, came_by = came[stays], came_by[stays]
+            stays = ~np.isin(inserted, brief)
+            inserted, inserted_by = inserted[stays], inserted_by[stays]
         keys = _Keys(touched, firsts, len(rows), before, state.sorted.sizes(touched))
-        owners = places[np.concatenate([came_by, gone_by])]
-        changed = self._find_changes(keys, came, gone, owners, kinds[rows[came_by]])
+        owners = places[np.concatenate([inserted_by, deleted_by])]
+        changed = self._find_changes(keys, inserted, deleted, owners, kinds[rows[inserted_by]])
         changes = self._rows(changed), changed.kinds
-        self._settle(gone)
+        self._settle(deleted)
         state.table.stamps("written")[touched] = now
         return changes, firsts[changed.places]
 
@@ -173,10 +173,10 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             owners[len(ids) :][known], gone[known], state.value_numbers[gone[known]] - 1
         )
         changed = np.concatenate([ids, gone])
-        came = np.arange(len(changed)) < len(ids)
+        inserted = np.arange(len(changed)) < len(ids)
         slots, sizes = keys.slots[owners], keys.sizes_of(owners)
         standing = Standing(state.sorted, state.pool, slots, changed, sizes=sizes)
-        stretches = reach(self.spec.calls, standing, owners, came, keys.balance)
+        stretches = reach(self.spec.calls, standing, owners, inserted, keys.balance)
         places, every, positions, values = self._compute_values(keys, stretches)
         was = state.value_numbers[every] - 1
         compared = np.flatnonzero(was >= 0)
@@ -202,7 +202,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
             lost,
             before,
             after,
-            came=came_as,
+            inserted=came_as,
             positions=where,
             firsts=keys.firsts,
             rows=keys.rows,
@@ -210,15 +210,20 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         )
 
     def _merge_replaced(
-        self, lost: ValuedRows, before: ValuedRows, after: ValuedRows, came: Array, touched: Array
+        self,
+        lost: ValuedRows,
+        before: ValuedRows,
+        after: ValuedRows,
+        inserted: Array,
+        touched: Array,
     ) -> tuple[Array, Array]:
         """Make of rows that went and came again one that changes: which of `lost`, and of the others, are left."""
-        fresh = np.flatnonzero(came >= 0)
+        fresh = np.flatnonzero(inserted >= 0)
         store = self.state.sorted.rows
         old, new = pair_values(store, lost, after.take(fresh), touched, self._identity)
         new = fresh[new]
         before.ids[new], before.value_numbers[new] = lost.ids[old], lost.value_numbers[old]
-        came[new] = -1
+        inserted[new] = -1
         same = np.empty(len(new), np.bool_)
         same_rows(store.arrays, lost.ids[old], after.ids[new], store.every_column, same)
         values, equal = self.state.results, np.empty(len(new), np.bool_)

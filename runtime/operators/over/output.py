@@ -40,7 +40,7 @@ def messages(
     gone: ValuedRows,
     before: ValuedRows,
     after: ValuedRows,
-    came: Kinds,
+    inserted: Kinds,
     positions: tuple[NumberArray, NumberArray],
     firsts: NumberArray,
     rows: int,
@@ -49,16 +49,16 @@ def messages(
 ) -> ValuedChanges:
     """The messages, key by key (as_came), those of a key in the order of its rows.
 
-    before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
+    before, after: the same rows side by side, those that came (kinds in `inserted`, -1: it did not) without one before.
     positions: of the rows that went, which stand before the row that is there now, and of the others. firsts: by place
     the first row of the key, of so many rows.
     """
-    news = came >= 0
+    news = inserted >= 0
     sides = [gone, before.take(~news), after]
     every = ValuedRows(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
     rank = np.concatenate([positions[0], positions[1][~news], positions[1]])
     left, changed = len(gone.ids), len(sides[1].ids)
-    kinds = np.where(news, came, UPDATE_AFTER)
+    kinds = np.where(news, inserted, UPDATE_AFTER)
     kinds = np.concatenate([np.full(left, DELETE), np.full(changed, UPDATE_BEFORE), kinds])
     # Of a row what went stands before it, and what it was before what it is, as they stand here.
     order = np.argsort((every.places << _SHIFT) + rank, kind="stable")

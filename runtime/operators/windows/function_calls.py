@@ -34,27 +34,27 @@ class FunctionCalls:
         elements = self._store.elements(rows)
         name = f"window function {self._function.text}"
         try:
-            said = self._function.process(key, live.window, elements, ctx)
+            result = self._function.process(key, live.window, elements, ctx)
         except AggloomError:
             raise
         except Exception as error:
             raise DataError(
                 f"{name} failed for key {key}: {type(error).__name__}: {error}"
             ) from error
-        if isinstance(said, str | bytes) or not isinstance(said, Sequence):
-            raise DataError(f"{name} returned {said!r}; return a value for each of its columns")
-        if len(said) != len(self._schema):
+        if isinstance(result, str | bytes) or not isinstance(result, Sequence):
+            raise DataError(f"{name} returned {result!r}; return a value for each of its columns")
+        if len(result) != len(self._schema):
             raise DataError(
-                f"{name} returned {len(said)} values for {len(self._schema)} columns "
+                f"{name} returned {len(result)} values for {len(self._schema)} columns "
                 f"({', '.join(self._schema.names)})"
             )
-        self._said.append(said)
+        self._said.append(result)
 
     def take(self) -> list[pa.Array]:
         """The columns of all firings, in their order; the next bundle begins."""
-        said, self._said = self._said, []
+        results, self._said = self._said, []
         return [
-            self._column(field, [values[at] for values in said])
+            self._column(field, [values[at] for values in results])
             for at, field in enumerate(self._schema)
         ]
 

@@ -306,11 +306,11 @@ class GeneralWindowOperator(WindowOperator):
         """Do what was decided, and forget what is over; seen: slots of keys that rows had."""
         book, ledger = self._book, self._ledger
         ledger.run(self._source)
-        held, results = ledger.take()
+        records, results = ledger.take()
         if self._function is not None:
             results = [*results, *self._function.take()]
-        changes = self._changes.take(held, results, book.windows.values())
-        self.counters["fired"] += int((held > 0).sum())
+        changes = self._changes.take(records, results, book.windows.values())
+        self.counters["fired"] += int((records > 0).sum())
         self.counters["orphans_dropped"] += ledger.dropped
         ledger.dropped = 0
         moved = ledger.forget(sorted({*seen, *book.emptied} - book.keys.keys()))

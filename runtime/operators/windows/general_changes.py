@@ -71,12 +71,12 @@ class FiringChanges:
         live.given = ()
 
     def take(
-        self, held: NumberArray, results: list[pa.Array], windows: Iterable[Live]
+        self, records: NumberArray, results: list[pa.Array], windows: Iterable[Live]
     ) -> tuple[pa.RecordBatch, Kinds]:
         """The messages of all firings, by the rows that their windows held and their results."""
         base = self._rows.num_rows
         self._rows = _concat_batches(self._rows, self._result_rows(results))
-        alive = held > 0
+        alive = records > 0
         if self.updates:
             messages = self._distinct(self._corrections(base, alive))
         else:

@@ -187,11 +187,11 @@ class Ledger:
 
     def _refuse_orphans(self, slots: SlotArray, retracts: FlagArray) -> None:
         records = self.state.records
-        held = {slot: int(records[slot]) for slot in np.unique(slots).tolist()}
+        rows_left = {slot: int(records[slot]) for slot in np.unique(slots).tolist()}
         for slot, back in zip(slots.tolist(), retracts.tolist(), strict=True):
-            if back and held[slot] <= 0:
+            if back and rows_left[slot] <= 0:
                 raise orphan(self.state.place(slot))
-            held[slot] += -1 if back else 1
+            rows_left[slot] += -1 if back else 1
 
 
 def orphan(place: str) -> OrphanRetractionError:

@@ -58,10 +58,10 @@ def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merg
     Raises DataError if the assigner fails, or if what it says is no partition of the windows.
     """
     given = sorted({Window(*window) for window in windows})
-    said: list[Merged] = []
+    merges: list[Merged] = []
 
     def merge(parts: Sequence[Window], whole: Window) -> None:
-        said.append(([Window(*part) for part in parts], Window(*whole)))
+        merges.append(([Window(*part) for part in parts], Window(*whole)))
 
     try:
         assigner.merge_windows(given, merge)
@@ -72,16 +72,16 @@ def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merg
             f"assigner {assigner.text} failed in merge_windows: {type(error).__name__}: {error}"
         ) from error
     left = set(given)
-    for parts, whole in said:
+    for parts, whole in merges:
         if not parts or not set(parts) <= left or len(set(parts)) < len(parts):
             raise _wrong(assigner, f"{parts} are not all windows that were given, each once")
         left -= set(parts)
         if whole.start >= whole.end:
             raise _wrong(assigner, f"{whole} has no time in it")
-    result = [whole for _, whole in said]
+    result = [whole for _, whole in merges]
     if len({*result, *left}) < len(result) + len(left):
         raise _wrong(assigner, "two of the windows that result are the same")
-    return [(parts, whole) for parts, whole in said if parts != [whole]]
+    return [(parts, whole) for parts, whole in merges if parts != [whole]]
 
 
 def _wrong(assigner: Assigner, what: str) -> DataError:

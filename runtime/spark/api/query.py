@@ -139,7 +139,7 @@ def _split_query(query: str | DataFrame, text: str | None) -> tuple[str, dict[st
 
 def _kinds(
     tables: Mapping[str, InputTable],
-    said: str | Mapping[str, str] | None,
+    input_changes: str | Mapping[str, str] | None,
     by_key: Mapping[str, tuple[str, ...]],
 ) -> Mapping[str, str]:
     """Return the kinds of changes each table sends: as is said of it, as it was read, or as its change column says.
@@ -147,18 +147,18 @@ def _kinds(
     by_key: the tables that were read by their keys; raises SpecError where something else is said of one.
     """
     listed: dict[str, str]
-    if said is None or isinstance(said, Mapping):
-        told = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
-        listed = dict(said or {})
+    if input_changes is None or isinstance(input_changes, Mapping):
+        changes = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
+        listed = dict(input_changes or {})
     else:
-        told, listed = {}, dict.fromkeys(tables, said)
+        changes, listed = {}, dict.fromkeys(tables, input_changes)
     for name in by_key:
         if listed.setdefault(name, "upsert") != "upsert":
             raise SpecError(
                 f"table {name} was read by its keys, so that it sends upserts and not {listed[name]!r}; "
                 "leave out what input_changes says of it, or keys= where it is read"
             )
-    return told | listed
+    return changes | listed
 
 
 def handler_texts(backend: Backend) -> HandlerOf:

@@ -59,9 +59,9 @@ class BlobList:
         for piece in request:
             file.write(piece)
         file.flush()
-        status, said, *_ = self._api._receive_proto_message()
+        status, message, *_ = self._api._receive_proto_message()
         if status != 0:
-            raise RuntimeError(f"Spark could not write the state {self._name!r}: {said}")
+            raise RuntimeError(f"Spark could not write the state {self._name!r}: {message}")
 
 
 def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

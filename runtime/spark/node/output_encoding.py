@@ -119,8 +119,8 @@ class ColumnOutput:
 
     def _frame(self, columns: Iterable[pa.Array]) -> pd.DataFrame:
         # Columns without names are taken by place, none of them is copied or looked into.
-        held = {at: pd.arrays.ArrowExtensionArray(each) for at, each in enumerate(columns)}
-        return pd.DataFrame(held, copy=False)
+        series = {at: pd.arrays.ArrowExtensionArray(each) for at, each in enumerate(columns)}
+        return pd.DataFrame(series, copy=False)
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,8 @@ def refusals(what: str) -> Iterator[None]:
             raise UnsupportedSqlError(f"{what}: it aggregates.") from None
         if "[UNRESOLVED_ROUTINE]" in str(error):
             raise UnknownFunctionError(f"{what}: Spark knows no such function.") from None
-        said = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
-        raise UnsupportedExpressionError(f"{what}: Spark says {said}") from None
+        message = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
+        raise UnsupportedExpressionError(f"{what}: Spark says {message}") from None
 
 
 @contextmanager

@@ -104,9 +104,9 @@ class Totals:
                 key = str(fragment.place) if self._alone else name
                 self._fragments.setdefault(key, fragment).add(row["told"])
         self.new_changes = self.changes - before
-        told = (progress.get("eventTime") or {}).get("watermark")
-        if told and not told.startswith("1970-01-01T00:00:00"):
-            self._watermark = _instant(told)
+        watermark = (progress.get("eventTime") or {}).get("watermark")
+        if watermark and not watermark.startswith("1970-01-01T00:00:00"):
+            self._watermark = _instant(watermark)
         return True
 
     @property
@@ -148,13 +148,15 @@ class _Fragment:
         """The counts of each operator in the last batch."""
         self._levels: dict[int, list[list[int]]] = {}
 
-    def add(self, told: Sequence[str]) -> None:
+    def add(self, watermark: Sequence[str]) -> None:
         """Take what was observed in a batch: a text of each bucket that was called."""
         self.now = [[0] * len(FLOWS) for _ in self._names]
-        for bucket, *numbers in map(format_counts, told):
+        for bucket, *numbers in map(format_counts, watermark):
             each = [numbers[at : at + _WIDTH] for at in range(0, len(numbers), _WIDTH)]
-            self.now = [_sums(now, told) for now, told in zip(self.now, each, strict=True)]
-            self._levels[bucket] = [told[len(FLOWS) :] for told in each]
+            self.now = [
+                _sums(now, watermark) for now, watermark in zip(self.now, each, strict=True)
+            ]
+            self._levels[bucket] = [watermark[len(FLOWS) :] for watermark in each]
         self._flows = [_sums(flows, now) for flows, now in zip(self._flows, self.now, strict=True)]
 
     @property
@@ -162,14 +164,20 @@ class _Fragment:
         """Those of each operator."""
         seen = len(self._levels), self._buckets
         for place, (name, flows) in enumerate(zip(self._names, self._flows, strict=True)):
-            held = [levels[place] for levels in self._levels.values()] or [[0] * len(LEVELS)]
-            told = zip((*FLOWS, *LEVELS), (*flows, *map(sum, zip(*held, strict=True))), strict=True)
-            yield OperatorCounts(name, **dict(told), buckets=seen)
+            levels_of_buckets = [levels[place] for levels in self._levels.values()] or [
+                [0] * len(LEVELS)
+            ]
+            totals = zip(
+                (*FLOWS, *LEVELS),
+                (*flows, *map(sum, zip(*levels_of_buckets, strict=True))),
+                strict=True,
+            )
+            yield OperatorCounts(name, **dict(totals), buckets=seen)
 
 
-def _instant(told: str) -> dt.datetime | None:
+def _instant(text: str) -> dt.datetime | None:
     """A watermark of Spark's; None of one after all times, whose year has more digits."""
-    return dt.datetime.fromisoformat(told) if told[4:5] == "-" else None
+    return dt.datetime.fromisoformat(text) if text[4:5] == "-" else None
 
 
 def _sums(flows: Sequence[int], more: Sequence[int]) -> list[int]:
@@ -189,10 +197,10 @@ def input_rows(progress: Any) -> int:
 
 def read_rows(progress: Any) -> int:
     """Rows that Spark has taken from the sources for a batch; over Connect only they tell how many."""
-    told = progress.get("numInputRows")
-    if told is None:
-        told = sum(source["numInputRows"] or 0 for source in progress.get("sources") or ())
-    return int(told)
+    rows = progress.get("numInputRows")
+    if rows is None:
+        rows = sum(source["numInputRows"] or 0 for source in progress.get("sources") or ())
+    return int(rows)
 
 
 def _read_metrics(progress: Any) -> dict[str, dict[str, Any]]:

@@ -113,23 +113,23 @@ class Having:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Filter a changelog; a -U at the end of a batch waits for its +U."""
-        held: pa.RecordBatch | None = None
+        waiting: pa.RecordBatch | None = None
         for batch in batches:
             if self.late:
-                came = batch.column(batch.num_columns - 3).is_null()
-                yield batch.filter(pc.invert(came)).select(range(batch.num_columns - 1))
-                batch = batch.filter(came)
+                on_time = batch.column(batch.num_columns - 3).is_null()
+                yield batch.filter(pc.invert(on_time)).select(range(batch.num_columns - 1))
+                batch = batch.filter(on_time)
             if not batch.num_rows:
                 continue
-            whole = concat([held, batch]) if held is not None else batch
+            whole = concat([waiting, batch]) if waiting is not None else batch
             kinds = parse_kinds(whole.column(whole.num_columns - 2), "HAVING")
-            held = None
+            waiting = None
             if kinds[-1] == UPDATE_BEFORE:
-                held = whole.slice(len(kinds) - 1)
+                waiting = whole.slice(len(kinds) - 1)
                 whole, kinds = whole.slice(0, len(kinds) - 1), kinds[:-1]
             yield from self._filter(whole, kinds)
-        if held is not None:
-            yield from self._filter(held, np.array([UPDATE_BEFORE], np.int8))
+        if waiting is not None:
+            yield from self._filter(waiting, np.array([UPDATE_BEFORE], np.int8))
 
     def _filter(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """The rows that remain, with the kinds they get."""

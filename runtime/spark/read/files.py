@@ -124,8 +124,8 @@ def remember(
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(FILE_DDL).load(path)
-        told: dict[str, Any] = {"by_name": by_name, "words": words, "cut": cut, "csv": csv}
-        whole = WholeFiles(files, path, changes, lenient, here, **told)
+        arguments: dict[str, Any] = {"by_name": by_name, "words": words, "cut": cut, "csv": csv}
+        whole = WholeFiles(files, path, changes, lenient, here, **arguments)
         remember_packed(df, whole)
     return df
 

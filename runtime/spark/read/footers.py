@@ -116,8 +116,8 @@ def sound_in_java(spark: Any, look: Footers) -> Column | None:
     if wrong is None:
         return None
     # The file that has just been read: that of `_metadata` costs something for each row.
-    told = Place(F.input_file_name()).refuse(wrong())
-    return F.when(wrong().isNotNull(), told).isNull()
+    refusal = Place(F.input_file_name()).refuse(wrong())
+    return F.when(wrong().isNotNull(), refusal).isNull()
 
 
 def sound_in_workers(look: Footers) -> Column:

@@ -57,8 +57,10 @@ def changes_of(
     spark.dataSource.register(source)
     reader = spark.readStream if streaming else spark.read
     pieces = reader.format(source.name()).load()
-    told = StructType([*spark_schema(schema).fields, StructField(CHANGE_COLUMN, StringType())])
-    changes = pieces.mapInArrow(ReadPieces(lake, schema), told)
+    output_type = StructType(
+        [*spark_schema(schema).fields, StructField(CHANGE_COLUMN, StringType())]
+    )
+    changes = pieces.mapInArrow(ReadPieces(lake, schema), output_type)
     return remember_packed(changes, PackedPieces(pieces, lake, schema))
 
 

@@ -84,10 +84,10 @@ def change_of(found: dict[str, tuple[Column, Column]], place: Place, words: Chan
         change = place.change_type(F.lit(None).cast("string"), words.column, words)
     others: dict[str, Column] = {}
     for name, (there, word) in found.items():
-        told = place.change_type(word, name, words)
+        kind = place.change_type(word, name, words)
         for other, also in others.items():
-            told = place.unless(also, [f"both {other!r} and {name!r} are there; keep one"], told)
-        change = F.when(there, told).otherwise(change)
+            kind = place.unless(also, [f"both {other!r} and {name!r} are there; keep one"], kind)
+        change = F.when(there, kind).otherwise(change)
         others[name] = there
     return change
 

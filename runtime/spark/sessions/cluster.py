@@ -42,10 +42,10 @@ def ship(spark: Any) -> None:
 
 def write_archive(path: Path) -> Path:
     """Write the modules of aggloom as an archive that Python imports from, such as for `spark-submit --py-files`."""
-    home = Path(aggloom.errors.__file__).parent
+    package = Path(aggloom.errors.__file__).parent
     # In a checkout most rooms lie beside the package.
     beside = Path(aggloom.runtime.__path__[0]).parent
-    found = [(home, file) for folder in ("*", "sample/*") for file in home.glob(folder)]
+    found = [(package, file) for folder in ("*", "sample/*") for file in package.glob(folder)]
     found += [(beside, file) for room in _ROOMS for file in (beside / room).rglob("*")]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for top, file in sorted(found):

@@ -31,10 +31,10 @@ def java_launched(
     with heard as streams, quick_home(settings) as quick, keeping_memory():
         # The user's own come last: they win.
         options = f"{quick} {settings.get(_JAVA_OPTIONS, '')}".strip()
-        told = {**settings, _JAVA_OPTIONS: options} if options else dict(settings)
+        launched = {**settings, _JAVA_OPTIONS: options} if options else dict(settings)
         conf = SparkConf().setAppName(name).setMaster(master)
-        for key, value in told.items():
+        for key, value in launched.items():
             conf.set(key, str(value))
         gateway = launch_gateway(conf, dict[str, Any](streams))
     SparkContext._ensure_initialized(gateway=gateway)
-    return told
+    return launched

@@ -90,9 +90,9 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        told = java_launched(name, master, settings, quiet)
+        launched = java_launched(name, master, settings, quiet)
         builder = SparkSession.builder.appName(name).master(master)
-        for key, value in told.items():
+        for key, value in launched.items():
             builder = builder.config(key, str(value))
         made = builder.getOrCreate()
     except PySparkRuntimeError as failure:

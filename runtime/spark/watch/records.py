@@ -123,14 +123,14 @@ def read_plan(checkpoint: Path) -> dict[str, Any] | None:
     """
     file = checkpoint / PLAN_FILE
     try:
-        told = json.loads(without_checksum(read_file(checkpoint, file, _LONGEST)))
+        plan = json.loads(without_checksum(read_file(checkpoint, file, _LONGEST)))
     except FileNotFoundError:
         return None
     except RecursionError:
         raise ValueError("it is too deep") from None
-    if not isinstance(told, dict):
+    if not isinstance(plan, dict):
         raise ValueError("it is no plan")
-    return told
+    return plan
 
 
 def _parse_line(line: str) -> dict[str, Any] | None:
@@ -145,13 +145,13 @@ def _lag(sources: Iterable[Any]) -> dict[str, int]:
     """Return the amount that waits to be read, of what the sources tell."""
     found: dict[str, int] = {}
     for source in sources:
-        told = source["metrics"] or {}
+        metrics = source["metrics"] or {}
         for what, names in _LAG.items():
             for name in names:
-                if told.get(name) not in (None, ""):
-                    found[what] = found.get(what, 0) + int(float(told[name]))
-        behind = [int(float(told[name])) for name in _OFFSETS if told.get(name)]
-        if any(name in told for name in _OFFSETS):
+                if metrics.get(name) not in (None, ""):
+                    found[what] = found.get(what, 0) + int(float(metrics[name]))
+        behind = [int(float(metrics[name])) for name in _OFFSETS if metrics.get(name)]
+        if any(name in metrics for name in _OFFSETS):
             found["offsets"] = max(found.get("offsets", 0), *behind, 0)
     return found
 
