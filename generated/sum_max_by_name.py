@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "8ff726355c53f61e"
-DIGEST = "7f12ed4310b5eea4"
+SUPPORT = "ea898dc2cf8f02b6"
+DIGEST = "819b887687dd90fa"
 
 
 class Inputs(NamedTuple):

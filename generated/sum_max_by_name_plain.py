@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "937a59d6cf3b796b"
-DIGEST = "4b8938404c075737"
+SUPPORT = "44ff92d20cd6ddc2"
+DIGEST = "bdd4d4837a5a7cbd"
 
 
 class Inputs(NamedTuple):

@@ -63,6 +63,7 @@ def split_blocks(
         sizes = json.loads(bytes(view[_SIZES.size : at]))
         if magic != _MAGIC or at + sum(sizes) != len(view):
             raise ValueError("wrong length")
+        # A bool is an int in Python, and no size.
         if any(type(size) is not int or size < 0 for size in sizes):
             raise ValueError("wrong sizes")
     except (ValueError, TypeError, RecursionError, struct.error) as e:
@@ -191,6 +192,7 @@ class Operator(ABC):
     @contextmanager
     def changing_state(self) -> Iterator[None]:
         """Surround a change of the state; after an error inside, which may leave half of it, no bundle is taken."""
+        # Set before and cleared after: it stays set where an error leaves the context.
         self._failed = True
         yield
         self._failed = False

@@ -63,6 +63,7 @@ def _group_rows(
         s = touched[k]
         first = at
         at += rows[s]
+        # From a count to the place of the slot's first row, and on with each row that is put there.
         rows[s] = first
         for i in range(first, at):
             slot[i] = s
@@ -70,6 +71,7 @@ def _group_rows(
     for r in range(len(slots)):
         i = rows[slots[r]]
         rows[slots[r]] += 1
+        # Number and direction in one value: one write out of order a row, not two.
         order[i] = r << 1 | retracts[r]
     for i in range(len(order)):
         retract[i] = order[i] & 1
@@ -163,6 +165,7 @@ class Applier:
         dropped = 0
         if len(slots):
             inputs = handler.bind(batch)
+            # Views read much memory a slot: its rows one after the other find it in the cache.
             if handler.VIEWS and not merged:
                 inputs, slots, retracts, _ = self._by_slot(
                     handler, touched, inputs, slots, retracts
@@ -200,6 +203,8 @@ class Applier:
                     by_slot=True,
                 ),
             )
+        # In three passes: rows that are kept as orphans, or merged accumulators, say nothing of a slot until all of
+        # them are in.
         was, before = state.records[touched] > 0, handler.values(touched)
         dropped = self.apply(state, touched, rows, merged, keep=keep, keeps_debts=keeps_debts)
         after, now = handler.values(touched), state.records[touched] > 0

@@ -57,12 +57,14 @@ def pair_off(
             waiting[own] = -1
         # Those that wait are of one side: a ring, in which the last is followed by the first.
         last = np.int64(waiting[own])
+        # Nobody waits: a ring of one.
         if last < 0:
             waiting[own] = after[r] = r
         elif comes[last] == comes[r]:
             after[r], after[last] = after[last], r
             waiting[own] = r
         else:
+            # The first that has come is paired first, so that equal rows keep their order.
             first = np.int64(after[last])
             partner[r], partner[first] = first, r
             waiting[own] = -1 if first == last else last
@@ -102,6 +104,7 @@ def pair_rows(
     hash_rows(store.arrays, ids, slots, identity, marks)
     partner = pair_marks(places, marks, comes)
     paired = np.flatnonzero(partner >= 0)
+    # Marks are hashes: rows of one hash may still be others.
     unlike = paired[~mark_same(store, ids[paired], ids[partner[paired]], identity)]
     partner[unlike] = -1
     return partner

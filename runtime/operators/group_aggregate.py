@@ -109,10 +109,13 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         batch = self._select_columns(batch)
         if self.state_ttl_ms:
             self._expire(clock.processing)
+        # Before the look-up, which makes the only row.
         shown = self._one_row and len(self.state) > 0
         slots = np.zeros(0, np.int64)
         if batch.num_rows or bundle.partials:
             slots = self.state.lookup(batch)
+            # Before any row is applied: the error leaves the state as it was, but for keys that the look-up has made,
+            # which are taken out again.
             if self.on_orphan_retraction == "error":
                 refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
         return _CheckedRows(batch, slots, retracts, bundle.partials, shown)
@@ -220,6 +223,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         """Mini-batch: the one change that the whole bundle brings to each key."""
         keep = self.on_orphan_retraction == "keep"
         opened = [self._open_partial(data) for data in checked.partials]
+        # Keys first: a slot that is touched by rows and by accumulators gives one change.
         merged = [(self.state.lookup_keys_of(other), other, None) for other in opened]
         targets = [target for target, _, _ in merged]
         touched = self._applier.distinct(
@@ -265,6 +269,8 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         """The messages of items at these slots."""
         n = len(slots)
         changed = np.ones(n, np.bool_)
+        # With a time to live also an equal result is emitted, as Flink's GroupAggFunction does: states downstream
+        # live by what they are written.
         if n and not self.state_ttl_ms:
             changed = self.handler.differ(results.before, results.after, n)
         item, after_it, kinds = transitions(results.was, results.now, changed, self.update_before)
@@ -282,6 +288,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         used = self.state.used_slots()
         expired = used[now >= self.state.stamps("written")[used] + self.state_ttl_ms]
         if len(expired):
+            # Accumulators first, while their slots are theirs: texts and blocks are given back.
             self.state.reset(expired)
             self.counters["expired"] += len(expired)
             self.state.forget(expired)

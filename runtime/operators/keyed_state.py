@@ -92,10 +92,12 @@ class KeyedState(SlotState):
 
     def key_numbers(self, slots: SlotArray) -> Array:
         """Numbers from 0 on that are the same for slots whose keys differ in nothing but the last column."""
+        # An index for this call alone, in whose pool the words mean the same: no key has to be decoded.
         index = KeyIndex(Arena(), self.pool, self.index.pooled[:-1].tolist())
         words, nulls = self.index.keys(slots)
         last = words.shape[1] - 1
         numbers = index.lookup(np.ascontiguousarray(words[:, :-1]), nulls & ((1 << last) - 1))
+        # Its keys hold their texts in the pool, which outlives it.
         index.remove(index.used_slots())
         return numbers
 
@@ -117,8 +119,10 @@ class KeyedState(SlotState):
     def forget(self, slots: SlotArray) -> None:
         """Remove keys whose accumulators are as new, and give memory back."""
         self.table.forget(slots)
+        # The table has shrunk: its arrays and those of the accumulators go by one slot.
         if self.table.capacity < self.accumulators.slots:
             self.accumulators.resize(self.table.capacity)
+        # Once all references are given back, those of keys and of accumulators.
         self.pool.sweep()
         self.accumulators.sweep()
         if self.handler.COMPACTS and (self.table.is_airy or self.accumulators.is_airy):

@@ -20,6 +20,7 @@ def in_waves(slots: SlotArray, bundle: Callable[[NumberArray], tuple[Rows, Numbe
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
     lengths = np.diff(np.r_[opens, len(order)])
     wave = np.empty(len(order), np.int64)
+    # A row's round is how many rows of its slot came before it.
     wave[order] = np.arange(len(order)) - np.repeat(opens, lengths)
     by_wave = np.argsort(wave, kind="stable")
     cuts = np.flatnonzero(np.diff(wave[by_wave])) + 1
@@ -28,6 +29,7 @@ def in_waves(slots: SlotArray, bundle: Callable[[NumberArray], tuple[Rows, Numbe
         changes, source = bundle(rows)
         parts.append(changes)
         sources.append(source)
+    # Rounds are over many keys; the changes go back into the order of the rows.
     together = np.argsort(np.concatenate(sources), kind="stable")
     batch = pa.concat_batches([part[0] for part in parts])
     kinds = np.concatenate([part[1] for part in parts])

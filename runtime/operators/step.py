@@ -32,6 +32,7 @@ class Step(Operator, Generic[P]):
         the operator refuses further work. No clock of the operator goes back.
         """
         self.refuse_after_failure()
+        # Outside of `changing_state`: an error of the input leaves the operator usable, its state as it was.
         checked = self.check(inputs, clock)
         with self.changing_state():
             changes = self.change(checked, clock)
@@ -61,6 +62,7 @@ class KeyedStep(OneInput, Step[Rows]):
         return self.check_rows(bundle.batch, bundle.kinds)
 
     def change(self, checked: Rows, clock: Clock) -> Rows:
+        # Before the rows are applied: a key whose time is over begins anew with its next row.
         if self.state_ttl_ms:
             self.expire(clock.processing, self.state_ttl_ms)
         batch, kinds = checked
@@ -86,6 +88,7 @@ class JoinStep(Step[Sequence[InputBatch]]):
         return inputs
 
     def change(self, checked: Sequence[InputBatch], clock: Clock) -> Rows:
+        # Before the rows: what is forgotten meets none of them.
         self.expire(clock.processing)
         if not any(each.batch.num_rows for each in checked):
             return no_rows(self.schema)
@@ -113,6 +116,8 @@ class ClockedStep(Step[P]):
 
     def change(self, checked: P, clock: Clock) -> Rows:
         parts = [self.drop_unwritten(clock.processing)]
+        # Rows of a source are judged by the watermark that comes with them. An operator below emits its rows by the
+        # same watermark: by it all of them would be late.
         if not self.is_chained:
             parts.append(self.move_clock(clock))
         parts.append(self.take(checked, clock))
@@ -149,4 +154,5 @@ def advance_time(stored: NumberArray, time: int, place: int = 0) -> None:
         >>> stored.tolist()
         [9]
     """
+    # A replayed bundle brings the clock of its time, and time does not go back.
     stored[place] = max(int(stored[place]), time)

@@ -64,6 +64,7 @@ def bits_clear(view: Bits, pool: PoolArrays, pooled: bool, slot: int) -> None:
 @kernel
 def bits_none(view: Bits, pool: PoolArrays, pooled: bool, slot: int) -> bool:
     """Tell whether no value is there; those without a bit count."""
+    # Below 0 while retractions are ahead of their rows.
     return view.counts[slot, view.counts.shape[1] - 1] <= 0
 
 

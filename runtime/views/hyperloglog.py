@@ -101,6 +101,7 @@ def _add(view: HyperLogLogs, slot: int, entry: int) -> None:
         if at < filled and view.cells[slot, at] == entry:
             return
         if filled < _most(view):
+            # Entries stay in order: a list is the same in whatever order its values came.
             for j in range(filled, at, -1):
                 view.cells[slot, j] = view.cells[slot, j - 1]
             view.cells[slot, at] = np.uint32(entry)
@@ -136,6 +137,7 @@ def hyperloglog_merge(
     other_pool: PoolArrays,
     other_slot: int,
 ) -> None:
+    # MANY is below 0: then there is no list, and registers are merged below.
     for j in range(other.filled[other_slot]):
         _add(view, slot, np.int64(other.cells[other_slot, j]))
     if other.filled[other_slot] != MANY:
@@ -151,6 +153,7 @@ def hyperloglog_merge(
 def hyperloglog_clear(view: HyperLogLogs, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     used = np.int64(view.filled[slot])
+    # The cells behind a list are zeros.
     for c in range(view.cells.shape[1] if used == MANY else used):
         view.cells[slot, c] = 0
     view.filled[slot] = 0
@@ -165,6 +168,7 @@ def hyperloglog_none(view: HyperLogLogs, pool: PoolArrays, pooled: bool, slot: i
 def _sigma(x: float) -> float:
     """Ertl's correction for empty registers."""
     power, total, before = 1.0, x, -1.0
+    # x is below 1, since not all registers are empty: the terms shrink until the sum stays as it is.
     while total != before:
         before = total
         x *= x

@@ -85,6 +85,7 @@ def _haunt(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int,
     node = pairs.find(view.table, view.slots, view.words, slot, word)
     if node == 0:
         node = _link(view, slot, word)
+        # Below 0: by this is_ghost knows it.
         view.newest[node] = -rows
         pairs.insert(view.table, view.slots, view.words, node)
         if pooled:
@@ -102,6 +103,7 @@ def _haunt(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int,
 def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """Add a value at the end, or let it take a ghost away."""
     oldest = pairs.find(view.table, view.slots, view.words, slot, word)
+    # A ghost is the only node of its pair: while rows are missing, none of the value is there.
     if oldest != 0 and is_ghost(view, oldest):
         _haunt(view, pool, pooled, slot, word, -1)
         return
@@ -328,6 +330,7 @@ class SequenceView:
     def reserve(self, rows: int) -> None:
         """Room for `rows` more values."""
         meta = self.arrays.meta
+        # Freed nodes are used before new ones.
         need = int(meta[pairs.HIGH]) + 1 + rows - int(meta[pairs.FREE])
         if need > len(self.arrays.free):
             size = max(need, 2 * len(self.arrays.free))

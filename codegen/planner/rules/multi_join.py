@@ -107,10 +107,12 @@ def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | s
     }
     found = [places.get(left) for left, _ in node.pairs]
     order = {each[1]: number for number, each in enumerate(found) if each is not None}
+    # Joins on different keys are usual: nothing is noted about them.
     if len(order) < len(found) or len(found) != below.width:
         return ""
     via = sorted({each[0] for each in found if each is not None} - set(below.present))
     null_safe = tuple(node.null_safe[order[place]] for place in range(below.width))
+    # A join of two inputs would let padded rows match NULLs; a chain by key pads them.
     if via and any(null_safe):
         return "a padded row's key, which is NULL, equals NULL"
     keys = [node.right_keys[order[place]] for place in range(below.width)]
@@ -138,6 +140,7 @@ def _rename_chain(chain: MultiJoin, names: dict[str, str], others: set[str]) -> 
     for name in chain.every.names:
         called[name] = names.get(name, name)
         if name not in names and name in taken:
+            # Nobody above reads it: any name will do that no other column has.
             called[name] = f"{sign}hidden_{len(taken)}"
         taken.add(called[name])
     if all(name == new for name, new in called.items()):

@@ -40,6 +40,7 @@ def _without(node: Node) -> Node:
     """The plan without a Normalise whose rows reach the result as they are, with their key and no filter."""
     if isinstance(node, Normalise):
         return node.input if node.passes is None and node.absent is None else node
+    # What picks columns with the key among them passes upserts on as upserts.
     if isinstance(node, Calc) and node.where is None and node.unique_keys:
         return node.over(_without(node.input))
     return node

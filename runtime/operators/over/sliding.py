@@ -114,6 +114,7 @@ def slide(
     handler.set(handler.create(stretches + 1), None)
     # No row comes to the last accumulator: an empty frame has its values.
     out = handler.values(np.array([stretches]))
+    # Row 0 of the results is that of an empty frame.
     take = np.zeros(len(values), np.int64)
     if len(steps.rows):
         inputs = handler.bind(batch)
@@ -160,6 +161,7 @@ def _by_waves(
     firsts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
     wave = np.arange(len(owners)) - np.repeat(firsts, np.diff(np.r_[firsts, len(owners)]))
     by_wave = np.argsort(wave, kind="stable")
+    # Stable: the steps of an item stay in their order.
     of_step = np.argsort(wave[steps.items], kind="stable")
     ends = np.cumsum(np.bincount(wave))
     cuts = np.cumsum(np.bincount(wave[steps.items]))

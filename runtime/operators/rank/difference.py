@@ -82,6 +82,7 @@ class Difference:
         comes = np.arange(len(ids)) >= gone
         partner = self._partners(store, places, ids, numbers, comes, slots)
         twin = partner
+        # A row that goes and comes alike is no change, though nothing makes it the half of an update.
         if self.by == "nothing" and 0 < gone < len(ids):
             twin = pair_rows(store, places, ids, comes, slots[places], store.every_column)
         same = np.zeros(len(ids), np.bool_)
@@ -98,6 +99,7 @@ class Difference:
 
     def _different(self, store: RowStore, ids: RowIdArray, numbers: Array, before: int) -> Array:
         """Tell whether each row is not there both before and after, at the same number if that counts."""
+        # Zeros between calls (drop_same), so that it is made anew only where the store has grown.
         if len(self._mark) < store.capacity:
             self._mark = np.zeros(store.capacity, np.int32)
         left = np.ones(len(ids), np.bool_)

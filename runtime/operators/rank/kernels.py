@@ -100,6 +100,7 @@ def pair_numbers(
         elif j == len(ids):
             order = np.int64(-1)
         else:
+            # Both lists are in order, so that one walk along them merges them.
             order = places[i] - places[j]
             if order == 0 and marked:
                 order = numbers[i] - numbers[j]

@@ -60,6 +60,7 @@ class SlicedRows(WindowOperator):
         assigner = windowing.assigner
         assert isinstance(assigner, Aligned)
         super().__init__(handler_class, windowing, bounds, is_chained, update_before, per_record)
+        # A row that several windows share is added up once, and its slice is merged into each of them.
         if windowing.updates or assigner.slice_ms != assigner.size_ms:
             self.require_merge("windows that overlap or fire again")
         self.on_orphan_retraction = on_orphan_retraction
@@ -120,6 +121,7 @@ class SlicedRows(WindowOperator):
         self.counters["orphans_dropped"] += dropped
         changes = self._after_rows(touched)
         records = state.records[touched]
+        # Kept orphans are a debt: with a negative count the slot stays.
         gone = touched[records == 0 if keep else records <= 0]
         state.reset(gone)
         state.forget(gone)
@@ -135,6 +137,7 @@ class SlicedRows(WindowOperator):
         slices = np.asarray(batch.column(place))
         if batch.num_rows and not self.clock[STAGGER]:
             now = int(self.clock[PROCESSING])
+            # Settled with the first row and kept in the state: a bucket's windows never move afterwards.
             offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
             self.clock[STAGGER] = 1 + offset
             self.rebuild_derived()
@@ -175,6 +178,7 @@ class SlicedRows(WindowOperator):
             return ~gaps if gaps.any() else None
         if not gaps.any() and self._cleanup(last.min(keepdims=True))[0] > self.clock[WATERMARK]:
             return None
+        # Rows share few window ends: zones are looked up once for each.
         ends, places = distinct_times(last, self._assigner.step_ms)
         return ~gaps & (self._cleanup(ends) > self.clock[WATERMARK])[places]
 
@@ -196,6 +200,7 @@ class SlicedRows(WindowOperator):
         handler = self.slices.handler
         if self._merges_in_order or handler.VIEWS:
             # Room is made for each slice once, so that windows of one end go together.
+            # By time within a window: aggregates by arrival take the rows of an earlier slice as the earlier ones.
             order = np.lexsort((self.slices.windows[slots], ends))
             targets, slots, ends = targets[order], slots[order], ends[order]
             cuts = np.flatnonzero(np.diff(ends)) + 1
@@ -227,6 +232,8 @@ class SlicedRows(WindowOperator):
 
     def _fires(self, ends: Array) -> Array:
         """When windows that end then are due: at their last millisecond."""
+        # A window's end is not in it: its last millisecond is what the watermark has to pass, as Flink's maxTimestamp
+        # says.
         return to_instants(ends - 1, self._assigner.zone)
 
     def _cleanup(self, ends: Array) -> Array:

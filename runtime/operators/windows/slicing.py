@@ -80,6 +80,7 @@ class SlicingWindowOperator(SlicedRows):
                 self._wait(due[due > self.now])
             return self.nothing
         rows, windows = self._assigner.spans(ends)
+        # A slice may be in windows of which some are over already.
         open_ = self._cleanup(windows) > self.now
         rows, windows = rows[open_], windows[open_]
         slots = np.unique(self.windows.lookup_keys_of(self.slices, touched[rows], windows))
@@ -100,6 +101,7 @@ class SlicingWindowOperator(SlicedRows):
         if self.clock[DUE] <= self.now:
             parts.append(self._fire_once() if self.windows is None else self._advance_windows())
             self._plan_next()
+        # Last: windows that end after it are those that the next call fires.
         self.clock[FIRED] = self.now
         return concat_changes(parts, self.schema)
 
@@ -111,6 +113,7 @@ class SlicingWindowOperator(SlicedRows):
         if not len(slots):
             return self.nothing
         times = waits[slots]
+        # Before the result is given out: rows of a later bundle start the wait anew.
         waits[slots] = 0
         if self._early:
             ahead = self._fires(self.windows.windows[slots]) > self.now
@@ -192,6 +195,7 @@ class SlicingWindowOperator(SlicedRows):
         windows, places = distinct_times(ends, self._assigner.step_ms)
         cells = np.repeat(keys, sizes) * len(windows) + places
         count = (int(keys.max()) + 1) * len(windows)
+        # A cell for each key and window is quicker than sorting, where most of them are filled.
         if count > 4 * len(slots) + 65536:
             filled, cells = np.unique(cells, return_inverse=True)
         else:
@@ -212,6 +216,7 @@ class SlicingWindowOperator(SlicedRows):
     def _fold(self, slots: SlotArray, ends: Array, found: _Merged) -> None:
         """Let the first slice of a cumulating window hold all that its last firing has merged."""
         state = self.slices
+        # Only the newest window of a slice has merged all that is in it.
         newest = np.full(state.capacity, -AFTER_ALL, np.int64)
         np.maximum.at(newest, slots, ends)
         last = (ends < self._assigner.last_ends(ends)) & (newest[slots] == ends)
