@@ -25,6 +25,7 @@ from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 HandlerTexts = Callable[[AggSpec], HandlerText]
+_MANY_ROWS = 10_000
 _TIMER_STEPS = 16
 """An idle bucket forgets what is past its time to live once in so many parts of that time."""
 
@@ -135,12 +136,20 @@ class DurableBucket:
             carried = self._evolve(clock)
         elif not (called or _has_rows(bundles) or self._is_first() or self.is_due(clock)):
             return no_rows(self.fragment.root.schema)
-        packed = self._host.packers.submit(_pack_bundles, bundles)
+        packed = self._pack(bundles)
         changes = self.fragment.run(bundles, clock)
         self._last_run = clock.processing
         self._store.commit(self._store.head(), self.fragment, _input_of(bundles, packed), clock)
         parts = [changes] if carried is None else [carried, changes]
         return concat_changes(parts, self.fragment.root.schema)
+
+    def _pack(self, bundles: Bundles) -> Future[tuple[Blob, ...]]:
+        """Pack the bundles for the log: beside the operators if they are large, for a thread has its price."""
+        if sum(each.batch.num_rows for each in bundles) >= _MANY_ROWS:
+            return self._host.packers.submit(_pack_bundles, bundles)
+        done: Future[tuple[Blob, ...]] = Future()
+        done.set_result(_pack_bundles(bundles))
+        return done
 
     def is_due(self, clock: Clock) -> bool:
         """Tell whether the operators have something to do by the clock alone."""

@@ -270,7 +270,7 @@ class LocalQuery:
             readers = {}
             for name, planned in plan.ranges.items():
                 reads = self._join_reads(self._sources[name].read(planned))
-                readers[name] = ReadAhead(reads)
+                readers[name] = ReadAhead(reads, _goes_on)
                 closing.callback(readers[name].close)
             once = False
             while True:
@@ -329,6 +329,11 @@ def _handler_texts(backend: Backend) -> Callable[[AggSpec], HandlerText]:
         return HandlerText(source.text, source.digest)
 
     return text
+
+
+def _goes_on(rows: Rows) -> bool:
+    """Tell whether more rows may follow: these are as many as are joined, and not the rest."""
+    return len(rows[1]) >= _ROWS_AT_ONCE
 
 
 def _one_row() -> Rows:

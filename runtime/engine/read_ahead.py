@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -15,16 +15,17 @@ _AHEAD = 2
 class ReadAhead(Generic[Item]):
     """An iterator over what another gives, which a thread asks before it is wanted.
 
-    An error of the other is raised where its item would be. `close` ends the thread.
+    The first item is read at once. goes_on: tells by it whether more is to come; if not there is no thread, which a
+    small batch would wait for longer than for its rows. An error of the other is raised where its item would be.
+    `close` ends the thread.
     """
 
-    def __init__(self, items: Iterable[Item]) -> None:
-        self._items = items
+    def __init__(self, items: Iterator[Item], goes_on: Callable[[Item], bool]) -> None:
+        self._items, self._goes_on = items, goes_on
         self._queue: queue.Queue[tuple[Item | None, BaseException | None, bool]]
         self._queue = queue.Queue(_AHEAD)
         self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="aggloom-read", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -32,6 +33,8 @@ class ReadAhead(Generic[Item]):
     def __next__(self) -> Item:
         if self._is_closed.is_set():
             raise StopIteration
+        if self._thread is None:
+            return self._read_first()
         item, error, is_last = self._queue.get()
         if is_last:
             self._is_closed.set()
@@ -40,10 +43,18 @@ class ReadAhead(Generic[Item]):
             raise StopIteration
         return item  # type: ignore[return-value]
 
+    def _read_first(self) -> Item:
+        """Read without the thread, which is started where more is to come."""
+        item = next(self._items)
+        if self._goes_on(item):
+            self._thread = threading.Thread(target=self._read, name="aggloom-read", daemon=True)
+            self._thread.start()
+        return item
+
     def close(self) -> None:
         """End the thread; what it has read is dropped."""
         self._is_closed.set()
-        while self._thread.is_alive():
+        while self._thread is not None and self._thread.is_alive():
             # It may wait for room.
             try:
                 self._queue.get_nowait()
