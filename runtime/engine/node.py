@@ -7,6 +7,8 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Stateful
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
@@ -19,6 +21,7 @@ from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.hosting.local_phase import LocalPhase
 from aggloom.runtime.local.pipeline import Bundles, HostedNode, Parts
+from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
@@ -86,7 +89,9 @@ class DurableNode:
         """Apply the bundles of each bucket; return the changes of each."""
         clock = self._restrict_clock(clock)
         called = self._spec.wakes and any(map(_has_rows, bundles))
-        pairs = zip(self.buckets, bundles, strict=True)
+        inputs = self._spec.inputs
+        taken = [list(map(_cast_bundle, each, inputs)) for each in bundles]
+        pairs = zip(self.buckets, taken, strict=True)
         return [bucket.run(each, clock, called) for bucket, each in pairs]
 
     def is_due(self, clock: Clock) -> bool:
@@ -175,6 +180,18 @@ class DurableBucket:
         self.tallies = [Tally(operator) for operator in self.fragment.operators]
         self._evolves = False
         return carried
+
+
+def _cast_bundle(bundle: InputBatch, schema: pa.Schema) -> InputBatch:
+    """The bundle in the names and types of its input: the log has no others, and what is replayed is what has run."""
+    batch = bundle.batch
+    if batch.schema.equals(schema) or not schema.names:
+        return bundle
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return bundle._replace(batch=pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 def _has_rows(bundles: Iterable[Any]) -> bool:

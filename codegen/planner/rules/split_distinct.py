@@ -112,6 +112,17 @@ def _fills(call: AggCall, spec: AggSpec) -> bool:
     return shape.empty is None or spec.dialect not in entry.empty_in
 
 
+def _take_read(rows: Node, spec: AggSpec) -> tuple[Node, AggSpec]:
+    """The columns that an aggregate reads, in its order, and the aggregate over them.
+
+    An operator's rows come in this order, also where a local phase passes them on as they are.
+    """
+    read = spec.handler_schema
+    picks = tuple((name, quote_name(name)) for name in read.names)
+    taken = rows if read == rows.schema else Calc(rows, picks, read)
+    return taken, AggSpec(read, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
+
+
 @dataclass
 class _Split:
     """One aggregate on its way to two."""
@@ -148,14 +159,12 @@ class _Split:
         partial = AggSpec(
             expand.schema, tuple(keys), tuple(self.partial), spec.input_changes, spec.dialect
         )
+        taken, partial = _take_read(expand, partial)
         final = AggSpec(
             partial.aggregate_schema, spec.group_by, tuple(self.final), "retract", spec.dialect
         )
-        read = final.handler_schema
-        core = AggSpec(read, spec.group_by, tuple(self.final), "retract", spec.dialect)
-        rows: Node = AggregateNode(expand, partial, "partial", self.node.state_ttl)
-        picks = tuple((name, quote_name(name)) for name in read.names)
-        rows = rows if read == rows.schema else Calc(rows, picks, read)
+        parts = AggregateNode(taken, partial, "partial", self.node.state_ttl)
+        rows, core = _take_read(parts, final)
         notes.move(spec, core)
         spread = ", ".join(f"({', '.join(columns)})" for columns in self.hashed)
         why = f"keys are spread over {self.buckets} buckets of {spread}"
