@@ -73,11 +73,11 @@ class OptionError(SpecError):
 
 
 class UnsupportedExpressionError(SpecError):
-    """A scalar expression whose type cannot be told, or that needs Spark to be evaluated."""
+    """A scalar expression whose type is not known, or that needs Spark to be evaluated."""
 
 
 class UntoldTypeError(UnsupportedExpressionError):
-    """A scalar expression whose type cannot be told without Spark's analyser."""
+    """A scalar expression whose type is not known without Spark's analyser."""
 
 
 class IgnoredOptionWarning(UserWarning):

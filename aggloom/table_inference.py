@@ -65,7 +65,7 @@ class InferredColumns:
         """Describe the columns that were inferred, with the `schema=` that makes them independent of the files."""
         ddl = ", ".join(f"{_quote_name(f.name)} {type_name(f.type)}" for f in self.schema)
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
-        return f"{table}: columns told from {rows} of {self.files} ({format}); to fix them: schema={ddl}"
+        return f"{table}: columns inferred from {rows} of {self.files} ({format}); to declare them: schema={ddl}"
 
 
 def _quote_name(name: str) -> str:

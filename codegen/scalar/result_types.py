@@ -318,7 +318,9 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
     typed = node.copy().transform(_typed_column(types))
     if any(pa.types.is_decimal(types[c.name]) for c in node.find_all(exp.Column)):
-        raise untold(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
+        raise untold(
+            node, "the type of a decimal is not known here; write CAST(... AS DECIMAL(p,s))."
+        )
     try:
         dtype = annotate_types(typed, dialect="spark").type
         name = "" if dtype is None else spark_text(dtype)

@@ -35,7 +35,7 @@ between operators, and the harness asks the session that it is given, or refuses
 - Regular expressions mean what Java means; one that Python would read in another way is refused. Where nothing
   matches, as of `a*`, that is never in the middle of a character, as it may be in Java.
 - Numbers in JSON are written with the shortest digits, as Java does from version 19 on.
-- Instants are told by the session's time zone. What depends on which of two equal
+- Instants are shown in the session's time zone. What depends on which of two equal
   hours is meant, as DATE_TRUNC('HOUR', ..), is left to Spark unless the zone is UTC.
 
 {figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what differs

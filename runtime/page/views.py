@@ -93,7 +93,9 @@ def _facts(history: History) -> list[tuple[str, str]]:
         return facts
     facts.append(("committed", moment(last.done) if last.done else "not yet"))
     if last.done:
-        facts.append(("that is ago", duration(max(0, time.time_ns() // 1_000_000 - last.done))))
+        facts.append(
+            ("since the last batch", duration(max(0, time.time_ns() // 1_000_000 - last.done)))
+        )
     facts.append(("it took", duration(last.took)))
     facts.append(("watermark", moment(last.watermark) if last.watermark else "none"))
     if last.delay is not None:

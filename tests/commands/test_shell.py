@@ -90,7 +90,7 @@ def test_tables_of_options_and_what_explains(there: Path) -> None:
     table = ("--table", "o=changes/")
     result = ask("EXPLAIN SELECT SUM(amount) AS s FROM o; SELECT SUM(amount) AS s FROM o", *table)
     assert "GroupAggregate" in result.stdout and result.stdout.endswith("s\n153\n")
-    assert "columns told from 17 rows" in result.stderr
+    assert "columns inferred from 17 rows" in result.stderr
     said = CliRunner().invoke(
         main, ["sql", "-c", "SELECT COUNT(*) AS n FROM o", "--format", "json", *table]
     )

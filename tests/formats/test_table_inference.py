@@ -71,7 +71,7 @@ def test_a_directory_a_pattern_and_one_file(tmp_path: Path) -> None:
         assert told(tmp_path / place) == ("debezium-json", columns)
     source = read_table_option(f"o={tmp_path}/changes")
     assert (source.describe_inferred() or "").startswith(
-        f"o: columns told from 17 rows of {tmp_path}/changes/orders-1.json"
+        f"o: columns inferred from 17 rows of {tmp_path}/changes/orders-1.json"
     )
     assert (source.describe_inferred() or "").endswith(
         "schema=id BIGINT, customer STRING, amount BIGINT"
@@ -276,7 +276,7 @@ def test_a_run_says_what_it_took_and_what_it_does_not_keep(
     said = CliRunner().invoke(main, query, prog_name="aggloom")
     assert said.exit_code == 0, said.output
     told, kept = said.stderr.splitlines()
-    assert told.startswith("o: columns told from 17 rows of ") and "schema=id BIGINT" in told
+    assert told.startswith("o: columns inferred from 17 rows of ") and "schema=id BIGINT" in told
     assert kept == "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
     assert not placed[0].parent.exists()
     place = tmp_path / "state"

@@ -106,7 +106,7 @@ def parquet_columns(
         found = spark.read.options(**{**options, "mergeSchema": True}).parquet(path).schema
     except (PySparkException, Py4JError) as failure:
         raise InputFormatError(
-            f"read_changes: the columns of {path!r} cannot be told from its files ({explain_failure(failure)}). "
+            f"read_changes: the columns of {path!r} cannot be read from its files ({explain_failure(failure)}). "
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
     return StructType([field for field in found if not words.says_change(field.name)])
