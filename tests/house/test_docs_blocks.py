@@ -6,6 +6,7 @@ import ast
 import builtins
 import contextlib
 import io
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -179,8 +180,10 @@ def make_state(folder: Path) -> None:
     """The checkpoint of the query that the page on state begins with: its command, over files of its columns."""
     (folder / "changes").mkdir()
     for number, cnt in enumerate((3, 4)):
-        (folder / "changes" / f"{number}.jsonl").write_text(f'{{"name": "Ada", "cnt": {cnt}}}\n')
-    table = f"t={folder}/changes/,format=jsonl,schema=name STRING, cnt INT,maxFilesPerTrigger=1,order=name"
+        file = folder / "changes" / f"{number}.jsonl"
+        file.write_text(f'{{"name": "Ada", "cnt": {cnt}}}\n')
+        os.utime(file, (1_000 + number, 1_000 + number))
+    table = f"t={folder}/changes/,format=jsonl,schema=name STRING, cnt INT,maxFilesPerTrigger=1"
     sql = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
     arguments = ["run", "--sql", sql, "--table", table, "--sink", "table"]
     ran = CliRunner().invoke(main, [*arguments, "--checkpoint", f"{folder}/state/"])
