@@ -38,4 +38,4 @@ def _read(name: str) -> Build:
 
 
 READ_AS_SPARKS: Final[dict[str, Build]] = {name: _read(name) for name in _OF_ONE}
-"""How a call is read, by the name of the function in capitals."""
+"""The readers of calls, by the name of the function in capitals."""

@@ -87,7 +87,7 @@ def _same_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
 
 
 _FIELD: Final = re.compile(r"%(?:%|(?:-(?=[1-9])|0(?=[1-9]))?(?:[1-9]\d*)?(?P<kind>[sd]))")
-"""What FORMAT_STRING may have in its pattern; %0 is not for texts."""
+"""A field of FORMAT_STRING."""
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("ascii", ("ascii(s)", "ascii(t)"), by_row("words.ascii_code", _INT, _TEXT)),
     entry(("chr", "char"), ("chr(l)", "char(i)"), by_row("words.character", _TEXT, _BIG)),
