@@ -90,7 +90,7 @@ def feed_table(harness: Harness, table: TableSource) -> int:
     """Read the files of a table into a harness; how many changes there are."""
     if table.kafka is not None or table.lake is not None:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
-        raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads, on Spark")
+        raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads")
     options = {n: v for n, v in source_options(table).items() if n.lower() not in _OF_STREAMS}
     return harness.read(table.path, table.format, table.name, options)
 

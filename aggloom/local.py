@@ -1,7 +1,7 @@
 """Queries over changes in this process, without Spark and Java: the Python door of the local engine.
 
-The calls have the form of those on Spark. Tables are made by `read_changes` or `from_rows`, `sql` gives the changes of
-a query over them, `write_changes` starts it.
+The calls have the form of those on Spark. Tables are made by `read_changes`, `read_kafka`, `read_delta`, `read_iceberg`
+or `from_rows`, `sql` gives the changes of a query over them, `write_changes` starts it.
 
 Example:
     >>> from aggloom import local
@@ -91,16 +91,54 @@ def read_changes(
     do not say their columns. watermark: "COLUMN DELAY". keys: the primary key. changes: append, retract or upsert.
     options: those of the format, and maxFilesPerTrigger. Raises SpecError when `sql` puts it under a name.
     """
-    entries = {
-        "path": str(path),
-        "format": format,
-        "schema": schema,
-        "watermark": watermark,
-        "keys": keys if isinstance(keys, str | None) else ", ".join(keys),
-        "changes": changes,
-    }
-    given = {name: value for name, value in entries.items() if value is not None}
-    return LocalTable({**given, **({"options": options} if options else {})})
+    about = {"path": str(path), "format": format, "schema": schema}
+    rows = {"watermark": watermark, "keys": keys, "changes": changes}
+    return LocalTable(_entries({**about, **rows}, options=options or None))
+
+
+def read_kafka(
+    servers: str,
+    topic: str,
+    format: str,
+    schema: str,
+    keys: str | Sequence[str] | None = None,
+    *,
+    watermark: str | None = None,
+    changes: str | None = None,
+    **options: Any,
+) -> LocalTable:
+    """A table of changes in topics, fetched by librdkafka.
+
+    options: those of `al.read_kafka`, such as start, pattern and lost_data, and those of the format. properties: of
+    librdkafka. watermark, changes: as of `read_changes`. Raises SpecError when `sql` puts it under a name.
+    """
+    place = {"connector": "kafka", "servers": servers, "topic": topic, "format": format}
+    rows = {"schema": schema, "watermark": watermark, "keys": keys, "changes": changes}
+    return LocalTable(_entries({**place, **rows}, **options))
+
+
+def read_delta(
+    path: str | Path, schema: str | None = None, *, watermark: str | None = None, **options: Any
+) -> LocalTable:
+    """A table of Delta as changes. options: start, max_versions_per_trigger, metadata, storage, of `al.read_delta`."""
+    place = {"connector": "delta", "path": str(path), "schema": schema, "watermark": watermark}
+    return LocalTable(_entries(place, **options))
+
+
+def read_iceberg(
+    table: str, schema: str | None = None, *, watermark: str | None = None, **options: Any
+) -> LocalTable:
+    """A table of Iceberg as changes. options: catalog, connect, start, max_versions_per_trigger: `al.read_iceberg`."""
+    place = {"connector": "iceberg", "path": table, "schema": schema, "watermark": watermark}
+    return LocalTable(_entries(place, **options))
+
+
+def _entries(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The entries of a job's table, without those that are not given."""
+    told = {**given, **more}
+    if told.get("keys") is not None and not isinstance(told["keys"], str):
+        told["keys"] = ", ".join(told["keys"])
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def from_rows(

@@ -20,6 +20,8 @@ _MOST_MESSAGES = 500_000
 """A batch has about so many messages where nothing else is said, so that it fits into memory."""
 _ASK_SECONDS = 1.0
 """New topics and partitions are looked for once in so long."""
+_GONE_SECONDS = 10.0
+"""After so long a topic that was there is gone."""
 _EARLIEST, _LATEST = -2, -1
 """Offsets that users may write for the first that there is, and the end."""
 Offsets = dict[Place, int]
@@ -101,7 +103,12 @@ class TopicInput:
 
     def _refresh_facts(self) -> None:
         """Ask which topics and partitions there are; raises SpecError for a topic that there is not."""
+        before, end = set(self._facts), time.monotonic() + _GONE_SECONDS
         self._facts = self._broker.topics()
+        while not before <= set(self._facts) and time.monotonic() < end:
+            # A broker that has just come back may not know all of its topics.
+            time.sleep(_GONE_SECONDS / 20)
+            self._facts = self._broker.topics()
         self._asked = time.monotonic()
         if self._source.pattern or not self._is_strict:
             return

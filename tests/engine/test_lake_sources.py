@@ -223,3 +223,16 @@ def test_a_table_without_a_feed_that_deletes(tmp_path: Path) -> None:
     with pytest.raises(InputFormatError, match="no change data feed"):
         run_to_end(job(settings, tmp_path / "state", sql))
     assert rows_of_table(tmp_path / "state") == [(3,)]
+
+
+def test_the_door_in_python(make: Make, tmp_path: Path) -> None:
+    from aggloom import local
+
+    sink, settings = make(tmp_path)
+    sink.write(*batch([("+I", (1, 1.0, "a")), ("+I", (2, 1.0, "a"))]), 0, "c")
+    if settings["connector"] == "delta":
+        table = local.read_delta(settings["path"])
+    else:
+        table = local.read_iceberg(settings["path"], connect=settings["connect"])
+    found = local.collect(local.sql(SQL, t=table, backend="python"))
+    assert found.to_pylist() == [{"v": "a", "n": 2, "s": 3}]

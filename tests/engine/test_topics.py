@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -303,6 +305,58 @@ def test_a_query_that_goes_on(broker: Any, tmp_path: Path) -> None:
         time.sleep(0.1)
     query.close()
     assert rows_of_table(tmp_path / "a") == [(3, 111)]
+
+
+def test_a_topic_that_was_compacted(broker: Any, tmp_path: Path) -> None:
+    """Offsets that are not there any more are passed over; the planned range ends where it did."""
+    eager = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "0"}
+    broker.topic("local.compact", 1, **{"cleanup.policy": "compact", **eager})
+    for v in range(4):
+        broker.send("local.compact", *[(str(n), json.dumps(row(n, v))) for n in range(5)])
+        time.sleep(0.1)
+    broker.send("local.compact", ("9", json.dumps(row(9, 1))))
+    end = time.monotonic() + 60
+    while len(broker.read("local.compact")) >= 21:
+        assert time.monotonic() < end, "the broker has not compacted its topic"
+        time.sleep(0.2)
+    asked = job(broker, tmp_path / "a", "local.compact", format="upsert-json", keys="id")
+    table, counts = table_of(asked)
+    assert table == [(6, 5 * 3 + 1)]
+    assert counts.rows < 21
+
+
+def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
+    import kafka
+
+    with kafka.broker() as own:
+        own.topic("local.back")
+        own.send("local.back", line(1, 1))
+        query = open_query(job(own, tmp_path / "a", "local.back", continuous=True), tmp_path / "a")
+        running = Thread(target=query.run)
+        running.start()
+        own.stop(signal.SIGKILL)
+        own.start()
+        own.send("local.back", line(2, 10))
+        end = time.monotonic() + 60
+        while query.counts.rows < 2:
+            assert running.is_alive()
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        query.stop()
+        running.join()
+        query.close()
+    assert rows_of_table(tmp_path / "a") == [(2, 11)]
+
+
+def test_the_door_in_python(broker: Any) -> None:
+    from aggloom import local
+
+    broker.topic("local.door")
+    broker.send("local.door", ("1", '{"id": 1, "v": 7}'), ("2", '{"id": 2, "v": 1}'), ("1", None))
+    table = local.read_kafka(broker.servers, "local.door", "upsert-json", DDL, ["id"])
+    assert local.collect(local.sql(SUMS, t=table)).to_pylist() == [{"n": 1, "s": 1}]
+    later = local.read_kafka(broker.servers, "local.door", "upsert-json", DDL, "id", start={0: 1})
+    assert local.collect(local.sql("SELECT id FROM t", t=later)).to_pylist() == [{"id": 2}]
 
 
 def test_windows_of_a_topic_stay_open(broker: Any, tmp_path: Path) -> None:

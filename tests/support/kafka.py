@@ -36,6 +36,7 @@ transaction.state.log.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+log.cleaner.backoff.ms=200
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=500
 """

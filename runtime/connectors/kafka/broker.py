@@ -19,6 +19,8 @@ _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _HOPELESS = ("AUTHORIZATION", "AUTHENTICATION", "_INVALID_ARG", "INVALID_TOPIC")
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker which gives none seems to give."""
+_NONE = -1
+"""The offset of a time after which there is no message."""
 _Said = TypeVar("_Said")
 
 
@@ -46,14 +48,15 @@ class TopicBroker:
         self._source, self._where = source, where
         client = kafka_client(where)
         self._new = client.TopicPartition
-        with_admin = client_config(source)
+        self._config = client_config(source)
         self._level = client.IsolationLevel.READ_COMMITTED
-        if with_admin.pop("isolation.level") != "read_committed":
+        if self._config.pop("isolation.level") != "read_committed":
             self._level = client.IsolationLevel.READ_UNCOMMITTED
         from confluent_kafka import admin
 
         self._specs = admin.OffsetSpec
-        self._admin = open_client(admin.AdminClient, with_admin, where)
+        self._make: Callable[[], Any] = lambda: open_client(admin.AdminClient, self._config, where)
+        self._admin = self._make()
 
     def topics(self) -> dict[str, TopicFacts]:
         """The topics of the source that there are, by name."""
@@ -89,17 +92,19 @@ class TopicBroker:
     def at_time(self, places: Iterable[Place], moment: int) -> dict[Place, int]:
         """The offset of the first message at a time or after it, in milliseconds; the end where there is none."""
         listed = list(places)
-        found = self._offsets(listed, self._specs.for_timestamp(moment))
+        found = self._offsets(listed, self._specs.for_timestamp(moment), moment=True)
         none = [place for place, offset in found.items() if offset < 0]
         return found | (self.latest(none) if none else {})
 
-    def _offsets(self, places: Iterable[Place], spec: Any) -> dict[Place, int]:
+    def _offsets(
+        self, places: Iterable[Place], spec: Any, moment: bool = False
+    ) -> dict[Place, int]:
         listed = list(places)
         if not listed:
             return {}
-        return self._ask(lambda: self._list_offsets(listed, spec))
+        return self._ask(lambda: self._list_offsets(listed, spec, moment))
 
-    def _list_offsets(self, places: list[Place], spec: Any) -> dict[Place, int]:
+    def _list_offsets(self, places: list[Place], spec: Any, moment: bool) -> dict[Place, int]:
         asked = self._admin.list_offsets(
             {self._new(*place): spec for place in places},
             isolation_level=self._level,
@@ -107,9 +112,13 @@ class TopicBroker:
         )
         found = {}
         for each, answer in asked.items():
-            said = _result_unless_unknown(answer)
-            if said is not None:
-                found[Place(each.topic, each.partition)] = int(said.offset)
+            offset = int(answer.result(2 * _SECONDS).offset)
+            if offset < (_NONE if moment else 0):
+                # A broker that has just come back does not know yet, and that is no error to the client.
+                client = kafka_client(self._where)
+                error = client.KafkaError(client.KafkaError.OFFSET_NOT_AVAILABLE)
+                raise client.KafkaException(error)
+            found[Place(each.topic, each.partition)] = offset
         return found
 
     def _ask(self, question: Callable[[], _Said]) -> _Said:
@@ -122,6 +131,8 @@ class TopicBroker:
                 if time.monotonic() > end or any(word in _name(error) for word in _HOPELESS):
                     raise broker_error(self._where, self._source, error) from error
             time.sleep(_PAUSE_SECONDS)
+            # A client does not look anew who leads a partition: one of before asks a broker that was away in vain.
+            self._admin = self._make()
 
 
 def _result_unless_unknown(answer: Future[Any]) -> Any:
