@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.connectors.iceberg.source import read_iceberg
     from aggloom.runtime.connectors.kafka.source import read_kafka
     from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
+    from aggloom.runtime.inspection.checkpoint import state, why
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.operators.windows.base import WindowOperator
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.read.messages import read_messages
     from aggloom.runtime.spark.sessions.cluster import ship
     from aggloom.runtime.spark.sessions.session import session
-    from aggloom.runtime.spark.watch.inspection import state, why
     from aggloom.runtime.spark.watch.repartition import repartition
     from aggloom.runtime.spark.write.sinks import write_changes
 
@@ -240,8 +240,8 @@ _HOMES = {
     "sql": "aggloom.runtime.spark.api.query",
     "session": "aggloom.runtime.spark.sessions.session",
     "ship": "aggloom.runtime.spark.sessions.cluster",
-    "state": "aggloom.runtime.spark.watch.inspection",
-    "why": "aggloom.runtime.spark.watch.inspection",
+    "state": "aggloom.runtime.inspection.checkpoint",
+    "why": "aggloom.runtime.inspection.checkpoint",
     "window_aggregate": "aggloom.runtime.spark.api.window_aggregate",
     "window_spec": "aggloom.codegen.planner",
     "write_changes": "aggloom.runtime.spark.write.sinks",

@@ -59,7 +59,7 @@ def show_state(
     """Print what a checkpoint holds."""
     key = read_key(keys) if keys else None
     spark = _session(checkpoint)
-    from aggloom.runtime.spark.watch.inspection import state
+    from aggloom.runtime.inspection.checkpoint import state
 
     report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
@@ -71,19 +71,29 @@ def show_why(
     """Print how a key came to its value."""
     key = read_key(keys)
     spark = _session(checkpoint)
-    from aggloom.runtime.spark.watch.inspection import why
+    from aggloom.runtime.inspection.checkpoint import why
 
     report = why(checkpoint, key=key, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
 
 
 def _session(checkpoint: str) -> Any:
-    """A session to look at a checkpoint with, if there is one to look at."""
-    from aggloom.runtime.spark.checkpoint import require_checkpoint
-    from aggloom.runtime.spark.sessions.command_session import session_to_look
+    """A session to look at a checkpoint of Spark's with, if it is there; None where the local engine wrote it."""
+    from aggloom.runtime.hosting.checkpoint_paths import (
+        is_local,
+        is_local_checkpoint,
+        local,
+        require_checkpoint,
+    )
 
     require_checkpoint(checkpoint)
-    return session_to_look("aggloom", "aggloom.runtime.spark.watch.inspection")
+    if is_local(checkpoint) and is_local_checkpoint(local(checkpoint)):
+        return None
+    from aggloom.runtime.spark.checkpoint import check_place
+    from aggloom.runtime.spark.sessions.command_session import session_to_look
+
+    check_place(local(checkpoint))
+    return session_to_look("aggloom", "aggloom.runtime.inspection.checkpoint")
 
 
 def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:

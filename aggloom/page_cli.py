@@ -73,7 +73,11 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
     multiple=True,
     help="COLUMN=VALUE, once for each column: tell of this key too, and how it came to its value.",
 )
-@click.option("--no-state", is_flag=True, help="Leave the state out, so that no Spark is started.")
+@click.option(
+    "--no-state",
+    is_flag=True,
+    help="Leave the state out, for which Spark starts where it is Spark's.",
+)
 @_TRUST
 @debug_option
 def report(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import pyarrow as pa
@@ -20,6 +22,7 @@ from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.source_options import from_entries
 from aggloom.runtime.engine.checkpoint import read_id
 from aggloom.runtime.engine.file_source import FileInput
+from aggloom.runtime.engine.journal import BatchReport
 from aggloom.runtime.engine.lake_source import LakeInput
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.rows_source import RowsInput
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from aggloom.codegen.planner import Plan
     from aggloom.job import Job
 
+_PAUSE_SECONDS = 0.5
 _REST = "--json gives all, and with --checkpoint al.read_table"
 
 
@@ -50,6 +54,9 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
             interrupts.check()
             query = open_query(job, checkpoint)
             closing.callback(query.close)
+            # This command tells of dropped rows itself.
+            query.journal.dropped.is_quiet = True
+            query.journal.listener = ProgressLines().show
             runs.append(_Run(query))
         ended = [each.query.has_ended for each in runs]
         _watch(runs, interrupts)
@@ -95,6 +102,7 @@ def open_query(
             backend=job.backend,
             buckets=buckets,
             keep_open=not job.ends,
+            text=job.sql,
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
         ),
     )
@@ -119,6 +127,38 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
     else:
         made = FileInput(root, table.path, table.format, scan, options, **about)
     return made if side is None else SideInput(made, side, str(read_id(root)))
+
+
+class ProgressLines:
+    """Prints batches, a line each on standard error; silent where nobody watches, and at most two lines a second."""
+
+    def __init__(self, out: TextIO | None = None, force: bool = False) -> None:
+        self._out = out or sys.stderr
+        self._is_active = force or self._out.isatty()
+        self._last: float | None = None
+
+    def show(self, report: BatchReport) -> None:
+        """Print a batch that has read rows."""
+        now = time.monotonic()
+        first = self._last is None
+        if not self._is_active or not any(report.rows.values()):
+            return
+        if self._last is not None and now - self._last < _PAUSE_SECONDS:
+            return
+        self._last = now
+        print(describe_batch(report, first), file=self._out, flush=True)
+
+
+def describe_batch(report: BatchReport, first: bool) -> str:
+    """One batch in one line: rows, rate, duration, lag of the input, size of the state; first: of a run."""
+    rows, seconds = sum(report.rows.values()), sum(report.seconds.values())
+    # The first batch of a run compiles what is new; its rate would tell of that.
+    rate = "with the start" if first else f"{int(rows / max(seconds, 1e-6)):,} rows/s"
+    waiting = "".join(f", {n:,} {unit} waiting" for unit, n in report.waiting.items() if n)
+    return (
+        f"batch {report.batch}: {rows:,} rows in {seconds:.3g} s ({rate}), {report.counts.rows:,} rows so far"
+        f"{waiting}, state {report.counts.state_bytes / 2**20:.1f} MB"
+    )
 
 
 class _Run:

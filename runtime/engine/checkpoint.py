@@ -30,16 +30,17 @@ from aggloom.runtime.engine.commit_file import (
     AddedRows,
     BucketId,
     Commit,
+    collect_rows,
     commit_pieces,
     corrupt,
     read_commit,
 )
 from aggloom.runtime.engine.durable_files import ASIDE, list_numbers, sync_directory, write_whole
 from aggloom.runtime.engine.state_rows import StateRows, read_rows
+from aggloom.runtime.hosting.checkpoint_paths import LOCAL_MARK_FILE
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 from aggloom.runtime.values.clock import BEFORE_ALL
 
-MARK_FILE = "aggloom-local.json"
 LAYOUT = 1
 RETAINED = 10
 """So many commits can be looked at besides the last."""
@@ -188,11 +189,6 @@ class LocalCheckpoint:
         return [(self.next_batch, name) for name in kept if name not in used]
 
 
-def is_local_checkpoint(root: Path) -> bool:
-    """Tell whether a directory is a checkpoint of the local engine."""
-    return (root / MARK_FILE).is_file()
-
-
 def load_state(
     root: Path, batch: int | None = None
 ) -> tuple[Commit | None, dict[BucketId, StateRows]]:
@@ -201,20 +197,32 @@ def load_state(
     if not numbers:
         return None, {}
     last, _ = read_commit(root, root / "commits" / str(numbers[-1] if batch is None else batch))
-    rows = {key: StateRows(root) for key in last.heads}
-    for number in range(last.first_needed, last.batch + 1):
-        file = f"commits/{number}"
+
+    def read(number: int) -> tuple[Commit, int]:
         try:
-            commit, body = read_commit(root, root / file)
+            return read_commit(root, root / "commits" / str(number))
         except FileNotFoundError:
-            raise corrupt(f"{file} is missing") from None
-        for key, places in commit.row_places(file, body).items():
-            if key in rows and number >= last.heads[key][1]:
-                state = rows[key]
-                state.places = [*state.places, *places]
+            raise corrupt(f"commits/{number} is missing") from None
+
+    rows = {key: StateRows(root) for key in last.heads}
+    for key, places in collect_rows(last, read).items():
+        rows[key].places = places
     for key, (head, since) in last.heads.items():
         rows[key].text, rows[key].since = head, since
     return last, rows
+
+
+def check_commits(root: Path) -> None:
+    """Raise StateCorruptError if the mark or the last commit is damaged, or a commit that it needs is missing."""
+    read_id(root)
+    numbers = list_numbers(root / "commits")
+    if not numbers:
+        return
+    last, _ = read_commit(root, root / "commits" / str(numbers[-1]))
+    missing = set(range(last.first_needed, last.batch)) - set(numbers)
+    # A query that runs may have gone on, and deleted what it does not need any more.
+    if missing and list_numbers(root / "commits")[-1] == last.batch:
+        raise corrupt(f"commits/{min(missing)} is missing")
 
 
 def read_plan(root: Path, batch: int) -> BatchPlan:
@@ -235,8 +243,8 @@ def check_local_directory(root: Path) -> None:
         return
     if not root.is_dir():
         raise CheckpointError(f"{root}: a checkpoint is a directory, and this is a file. {_OWN}")
-    names = {path.name for path in root.iterdir()} - {"lock", MARK_FILE + ASIDE}
-    if not names or MARK_FILE in names:
+    names = {path.name for path in root.iterdir()} - {"lock", LOCAL_MARK_FILE + ASIDE}
+    if not names or LOCAL_MARK_FILE in names:
         return
     if {"offsets", "commits", "metadata"} <= names:
         raise CheckpointError(
@@ -268,16 +276,16 @@ def _take_lock(root: Path) -> int:
 
 def read_id(root: Path) -> str | None:
     """The id of a checkpoint; None of a new one. Raises StateCorruptError and StateMismatchError."""
-    file = root / MARK_FILE
+    file = root / LOCAL_MARK_FILE
     if not file.is_file():
         if list_numbers(root / "commits"):
-            raise corrupt(f"{root}: {MARK_FILE} is missing")
+            raise corrupt(f"{root}: {LOCAL_MARK_FILE} is missing")
         return None
     try:
         data = json.loads(without_checksum(read_file(root, file)))
         layout, found = int(data["layout"]), str(data["id"])
     except (ValueError, KeyError, TypeError) as error:
-        raise corrupt(f"{MARK_FILE} is damaged: {error}") from None
+        raise corrupt(f"{LOCAL_MARK_FILE} is damaged: {error}") from None
     if layout != LAYOUT:
         raise StateMismatchError(
             f"{root}: written in layout {layout}, this version reads {LAYOUT}. "
@@ -290,7 +298,7 @@ def _write_mark(root: Path) -> str:
     """Give a new checkpoint an id, which no other has."""
     made = str(uuid.uuid4())
     text = with_checksum(json.dumps({"layout": LAYOUT, "id": made}))
-    write_whole(root / MARK_FILE, [text.encode()])
+    write_whole(root / LOCAL_MARK_FILE, [text.encode()])
     return made
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,6 +124,19 @@ class Commit:
         return found
 
 
+def collect_rows(
+    last: Commit, read: Callable[[int], tuple[Commit, int]]
+) -> dict[BucketId, list[RowPlace]]:
+    """The places of all rows that a commit needs, its own and those of earlier ones; read: gives one by its number."""
+    found: dict[BucketId, list[RowPlace]] = {key: [] for key in last.heads}
+    for number in range(last.first_needed, last.batch + 1):
+        commit, body = read(number)
+        for key, places in commit.row_places(f"commits/{number}", body).items():
+            if key in found and number >= last.heads[key][1]:
+                found[key] += places
+    return found
+
+
 def commit_pieces(commit: Commit, rows: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the bytes of a commit's file; rows: those of `added`, without snapshots, in its order."""
     header = commit.to_json().encode()
@@ -136,8 +149,12 @@ def commit_pieces(commit: Commit, rows: Sequence[bytes]) -> Iterator[bytes]:
 
 def read_commit(root: Path, file: Path) -> tuple[Commit, int]:
     """Read a commit and where its rows begin; raises StateCorruptError and StateMismatchError."""
-    data = read_file(root, file, LARGEST)
-    where = f"commit {file.name}"
+    return parse_commit(root, int(file.name), read_file(root, file, LARGEST))
+
+
+def parse_commit(root: Path, number: int, data: bytes) -> tuple[Commit, int]:
+    """The commit that the bytes of a file hold, and where its rows begin; raises as `read_commit`."""
+    where = f"commit {number}"
     if len(data) < _START.size + _CHECKSUM.size or data[:4] != MAGIC:
         raise corrupt(f"{where} is no commit of aggloom")
     _, layout, size = _START.unpack_from(data)
@@ -155,7 +172,7 @@ def read_commit(root: Path, file: Path) -> tuple[Commit, int]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise corrupt(f"{where} cannot be read: {type(error).__name__}: {error}") from None
     added = sum(sum(each.lengths[each.in_snapshot :]) for each in commit.added.values())
-    if str(commit.batch) != file.name or body + added != end:
+    if commit.batch != number or body + added != end:
         raise corrupt(f"{where} is that of batch {commit.batch}, or has other rows than it says")
     return commit, body
 

@@ -61,17 +61,20 @@ class FileInput:
         self._most_files = next((int(caps[name]) for name in _FILES if caps.get(name)), None)
         self._most_bytes = int(caps.get(_BYTES) or _MOST_BYTES)
         self._log = FileLog(root, scan.table, position)
+        self.waiting: dict[str, int] = {}
         self._warn_changed()
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch; None if no file is new. Raises FileOrderError."""
-        new = self._list_new(batch)
+        new = found = self._list_new(batch)
+        self.waiting = {}
         if not new:
             return None
         if self._reader.by_name:
             self._check_names(new)
         else:
             new = self._cap(new)
+        self.waiting = {"files": len(found) - len(new)}
         self._log.add(batch, new)
         return batch
 

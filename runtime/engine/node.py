@@ -47,6 +47,7 @@ class DurableHost:
     packers: Executor
     factories: dict[int, FragmentFactory] = field(default_factory=dict)
     nodes: dict[int, DurableNode] = field(default_factory=dict)
+    operators: dict[int, Sequence[Stateful]] = field(default_factory=dict)
 
     def open_node(
         self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int
@@ -57,6 +58,7 @@ class DurableHost:
         made = [DurableBucket(self, factory, place, bucket, buckets) for bucket in range(buckets)]
         node = DurableNode(made, spec)
         self.factories[place], self.nodes[place] = factory, node
+        self.operators[place] = nodes
         return node
 
     def aggregate(

@@ -21,6 +21,7 @@ from aggloom.codegen import AggSpec, Backend, calculate, generate, milliseconds
 from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
 from aggloom.errors import StateMismatchError, UnsupportedExpressionError
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
+from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
@@ -28,6 +29,7 @@ from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.totals import QueryTotals
 from aggloom.runtime.hosting.evolution import changed_calls
 from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.journal_files import JournalFiles
 from aggloom.runtime.hosting.query_record import (
     Query,
     changed_above,
@@ -62,7 +64,8 @@ class QuerySettings:
 
     sink: as of `write_changes`. watermarks: by table the event-time column and how far rows may be out of order.
     key_columns: by which a sink tells rows apart. buckets: into how many parts state is cut. keep_open: whether windows
-    stay open at the end of finite input. poll_seconds: how often sources are asked for what is new.
+    stay open at the end of finite input. poll_seconds: how often sources are asked for what is new. text: of the query,
+    for those who watch it.
     """
 
     sink: str | Mapping[str, Any] | FunctionBatches = "console"
@@ -72,6 +75,7 @@ class QuerySettings:
     buckets: int = BUCKETS
     keep_open: bool = False
     poll_seconds: float = 0.1
+    text: str = ""
 
 
 class LocalQuery:
@@ -129,6 +133,7 @@ class LocalQuery:
             self._watermarks.current = last.watermark
         self._sink = open_sink(settings.sink, plan, root, self.checkpoint.id, settings.key_columns)
         self._totals = QueryTotals(self._host)
+        self.journal = LocalJournal(JournalFiles(root))
         self._fresh = last is None
 
     def _record_query(self, root: Path) -> None:
@@ -171,6 +176,15 @@ class LocalQuery:
 
     def run(self) -> None:
         """Run until the input ends, or `stop` is called; the batch that runs then is finished."""
+        self.journal.begin(self.plan, self.settings.text, self._host)
+        try:
+            self._run_batches()
+        except BaseException as failure:
+            self.journal.end(failure)
+            raise
+        self.journal.end(None)
+
+    def _run_batches(self) -> None:
         while not self._stop.is_set():
             if self.run_batch():
                 continue
@@ -189,10 +203,12 @@ class LocalQuery:
 
     def run_batch(self) -> bool:
         """Run a batch that was planned, or of what is new; False if there is nothing to do."""
+        laps = Laps()
         plan = self.checkpoint.planned or self._plan_batch()
         if plan is None:
             return False
-        self._run_planned(plan)
+        laps.end("plan")
+        self._run_planned(plan, laps)
         return True
 
     def _plan_batch(self) -> BatchPlan | None:
@@ -225,30 +241,36 @@ class LocalQuery:
         waits = self.plan.awaits_watermark and not self.settings.keep_open
         if not waits or self._fresh or self.has_ended or self._stop.is_set():
             return
+        laps = Laps()
         now = time.time_ns() // 1_000_000
         plan = BatchPlan(self.checkpoint.next_batch, {}, now, AFTER_ALL)
         self.checkpoint.plan(plan)
         for name in self._sources:
             self._watermarks.advance(name, AFTER_ALL)
         self._watermarks.current = AFTER_ALL
-        self._run_planned(plan)
+        laps.end("plan")
+        self._run_planned(plan, laps)
 
-    def _run_planned(self, plan: BatchPlan) -> None:
+    def _run_planned(self, plan: BatchPlan, laps: Laps) -> None:
         """Run a batch, hand its changes to the sink, and commit it."""
-        began = time.monotonic()
         working_for((self.checkpoint.id, plan.batch))
         clock = Clock(plan.now, plan.watermark)
         parts: list[Rows] = []
         newest: dict[str, int] = {}
+        before = {name: self._totals.table(name).rows for name in plan.ranges}
         for tables in self._read_tables(plan):
+            laps.end("read")
             for name, rows in tables.items():
                 self._note_time(newest, name, rows[0])
             if self._fresh and self.plan.says_rows:
                 tables[ONE_ROW] = _one_row()
             self._fresh = False
             parts.append(self._pipeline.process(tables, clock))
+            laps.end("operators")
         changes, kinds = concat_changes(parts, self.plan.schema)
+        laps.end("operators")
         self._sink.write(pa.Table.from_batches([changes]), kinds, plan.batch)
+        laps.end("sink")
         for name, planned in plan.ranges.items():
             self._positions[name] = self._sources[name].end(planned)
             self._watermarks.rows(name, plan.now)
@@ -262,14 +284,41 @@ class LocalQuery:
             watermarks={name: self._watermarks.of(name) for name in self._sources},
             watermark=self._watermarks.current,
         )
-        self._totals.add_batch(len(kinds), time.monotonic() - began)
+        laps.end("commit")
+        self._totals.add_batch(len(kinds))
+        read = {name: self._totals.table(name).rows - rows for name, rows in before.items()}
+        self._note_batch(plan, read, len(kinds), laps)
+
+    def _note_batch(
+        self, plan: BatchPlan, read: Mapping[str, int], changes: int, laps: Laps
+    ) -> None:
+        """Note a batch that is committed in the journal."""
+        waiting: dict[str, int] = {}
+        for source in self._sources.values():
+            for unit, number in source.waiting.items():
+                waiting[unit] = waiting.get(unit, 0) + number
+        watermark, operators = self._watermarks.current, self._totals.operators()
+        counts = self._totals.sum_counts(watermark, operators)
+        self.journal.note(
+            BatchReport(
+                plan.batch,
+                plan.now,
+                read,
+                changes,
+                laps.seconds,
+                watermark,
+                waiting,
+                operators,
+                counts,
+            )
+        )
 
     def _read_tables(self, plan: BatchPlan) -> Iterator[dict[str, Rows]]:
         """Yield the rows of a batch, of each table some at once; once at least, perhaps without any."""
         with ExitStack() as closing:
             readers = {}
             for name, planned in plan.ranges.items():
-                reads = self._join_reads(self._sources[name].read(planned))
+                reads = self._join_reads(name, self._sources[name].read(planned))
                 readers[name] = ReadAhead(reads, _goes_on)
                 closing.callback(readers[name].close)
             once = False
@@ -284,12 +333,13 @@ class LocalQuery:
                 once = True
                 yield tables
 
-    def _join_reads(self, reads: Iterator[Read]) -> Iterator[Rows]:
-        """Yield rows as they are read, small parts joined; what is refused is counted."""
+    def _join_reads(self, name: str, reads: Iterator[Read]) -> Iterator[Rows]:
+        """Yield rows of a table as they are read, small parts joined; what is refused is counted."""
+        totals = self._totals.table(name)
         parts: list[Rows] = []
         size = 0
         for batch, kinds, refused, notices in reads:
-            self._totals.add_input(len(kinds), len(refused), notices)
+            totals.add(len(kinds), len(refused), notices)
             parts.append((batch, kinds))
             size += len(kinds)
             if size >= _ROWS_AT_ONCE:

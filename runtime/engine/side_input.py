@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggloom.runtime.engine.sources import Source
@@ -27,6 +27,11 @@ class SideInput:
     def ends(self) -> bool:
         """True if no row is expected after those that are there."""
         return self._source.ends
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """The input that the last plan has left for later batches."""
+        return self._source.waiting
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch; None if nothing is new."""

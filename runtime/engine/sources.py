@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from aggloom.errors import CheckpointError
@@ -18,6 +18,10 @@ class Source(Protocol):
     @property
     def ends(self) -> bool:
         """True if no row is expected after those that are there."""
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """The input that the last plan has left for later batches, by its unit: files, bytes or offsets."""
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch, after a position (None: from the start); None if nothing is new."""

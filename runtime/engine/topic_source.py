@@ -57,6 +57,7 @@ class TopicInput:
         self._broker = TopicBroker(source, self._where)
         self._fetcher = MessageFetcher(source, self._where)
         self._facts: dict[str, TopicFacts] = {}
+        self.waiting: dict[str, int] = {}
         self._asked = -math.inf
         self._stops_at: Offsets | None = None
         self._refresh_facts()
@@ -75,9 +76,11 @@ class TopicInput:
         if self._stops_at is not None:
             ends = {place: min(end, self._stops_at.get(place, 0)) for place, end in ends.items()}
         ends = {place: max(ends.get(place, at), at) for place, at in starts.items()}
+        self.waiting = {}
         if ends == starts and (position is not None or not starts):
             return None
-        ends = self._cap(starts, ends)
+        last, ends = ends, self._cap(starts, ends)
+        self.waiting = {"offsets": sum(last.values()) - sum(ends.values())}
         # A first range may have no message: from then on the position says where reading begins.
         return self._in_json({place: [starts[place], ends[place]] for place in starts})
 

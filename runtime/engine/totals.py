@@ -6,41 +6,56 @@ from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts, time_of
 
 
-class QueryTotals:
-    """Adds up what the batches of a query have read and given out."""
+class TableTotals:
+    """The counts of a table: each table is read in a thread of its own, which alone counts here."""
 
-    def __init__(self, host: DurableHost) -> None:
-        self._host = host
-        self.batches = self.rows = self.changes = self.refused = self.notices = 0
-        self.seconds = 0.0
+    def __init__(self) -> None:
+        self.rows = self.refused = self.notices = 0
 
-    def add_input(self, rows: int, refused: int, notices: int) -> None:
+    def add(self, rows: int, refused: int, notices: int) -> None:
         """Count what was read."""
         self.rows += rows
         self.refused += refused
         self.notices += notices
 
-    def add_batch(self, changes: int, seconds: float) -> None:
-        """Count a batch that was committed, and how long it took."""
+
+class QueryTotals:
+    """Adds up what the batches of a query have read and given out."""
+
+    def __init__(self, host: DurableHost) -> None:
+        self._host = host
+        self.tables: dict[str, TableTotals] = {}
+        self.batches = self.changes = 0
+
+    def table(self, name: str) -> TableTotals:
+        """The counts of a table."""
+        return self.tables.setdefault(name, TableTotals())
+
+    def add_batch(self, changes: int) -> None:
+        """Count a batch that was committed."""
         self.batches += 1
         self.changes += changes
-        self.seconds += seconds
 
     def counts(self, watermark: int) -> Counts:
         """The counts, with those of the operators; watermark: in milliseconds."""
+        return self.sum_counts(watermark, self.operators())
+
+    def sum_counts(self, watermark: int, operators: dict[str, OperatorCounts]) -> Counts:
+        """The counts with those of the operators, which are given by place."""
+        tables = list(self.tables.values())
         return Counts(
             batches=self.batches,
-            rows=self.rows,
+            rows=sum(each.rows for each in tables),
             changes=self.changes,
-            refused=self.refused,
-            notices=self.notices,
+            refused=sum(each.refused for each in tables),
+            notices=sum(each.notices for each in tables),
             watermark=time_of(watermark),
-            operators=tuple(self._operators()),
+            operators=tuple(operators.values()),
         )
 
-    def _operators(self) -> list[OperatorCounts]:
-        """The counts of each operator, all buckets together."""
-        found = []
+    def operators(self) -> dict[str, OperatorCounts]:
+        """The counts of each operator by place, as 0.1, all buckets together."""
+        found = {}
         for place in sorted(self._host.nodes):
             node = self._host.nodes[place]
             for number, operator in enumerate(node.fragments[0].operators):
@@ -48,5 +63,5 @@ class QueryTotals:
                 summed = [sum(values) for values in zip(*each, strict=True)]
                 named = dict(zip((*FLOWS, *LEVELS), summed, strict=True))
                 buckets = (len(each), len(each))
-                found.append(OperatorCounts(operator.name, **named, buckets=buckets))
+                found[f"{place}.{number}"] = OperatorCounts(operator.name, **named, buckets=buckets)
         return found

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aggloom.errors import StateCorruptError
+from aggloom.errors import CheckpointError, StateCorruptError
 
 QUERY_FILE = "aggloom-query.json"
+LOCAL_MARK_FILE = "aggloom-local.json"
+"""The file that a checkpoint of the local engine has, and one of Spark's has not."""
+_LOCAL_DIRECTORIES = ("plans", "commits", "snapshots")
 
 
 def local(path: str | Path) -> Path:
@@ -17,6 +20,38 @@ def local(path: str | Path) -> Path:
 def is_local(path: str | Path) -> bool:
     """Tell whether a path is one on this machine, and no file system's of another."""
     return "://" not in str(path) or str(path).startswith("file:")
+
+
+def is_local_checkpoint(root: Path) -> bool:
+    """Tell whether a directory is a checkpoint of the local engine, also where its mark is missing."""
+    if (root / LOCAL_MARK_FILE).is_file():
+        return True
+    return all((root / name).is_dir() for name in _LOCAL_DIRECTORIES)
+
+
+def require_directory(path: str | Path) -> None:
+    """Raise CheckpointError if a path on this machine is no directory."""
+    if is_local(path) and not local(path).is_dir():
+        raise CheckpointError(f"{path}: there is no such directory.")
+
+
+def require_checkpoint(path: str | Path) -> None:
+    """Raise CheckpointError if a path on this machine is no checkpoint of a query that has begun, on any engine."""
+    require_directory(path)
+    root = local(path)
+    if not is_local(path) or is_checkpoint(root):
+        return
+    below = sorted(each.name for each in root.iterdir() if each.is_dir() and is_checkpoint(each))
+    hint = f" There are some below it: {', '.join(below)}." if below else ""
+    raise CheckpointError(
+        f"{path}: there is no checkpoint in it. Give the directory that the query has as its checkpointLocation "
+        f"(`aggloom run --checkpoint`).{hint}"
+    )
+
+
+def is_checkpoint(root: Path) -> bool:
+    """Tell whether a directory is a checkpoint of a query that has begun, on any engine."""
+    return is_local_checkpoint(root) or (root / "offsets").is_dir()
 
 
 def batches(directory: Path) -> list[int]:

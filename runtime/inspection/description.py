@@ -96,7 +96,7 @@ class Description:
     """An operator by name, and what its state is made from, as data.
 
     spread: the columns of its key by which rows lie in buckets. delay: of its watermark. trust: whether Python source
-    in the spec may run.
+    in the spec may run. backend: of the handler that wrote the state, if it is known.
     """
 
     operator: str
@@ -111,6 +111,7 @@ class Description:
     delay: int = 0
     buckets: int = 1
     trust: bool = False
+    backend: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any], buckets: int, trust: bool) -> Description:
@@ -124,7 +125,9 @@ class Description:
             raise TypeError("keys and spread must be lists")
         if not all(isinstance(each, str) for each in (*texts, *chain(*lists))):
             raise TypeError("names of operators and columns must be texts")
-        return cls(**values, delay=int(data.get("delay", 0)), buckets=buckets, trust=trust)
+        backend = str(data.get("backend", ""))
+        delay = int(data.get("delay", 0))
+        return cls(**values, delay=delay, buckets=buckets, trust=trust, backend=backend)
 
     @property
     def where(self) -> str:
@@ -188,7 +191,7 @@ class Description:
         """The handler class, generated from the spec for the backend that wrote these states; None if it has none."""
         if self.settings_of.handler_spec is None:
             return None
-        plain = any(_PLAIN_STATE in bytes(state) for state in states)
+        plain = self.backend == "python" or any(_PLAIN_STATE in bytes(each) for each in states)
         return load(generate(self.agg_spec, "python" if plain else "numba"))
 
 

@@ -71,10 +71,13 @@ class KeyState(Report):
 
 @dataclass(frozen=True)
 class BucketSize(Report):
-    """Size of one bucket: compressed bytes in the store, entries of the log, and its size once rebuilt."""
+    """Size of one bucket: compressed bytes in the store, entries of the log, and its size once rebuilt.
+
+    partition: the one of Spark's that it lies in; None on the local engine.
+    """
 
     bucket: int
-    partition: int
+    partition: int | None
     snapshot_bytes: int
     log_bytes: int
     log_entries: int

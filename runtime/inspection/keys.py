@@ -130,7 +130,7 @@ def _parse_value(value: Any, field: pa.Field, where: str) -> pa.Array:
     try:
         if isinstance(value, str) and is_nested(dtype):
             value = json.loads(value)
-        if isinstance(value, str) and not pa.types.is_string(dtype):
+        if isinstance(value, str):
             return _from_text(value, dtype)
         return pa.array([value], dtype)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -141,11 +141,20 @@ def _parse_value(value: Any, field: pa.Field, where: str) -> pa.Array:
 
 
 def _from_text(text: str, dtype: pa.DataType) -> pa.Array:
+    if pa.types.is_string(dtype):
+        return _text_array(text)
     if pa.types.is_binary(dtype):
         return pa.array([bytes.fromhex(text.removeprefix("0x"))], dtype)
     if pa.types.is_timestamp(dtype) and dtype.tz is not None and not _has_zone(text):
-        return pa.array([text]).cast(pa.timestamp(dtype.unit)).cast(pa.int64()).cast(dtype)
-    return pa.array([text]).cast(dtype)
+        return _text_array(text).cast(pa.timestamp(dtype.unit)).cast(pa.int64()).cast(dtype)
+    return _text_array(text).cast(dtype)
+
+
+def _text_array(text: str) -> pa.Array:
+    """A text as a column; `pa.array` would import pandas, which takes longer than a look at a key."""
+    data = text.encode()
+    places = pa.py_buffer(np.array([0, len(data)], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, places, pa.py_buffer(data)])
 
 
 def _has_zone(text: str) -> bool:

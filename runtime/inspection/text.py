@@ -18,6 +18,7 @@ from aggloom.runtime.inspection.facts import (
 )
 
 _WIDTH = 150
+_SIZES = ("keys", "snapshot", "log", "entries", "live")
 NOT_THERE = "not there"
 
 
@@ -95,13 +96,13 @@ def write_operator(page: Page, state: OperatorState) -> None:
     for name, value in facts:
         page.line(f"  {name:<9} {value}")
     if state.key is None:
-        names = ("bucket", "partition", "keys", "snapshot", "log", "entries", "live")
+        in_partitions = any(each.partition is not None for each in state.largest)
         page.table(
-            names,
+            ("bucket", *(["partition"] if in_partitions else []), *_SIZES),
             (
                 (
                     b.bucket,
-                    b.partition,
+                    *([b.partition] if in_partitions else []),
                     b.keys,
                     b.snapshot_bytes,
                     b.log_bytes,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from aggloom.runtime.values import scalars
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.key_hash import key_hashes, sort_by_bucket
 
@@ -45,7 +46,7 @@ def split(rows: Rows, keys: Sequence[int], buckets: int) -> Iterator[tuple[int, 
         return
     hashes = key_hashes([batch.column(place) for place in keys], batch.num_rows)
     order, bounds = sort_by_bucket(hashes, buckets)
-    batch, kinds = batch.take(pa.array(order)), kinds[order]
+    batch, kinds = batch.take(scalars.from_places(order)), kinds[order]
     for bucket in range(buckets):
         start, end = int(bounds[bucket]), int(bounds[bucket + 1])
         if end > start:

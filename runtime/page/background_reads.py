@@ -1,4 +1,4 @@
-"""State and keys of checkpoints, for which a local Spark is started when they are first asked for."""
+"""State and keys of checkpoints; for one of Spark's a local Spark is started when they are first asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.state_views import key_of, state_of
 
-STARTS_SPARK = "It is read by a local Spark, which takes some seconds to start the first time."
 _QUESTIONS = 16
 
 
@@ -36,7 +35,7 @@ class BackgroundReads:
 
         def read() -> Any:
             spark = self._session(watched)
-            from aggloom.runtime.spark.watch.checkpoint_size import weigh_checkpoint
+            from aggloom.runtime.inspection.weight import weigh_checkpoint
 
             return weigh_checkpoint(watched.path, trust=watched.trust, spark=spark)
 
@@ -51,7 +50,7 @@ class BackgroundReads:
 
         def read() -> Any:
             spark = self._session(watched)
-            from aggloom.runtime.spark.watch.checkpoint_size import look_up_key
+            from aggloom.runtime.inspection.weight import look_up_key
 
             return look_up_key(watched.path, operator.place, key, trust=watched.trust, spark=spark)
 
@@ -94,15 +93,16 @@ class BackgroundReads:
                 future.set_exception(error)
 
     def _session(self, watched: Watched) -> Any:
+        """The session that reads a checkpoint; None for one of the local engine."""
+        if watched.is_of_local_engine:
+            return None
         from aggloom.runtime.spark.checkpoint import require_directory
         from aggloom.runtime.spark.sessions.command_session import session_to_look
 
         require_directory(watched.path)
         if self._spark is None:
             try:
-                self._spark = session_to_look(
-                    "aggloom ui", "aggloom.runtime.spark.watch.checkpoint_size"
-                )
+                self._spark = session_to_look("aggloom ui", "aggloom.runtime.inspection.weight")
             except AggloomError:
                 raise
             except Exception as error:

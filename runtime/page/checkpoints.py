@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.planner import draw_plan
 from aggloom.errors import AggloomError, CheckpointError
-from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import (
+    QUERY_FILE,
+    is_checkpoint,
+    is_local,
+    is_local_checkpoint,
+    local,
+)
+from aggloom.runtime.hosting.journal_files import read_plan
 from aggloom.runtime.page.formatting import duration, size
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import OperatorProgress, operators_of
-from aggloom.runtime.spark.checkpoint import check_directory, check_records
-from aggloom.runtime.spark.watch.records import read_plan
 
 _DEEP, _LOOKED_AT = 2, 5000
 
@@ -43,6 +49,11 @@ class Watched:
         """Tell whether a checkpoint is there, as far as this machine can see."""
         return not is_local(self.path) or _is_one(local(self.path))
 
+    @property
+    def is_of_local_engine(self) -> bool:
+        """True if the local engine wrote it: no Spark is needed to read its state."""
+        return is_local(self.path) and is_local_checkpoint(local(self.path))
+
     def read_facts(self) -> CheckpointFacts:
         """All that is known of it."""
         if not is_local(self.path):
@@ -54,8 +65,8 @@ class Watched:
             problems.append(f"{self.path}: there is no such directory.")
         else:
             # A record may come or go while it is looked at.
-            _try_call(lambda: check_directory(root), problems, gone=True)
-            _try_call(lambda: check_records(root), problems, gone=True)
+            for check in _list_checks(root, problems):
+                _try_call(partial(check, root), problems, gone=True)
         history = history_of(root)
         if not problems and not history.batches:
             problems.append("There is no batch yet.")
@@ -156,7 +167,21 @@ def _describe_held(counts: Mapping[str, Any]) -> str:
 
 
 def _is_one(root: Path) -> bool:
-    return (root / "offsets").is_dir() or (root / QUERY_FILE).is_file()
+    return is_checkpoint(root) or (root / QUERY_FILE).is_file()
+
+
+def _list_checks(root: Path, problems: list[str]) -> list[Callable[[Path], None]]:
+    """The checks that the engine of a checkpoint makes of it; none, with the reason, where Spark is not installed."""
+    if is_local_checkpoint(root):
+        from aggloom.runtime.engine.checkpoint import check_commits
+
+        return [check_commits]
+    try:
+        from aggloom.runtime.spark.checkpoint import check_directory, check_records
+    except AggloomError as error:
+        problems.append(str(error))
+        return []
+    return [check_directory, check_records]
 
 
 def _try_call(call: Any, problems: list[str], what: str = "", gone: bool = False) -> Any:

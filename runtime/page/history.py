@@ -1,4 +1,4 @@
-"""The batches of a checkpoint over time: from Spark's own logs, and from what the query has noted of them."""
+"""The batches of a checkpoint over time: from the engine's own records, and from what the query has noted of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.checkpoint_file import read_file
-from aggloom.errors import CheckpointError
-from aggloom.runtime.hosting.checkpoint_paths import batches
-from aggloom.runtime.spark.watch.records import Recorded, read_progress
+from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.hosting.checkpoint_paths import batches, is_local_checkpoint
+from aggloom.runtime.hosting.journal_files import Recorded, read_progress
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 SHOWN = 100
 """So many batches are shown, the last ones."""
@@ -101,10 +102,12 @@ class History:
 def history_of(root: Path, now: float | None = None) -> History:
     """The history of a local checkpoint; what cannot be read of it is left out."""
     noted = read_progress(root)
-    known = sorted(set(batches(root / "offsets")) | set(noted.batches))[-SHOWN:]
+    plans = root / ("plans" if is_local_checkpoint(root) else "offsets")
+    known = sorted(set(batches(plans)) | set(noted.batches))[-SHOWN:]
     committed = set(batches(root / "commits"))
     found = tuple(
-        _batch(root, number, number in committed, noted.batches.get(number, {})) for number in known
+        _batch(root, plans / str(number), number in committed, noted.batches.get(number, {}))
+        for number in known
     )
     last = noted.batches[max(noted.batches)] if noted.batches else {}
     error = str(noted.run.get("error") or "")
@@ -120,15 +123,16 @@ def _status(noted: Recorded, error: str, now: float) -> str:
     return "running" if now - (noted.beat or 0) < _ALIVE_SECONDS else "silent"
 
 
-def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -> Batch:
-    planned = _read_plan(root, root / "offsets" / str(number))
-    at = _number(noted.get("at")) or _number(planned.get("batchTimestampMs")) or None
+def _batch(root: Path, plan: Path, committed: bool, noted: Mapping[str, Any]) -> Batch:
+    number = int(plan.name)
+    planned_at, planned_watermark = _read_plan(root, plan)
+    at = _number(noted.get("at")) or planned_at or None
     done = _read_modified_time(root / "commits" / str(number)) if committed else None
     phases = _numbers(noted.get("ms"))
-    took = phases.get("triggerExecution")
+    took = _number(noted.get("took")) or phases.get("triggerExecution")
     if took is None and at is not None and done is not None and done >= at:
         took = done - at
-    watermark = noted.get("watermark") if noted else planned.get("batchWatermarkMs")
+    watermark = noted.get("watermark") if noted else planned_watermark
     return Batch(
         number,
         at,
@@ -142,13 +146,21 @@ def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -
     )
 
 
-def _read_plan(root: Path, file: Path) -> Mapping[str, Any]:
-    """Return Spark's notes of a batch that it was about to run."""
+def _read_plan(root: Path, plan: Path) -> tuple[int | None, int | None]:
+    """Return when a batch was planned, and the watermark before it, in milliseconds."""
+    if plan.parent.name == "plans":
+        from aggloom.runtime.engine.checkpoint import read_plan
+
+        try:
+            found = read_plan(root, int(plan.name))
+        except (AggloomError, OSError):
+            return None, None
+        return found.now, found.watermark if BEFORE_ALL < found.watermark < AFTER_ALL else None
     try:
-        found = json.loads(read_file(root, file).splitlines()[1])
-    except (CheckpointError, OSError, ValueError, IndexError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        told = json.loads(read_file(root, plan).splitlines()[1])
+        return _number(told.get("batchTimestampMs")), _number(told.get("batchWatermarkMs"))
+    except (CheckpointError, OSError, ValueError, IndexError, AttributeError, RecursionError):
+        return None, None
 
 
 def _read_modified_time(file: Path) -> int | None:

@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.registry import Collector
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.hosting.checkpoint_paths import is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import is_checkpoint, is_local, local
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.history import History, history_of
 
@@ -123,7 +123,7 @@ def _of_operators(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
 
 
 def _history(watched: Watched) -> History | None:
-    if not is_local(watched.path) or not (local(watched.path) / "offsets").is_dir():
+    if not is_local(watched.path) or not is_checkpoint(local(watched.path)):
         return None
     try:
         return history_of(local(watched.path))

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
-from aggloom.runtime.page.background_reads import STARTS_SPARK, BackgroundReads, NotYet
+from aggloom.runtime.page.background_reads import BackgroundReads, NotYet
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
 from aggloom.runtime.page.formatting import count, moment
 from aggloom.runtime.page.render import page
@@ -84,13 +84,13 @@ class Pages:
 
 
 def about() -> dict[str, Any]:
-    """Return the text at the foot of every page, and what forms say of Spark."""
+    """Return the text at the foot of every page."""
     try:
         known = version("aggloom")
     except PackageNotFoundError:
         known = ""
     now = moment(time.time_ns() // 1_000_000)
-    return {"version": known, "made": now, "policy": "", "starts_spark": STARTS_SPARK}
+    return {"version": known, "made": now, "policy": ""}
 
 
 def _line(view: PageView) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         if place is None or watched is None:
             return HTTPStatus.NOT_FOUND, _TEXT, b"There is no such page. Begin at /.\n"
         if place[2] and self._is_from_elsewhere():
-            refused = b"Another site asks for this page, which starts Spark. Open it from the page itself.\n"
+            refused = b"Another site asks for this page, which reads state. Open it from the page itself.\n"
             return HTTPStatus.FORBIDDEN, _TEXT, refused
         if place[2] == "/state":
             text = pages.state(watched)

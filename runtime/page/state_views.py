@@ -13,10 +13,10 @@ from aggloom.runtime.inspection import KeyState, OperatorState, Why
 from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.inspection.text import view_text
+from aggloom.runtime.inspection.weight import KeyFinding, WeighedOperator
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.formatting import count, moment, row, size, value
 from aggloom.runtime.page.sources import OperatorProgress
-from aggloom.runtime.spark.watch.checkpoint_size import KeyFinding, WeighedOperator
 
 _NUMBER = "number"
 _VALUES = 20
@@ -37,6 +37,7 @@ def state_of(
     caption = f"The heaviest {len(heaviest.keys)} of {heaviest.known:,} keys, by "
     caption += "rows held" if counted else "what is held; its rows are not counted"
     operator = known.get(weighed.place)
+    partition = ["partition"] if any(b.partition is not None for b in state.largest) else []
     rows = []
     for key in heaviest.keys:
         shown = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
@@ -55,11 +56,13 @@ def state_of(
         "timeline": Markup(windows(heaviest.keys, state.watermark)),
         "bucket_columns": [
             (name, _NUMBER)
-            for name in ("bucket", "partition", "keys", "snapshot", "log", "entries", "live")
+            for name in ("bucket", *partition, "keys", "snapshot", "log", "entries", "live")
         ],
         "buckets": [
             [
-                *(str(each.bucket), str(each.partition), count(each.keys)),
+                str(each.bucket),
+                *([str(each.partition)] if partition else []),
+                count(each.keys),
                 *(size(each.snapshot_bytes), size(each.log_bytes), count(each.log_entries)),
                 size(each.live_bytes),
             ]

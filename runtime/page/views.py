@@ -17,6 +17,7 @@ from aggloom.runtime.page.sources import OperatorProgress
 
 Columns = Sequence[tuple[str, str]]
 _NUMBER = "number"
+_STARTS_SPARK = "It is read by a local Spark, which takes some seconds to start the first time."
 _UNITS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 _WORDS = {
     "running": "The query is running.",
@@ -29,7 +30,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class PageView:
-    """A checkpoint on a page; id: what the ids of its elements begin with."""
+    """A checkpoint on a page; id: what the ids of its elements begin with. reading: how its state is read."""
 
     number: int
     name: str
@@ -48,6 +49,7 @@ class PageView:
     operators: list[list[str]]
     sources: Sequence[OperatorProgress]
     id: str = ""
+    reading: str = ""
     history: History = field(repr=False, default=History((), "unknown", "", None, {}, 0))
 
     @property
@@ -82,6 +84,7 @@ def view_of(watched: Watched, prefix: str = "") -> PageView:
         *_operator_table(facts.operators, history),
         facts.operators,
         prefix,
+        "" if watched.is_of_local_engine else _STARTS_SPARK,
         history,
     )
 
@@ -113,7 +116,9 @@ def _facts(history: History) -> list[tuple[str, str]]:
         facts += [(words, count(total[name])) for words, name in dropped.items() if total.get(name)]
         counts = list(history.operators.values())
         facts.append(("live state", size(sum(_int(each, "state_bytes") for each in counts))))
-        facts.append(("state stores", size(sum(each.get("memory", 0) for each in history.stores))))
+        if history.stores:
+            stored = sum(each.get("memory", 0) for each in history.stores)
+            facts.append(("state stores", size(stored)))
     return facts
 
 

@@ -147,19 +147,6 @@ def _matches(root: Path, file: Path, sums: Path) -> bool:
     return found[_HEADER.size :] == b"".join(wanted)
 
 
-def require_checkpoint(path: str) -> None:
-    """Raise CheckpointError if a path on this machine is no checkpoint of a query that has begun."""
-    require_directory(path)
-    if "://" in path or (local(path) / "offsets").is_dir():
-        return
-    below = sorted(each.parent.name for each in local(path).glob("*/offsets"))
-    hint = f" There are some below it: {', '.join(below)}." if below else ""
-    raise CheckpointError(
-        f"{path}: there is no checkpoint in it. Give the directory that the query has as its checkpointLocation "
-        f"(`aggloom run --checkpoint`).{hint}"
-    )
-
-
 def require_directory(path: str) -> None:
     """Raise CheckpointError if a path on this machine is no directory, or was moved; others are Spark's to look at."""
     if "://" not in path and not Path(path.removeprefix("file:")).is_dir():

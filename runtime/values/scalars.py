@@ -99,6 +99,11 @@ def from_wide_bytes(raw: Array, valid: FlagArray, dtype: pa.DataType) -> pa.Arra
     return pa.Array.from_buffers(dtype, len(raw), [bitmap(valid), pa.py_buffer(data)])
 
 
+def from_places(places: Array) -> pa.Array:
+    """Places of rows as Arrow's, for `take`: shape (n,). `pa.array` would import pandas the first time."""
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+
+
 def from_floats(out: FloatArray, valid: FlagArray, dtype: pa.DataType) -> pa.Array:
     data = out.astype(dtype.to_pandas_dtype())
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])

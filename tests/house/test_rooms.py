@@ -138,11 +138,15 @@ ROOMS: dict[str, set[str]] = {
     "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
     "runtime/engine": PLANS
     | _in("runtime", *HANDLERS, "operators", "hosting", "local", "formats", "lakes", "lookup")
-    | _in("runtime", "connectors", "engine"),
-    "runtime/inspection": PLANS | {"rich"} | _in("runtime", *HANDLERS, "operators", "inspection"),
+    | _in("runtime", "connectors", "inspection", "engine"),
+    # Of engines it needs the readers of their checkpoints.
+    "runtime/inspection": PLANS
+    | {"rich"}
+    | _in("runtime", *HANDLERS, "operators", "hosting", "inspection")
+    | _in("runtime", "engine.state_reader", "spark.watch.state_reader"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
-    | _in("runtime", "inspection", "local", "spark", "page", "hosting"),
+    | _in("runtime", "inspection", "local", "spark", "page", "hosting", "engine", "values"),
     **{
         f"runtime/spark{room}": PLANS | HOST | {"aggloom.runtime"}
         for room in ("", "/api", "/node", "/plan", "/read", "/sessions", "/watch", "/write")

@@ -21,13 +21,13 @@ from aggloom.runtime.connectors.files.sink_log import LOG, read_committed
 from aggloom.runtime.connectors.files.source_log import _entries, _offsets
 from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE
+from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 from aggloom.runtime.spark.checkpoint import (
     check_directory,
     check_records,
     id_of,
     require_directory,
 )
-from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 from aggloom.runtime.spark.watch.repartition import partitions_of
 
 SECRET = "aggloom keeps this to itself"

@@ -15,10 +15,10 @@ pytest.importorskip("pyspark")
 import page_checkpoint as made
 
 from aggloom.errors import DroppedRowsWarning
-from aggloom.runtime.spark.watch import records
+from aggloom.runtime.hosting import journal_files
+from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 from aggloom.runtime.spark.watch.followers import FOLLOWERS, raise_warning, settle, silence
 from aggloom.runtime.spark.watch.journal import Journal, follow_query
-from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 
 
 class Query:
@@ -102,7 +102,7 @@ def test_runs_go_on_counting_and_say_why_they_failed(tmp_path: Path) -> None:
 
 
 def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggloom.runtime.spark.watch.journal.KEPT", 10)
+    monkeypatch.setattr("aggloom.runtime.hosting.journal_files.KEPT", 10)
     query = Query()
     journal = Journal(query, tmp_path, None)  # type: ignore[arg-type]
     sizes = []
@@ -113,7 +113,7 @@ def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert max(sizes) < 20 and sizes[-1] >= 10
     assert list(read_progress(tmp_path).batches)[-10:] == list(range(90, 100))
     assert [each.name for each in tmp_path.iterdir()] == [PROGRESS_FILE]
-    assert records.KEPT * 2 * len(json.dumps(lines(tmp_path)[-1])) < 2 << 20
+    assert journal_files.KEPT * 2 * len(json.dumps(lines(tmp_path)[-1])) < 2 << 20
 
 
 def test_a_batch_takes_less_than_a_millisecond_of_it(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from aggloom.cli import main
 from aggloom.codegen import describe_call, lines_of_calls
 from aggloom.codegen.handler.emit import stated_spec
 from aggloom.errors import CheckpointError, SpecError
+from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.page import BackgroundReads, Checkpoints, PageServer, Watched, write_report
 from aggloom.runtime.page.charts import bars, windows
@@ -39,7 +40,6 @@ from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.metrics import format_metrics
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.render import policy
-from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE
 
 HOSTILE = "</script><script>alert('x')</script>&\"'<b>\u202e größe 🎈"
 
@@ -412,7 +412,7 @@ def test_who_reads_does_not_wait_for_long(
             raise CheckpointError("<no> state")
         return []
 
-    monkeypatch.setattr("aggloom.runtime.spark.watch.checkpoint_size.weigh_checkpoint", read)
+    monkeypatch.setattr("aggloom.runtime.inspection.weight.weigh_checkpoint", read)
     pages = Pages(Checkpoints([str(checkpoint)]), BackgroundReads(object(), patience=0.05))
     (watched,) = pages.checkpoints.all()
     for _ in range(3):

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("pyspark")
 import page_checkpoint as made
 
+from aggloom.runtime.hosting.journal_files import PROGRESS_FILE
 from aggloom.runtime.page import Checkpoints, PageServer, write_report
-from aggloom.runtime.spark.watch.records import PROGRESS_FILE
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip(

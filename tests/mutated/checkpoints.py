@@ -22,10 +22,10 @@ from aggloom.runtime.hosting.bucket_store import BucketStore, Head
 from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE
 from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, SNAPSHOT, CheckedFrame, Owner, seal
 from aggloom.runtime.hosting.framing import unseal as opened
+from aggloom.runtime.hosting.journal_files import PLAN_FILE, read_plan
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.page.checkpoints import Watched
-from aggloom.runtime.spark.watch.records import PLAN_FILE, read_plan
 from aggloom.runtime.storage.checksums import with_checksum
 from aggloom.runtime.values.clock import Clock
 from mutated.mutations import mutate

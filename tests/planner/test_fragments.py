@@ -383,8 +383,8 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
 @pytest.mark.spark
 def test_a_fragment_of_two_tables_on_spark_over_restarts(spark: Any, tmp_path: Path) -> None:
     import aggloom as al
+    from aggloom.runtime.inspection.checkpoint import state, why
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.watch.inspection import state, why
 
     schemas = {"t": "a INT, b INT, c BOOLEAN, v BIGINT", "u": "a INT, w BIGINT, ts TIMESTAMP"}
     harness = Harness.from_sql(BOTH, TABLES, backend="python")

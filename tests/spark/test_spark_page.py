@@ -15,12 +15,12 @@ pytest.importorskip("pyspark")
 from html_page import Element, facts, parsed, rows
 
 import aggloom as al
+from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE
+from aggloom.runtime.inspection.weight import weigh_checkpoint
 from aggloom.runtime.page import BackgroundReads, Checkpoints, write_report
 from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.state_views import format_key_query, state_of
-from aggloom.runtime.spark.watch.checkpoint_size import weigh_checkpoint
-from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE
 
 pytestmark = pytest.mark.spark
 

@@ -14,11 +14,12 @@ from pyspark.sql import Row
 from aggloom.codegen.planner import Plan, list_stateful_nodes, plan_query
 from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.factory import factory_of
+from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.plan.metrics import Totals
-from aggloom.runtime.spark.watch.journal import about
-from aggloom.runtime.spark.watch.records import PLAN_FILE, PROGRESS_FILE, line_of
+from aggloom.runtime.spark.watch.journal import describe_made
+from aggloom.runtime.spark.watch.records import line_of
 from aggloom.runtime.storage.checksums import with_checksum
 
 SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
@@ -88,7 +89,7 @@ def write(
     file = root / query_record.QUERY_FILE
     text = json.loads(file.read_text().partition(" ")[2])
     file.write_text(with_checksum(json.dumps([{**text[-1], "since": 0}])))
-    (root / PLAN_FILE).write_text(with_checksum(json.dumps(about(made))))
+    (root / PLAN_FILE).write_text(with_checksum(json.dumps(describe_made(made))))
     name = next(iter(described(made).operators))["parts"][0]["operator"]
     totals = Totals()
     lines: list[Any] = [{"start": START, "run": "r"}]

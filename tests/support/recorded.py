@@ -12,16 +12,16 @@ from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore,
 from aggloom.runtime.hosting.factory import factory_of
 from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.inspection import FragmentDescription
-from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.operators.base import InputBatch
-from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark.watch.inspection import Look, StatefulNode
-from aggloom.runtime.spark.watch.state_reader import (
+from aggloom.runtime.inspection.look import Look, StatefulNode
+from aggloom.runtime.inspection.stored import (
     BucketFiles,
     StoredBucket,
     StoredOperator,
     described_by,
 )
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.operators.base import InputBatch
+from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 

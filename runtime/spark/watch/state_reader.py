@@ -6,84 +6,39 @@ All variables are read at one batch, which is pinned, so that a running query do
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
-from aggloom.runtime.hosting.bucket_store import BucketStore, Head
-from aggloom.runtime.hosting.framing import (
-    DESCRIPTION,
-    LOG,
-    SNAPSHOT,
-    Owner,
-    stated_owner,
-    unseal,
+from aggloom.runtime.connectors.files.paths import whole
+from aggloom.runtime.hosting.bucket_store import Head
+from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, SNAPSHOT
+from aggloom.runtime.inspection.description import FragmentDescription
+from aggloom.runtime.inspection.stored import (
+    BucketFiles,
+    StoredBucket,
+    StoredOperator,
+    described_by,
 )
-from aggloom.runtime.inspection import FragmentDescription
+from aggloom.runtime.spark.arguments import check_session
+from aggloom.runtime.spark.checkpoint import require_directory
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.node.partitioning import bucket_keys, hash_int
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.spark.sessions.session import session
 
 _VARIABLES, _FORMER = {"commit", "log"}, {"head", "log"}
 _BYTES_AT_ONCE = 256 << 20
 
 
-class StoredOperator(NamedTuple):
-    """A stateful operator of a query by its number in it; batches: the first and the last that can be read."""
-
-    number: int
-    partitions: int
-    batches: tuple[int, int]
-
-
-class BucketFiles(NamedTuple):
-    """A bucket without what it holds: its head, and the bytes of snapshot and log in the store."""
-
-    bucket: int
-    partition: int
-    head: Head
-    snapshot_bytes: int
-    log_bytes: int
-
-
-@dataclass
-class StoredBucket:
-    """The contents of the state store for one bucket."""
-
-    bucket: int
-    head: Head
-    about: bytes
-    snapshot: list[bytes] = field(default_factory=list)
-    log: list[bytes] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, bucket: int, head: Head, blobs: Sequence[bytes]) -> StoredBucket:
-        """Make one of what lies in a bucket's list: the description, the snapshot's chunks, the log."""
-        start = 1 + head.snapshot_chunks
-        return cls(bucket, head, blobs[0], list(blobs[1:start]), list(blobs[start:]))
-
-    def description(self, trust: bool) -> FragmentDescription:
-        """Return the description the state was made from; raises StateError if the blob is not whole."""
-        return described_by(self.about, self.bucket, trust)
-
-    def last_clock(self, store: BucketStore) -> Clock:
-        """The clock of the last bundle in the log."""
-        return unseal(self.log[-1], store.owner, LOG).clock if self.log else NO_TIME
-
-    def store(self, description: FragmentDescription) -> BucketStore:
-        """The bucket as the host sees it, with every check that the host makes."""
-        owner = Owner(description.operator, description.digest, self.bucket, description.buckets)
-        blobs = [self.about, *self.snapshot, *self.log]
-        return BucketStore(_Kept([self.head]), _Kept(blobs), owner, "")
-
-
-class Checkpoint:
+class SparkStateReader:
     """A checkpoint directory, seen by a session."""
+
+    retention = "Spark keeps as many as spark.sql.streaming.minBatchesToRetain says."
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark, self.path = spark, path
@@ -200,32 +155,21 @@ class Checkpoint:
             raise explain_failure(failure) from failure
 
 
+def open_spark_state(checkpoint: str | Path, spark: SparkSession | None) -> SparkStateReader:
+    """The reader of a checkpoint by a session (None: the active one, else one that is made)."""
+    if spark is not None:
+        check_session("state", spark)
+    require_directory(str(checkpoint))
+    # What fails is said once, and not by each thread of Spark that it passes through.
+    spark = (
+        spark or SparkSession.getActiveSession() or session("aggloom", **{"spark.log.level": "OFF"})
+    )
+    return SparkStateReader(spark, whole(spark, checkpoint))
+
+
 def _content() -> Column:
     """Return the column that tells the kind of a frame's content, by a byte of its header."""
     return F.hex(F.substring("list_element.blob", 7, 1))
-
-
-class _Kept:
-    """A state variable that was read: of one value, or a list."""
-
-    def __init__(self, values: list[Any]) -> None:
-        self._values = values
-
-    def get(self) -> Iterator[Any]:
-        """The values as rows of one column."""
-        return ((value,) for value in self._values)
-
-
-def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:
-    """Return the sealed description of a bucket; raises StateError if it is not whole or another's."""
-    owner = stated_owner(about, "a checkpoint")
-    text = bytes(unseal(about, owner, DESCRIPTION).payload)
-    if owner.bucket != bucket:
-        raise StateCorruptError(
-            f"the description of bucket {bucket} is that of bucket {owner.bucket}. "
-            "Restore the checkpoint from a copy."
-        )
-    return FragmentDescription.parse(text, trust)
 
 
 def _variables(properties: str | None) -> set[str]:

@@ -1,95 +1,27 @@
-"""`state` and `why`: what a checkpoint holds, and how a key came to its value."""
+"""A look at one operator of a checkpoint: its sizes, its keys, and how a key came to its value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from aggloom.errors import CheckpointError, SpecError, StateMismatchError, UntrustedCodeError
-from aggloom.runtime.connectors.files.paths import whole
+from aggloom.errors import CheckpointError, StateMismatchError, UntrustedCodeError
 from aggloom.runtime.hosting.framing import LAYOUT
-from aggloom.runtime.inspection import (
-    BucketSize,
-    KeyState,
-    OperatorState,
-    PartContents,
-    ReplayedEntry,
-    StateReport,
-    Why,
-    WindowFilter,
-    bucket_of,
-    describe_parts,
-    keys_of,
-    nearest_keys,
-    replay,
-    split_key,
-    times,
-)
 from aggloom.runtime.inspection.description import reading_description
+from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, PartContents
+from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
+from aggloom.runtime.inspection.parts import describe_parts, keys_of
+from aggloom.runtime.inspection.replay import ReplayedEntry, replay, times
+from aggloom.runtime.inspection.report import Why
+from aggloom.runtime.inspection.stored import BucketFiles, StateReader, StoredBucket, StoredOperator
 from aggloom.runtime.operators.base import Operator, OperatorSpec, split_blocks
 from aggloom.runtime.operators.fragment import Fragment
-from aggloom.runtime.spark.arguments import check_path, check_session
-from aggloom.runtime.spark.checkpoint import require_directory
-from aggloom.runtime.spark.sessions.session import session
-from aggloom.runtime.spark.watch.state_reader import (
-    BucketFiles,
-    Checkpoint,
-    StoredBucket,
-    StoredOperator,
-)
 from aggloom.runtime.values.clock import Clock
 
 _LARGEST = 5
 _WORTH_A_SEARCH = 64 << 20
-
-
-def state(
-    checkpoint: str | Path,
-    *,
-    key: Mapping[str, Any] | None = None,
-    operator: int | str | None = None,
-    batch: int | None = None,
-    limit: int | None = None,
-    trust: bool = False,
-    spark: SparkSession | None = None,
-) -> StateReport:
-    """Return the state of a checkpoint's operators after a batch (None: the last), and what they hold of a key.
-
-    key: values by column, or text that is read as the column's type; None is NULL. In windows the start or the end of
-    one may be among them. operator: by its number; of operators that share a stateful node by that of the node, or
-    as 0.1 by its place in it. limit: how many values of a view are told. trust: run Python source
-    that lies in the checkpoint.
-    """
-    looks = looks_at(checkpoint, operator, batch, trust, spark)
-    if key is not None:
-        looks = _select_by_key(looks, key)
-    return StateReport(str(checkpoint), tuple(look.state(key, limit) for look in looks))
-
-
-def why(
-    checkpoint: str | Path,
-    *,
-    key: Mapping[str, Any],
-    operator: int | str | None = None,
-    batch: int | None = None,
-    trust: bool = False,
-    spark: SparkSession | None = None,
-) -> Why:
-    """The changes of a key since its bucket's snapshot, replayed, each with the value before and after.
-
-    key, operator, batch, trust: as in `state`; of several operators the one with such a key.
-    """
-    looks = _select_by_key(looks_at(checkpoint, operator, batch, trust, spark), key)
-    if len(looks) > 1:
-        listed = "; ".join(f"{look.number}: {look.description.operator}" for look in looks)
-        raise CheckpointError(
-            f"{checkpoint}: several operators have such a key. Name one with --operator: {listed}."
-        )
-    return looks[0].why(key)
 
 
 class Look:
@@ -250,10 +182,10 @@ class StatefulNode:
     """A stateful node of a checkpoint at a batch."""
 
     def __init__(
-        self, checkpoint: Checkpoint, stored: StoredOperator, batch: int | None, trust: bool
+        self, checkpoint: StateReader, stored: StoredOperator, batch: int | None, trust: bool
     ) -> None:
         self.checkpoint, self.stored, self.trust = checkpoint, stored, trust
-        self.batch = _batch(stored, batch, checkpoint.path)
+        self.batch = _batch(checkpoint, stored, batch)
         self.files = checkpoint.files(stored.number, self.batch)
         if not self.files:
             raise CheckpointError(
@@ -314,58 +246,14 @@ class Opened:
             yield ReplayedEntry(*bundle, fragment.spec.parts[self._part].clock(clock))
 
 
-def looks_at(
-    checkpoint: str | Path,
-    operator: int | str | None,
-    batch: int | None,
-    trust: bool,
-    spark: SparkSession | None,
-) -> list[Look]:
-    """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
-    check_path("state", "checkpoint", checkpoint)
-    if batch is not None and type(batch) is not int:
-        raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")
-    if spark is not None:
-        check_session("state", spark)
-    require_directory(str(checkpoint))
-    # What fails is said once, and not by each thread of Spark that it passes through.
-    spark = (
-        spark or SparkSession.getActiveSession() or session("aggloom", **{"spark.log.level": "OFF"})
-    )
-    opened = Checkpoint(spark, whole(spark, checkpoint))
-    found = opened.operators()
-    number = str(operator).partition(".")[0]
-    chosen = [each for each in found if operator is None or number == str(each.number)]
-    looks = every = [
-        look for each in chosen for look in StatefulNode(opened, each, batch, trust).looks
-    ]
-    if "." in str(operator):
-        looks = [look for look in every if look.number == operator]
-    if not looks:
-        known = ", ".join([look.number for look in every] or [str(each.number) for each in found])
-        raise CheckpointError(
-            f"{checkpoint}: there is no operator {operator} of aggloom; there is {known}."
-        )
-    return looks
-
-
-def _select_by_key(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:
-    """The operators with the columns of a key; the first, which will say what is wrong, if none has."""
-    if not isinstance(key, Mapping):
-        raise SpecError(f"state: key is {key!r}; give its values by column: {{'name': 'a'}}")
-    fitting = [look for look in looks if set(look.description.key_names) <= set(key)]
-    exact = [look for look in fitting if set(look.description.key_names) == set(key)]
-    return exact or fitting or looks[:1]
-
-
-def _batch(stored: StoredOperator, batch: int | None, path: str) -> int:
+def _batch(checkpoint: StateReader, stored: StoredOperator, batch: int | None) -> int:
     first, last = stored.batches
     if batch is None:
         return last
     if not first <= batch <= last:
         raise CheckpointError(
-            f"{path}: batch {batch} of operator {stored.number} cannot be read; {first} to {last} can. "
-            "Spark keeps as many as spark.sql.streaming.minBatchesToRetain says."
+            f"{checkpoint.path}: batch {batch} of operator {stored.number} cannot be read; {first} to {last} can. "
+            f"{checkpoint.retention}"
         )
     return batch
 

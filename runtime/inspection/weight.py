@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from aggloom.errors import CheckpointError, StateMismatchError, UntrustedCodeError
-from aggloom.runtime.inspection import BucketSize, Heaviest, OperatorState, Why
-from aggloom.runtime.spark.watch.inspection import Look, Opened, StatefulNode, looks_at
-from aggloom.runtime.spark.watch.state_reader import BucketFiles
+from aggloom.runtime.inspection.checkpoint import looks_at
+from aggloom.runtime.inspection.facts import BucketSize, OperatorState
+from aggloom.runtime.inspection.heaviest import Heaviest
+from aggloom.runtime.inspection.look import Look, Opened, StatefulNode
+from aggloom.runtime.inspection.report import Why
+from aggloom.runtime.inspection.stored import BucketFiles
 from aggloom.runtime.values.clock import Clock
 
 ROOM = 64 << 20
@@ -40,7 +41,7 @@ def weigh_checkpoint(
     seconds: float = SECONDS,
     limit: int = KEYS,
     trust: bool = False,
-    spark: SparkSession | None = None,
+    spark: Any = None,
 ) -> list[WeighedOperator]:
     """Each operator of a checkpoint with its heaviest keys, for which so many bytes are read, for so long at most.
 
@@ -71,7 +72,7 @@ def look_up_key(
     key: Mapping[str, Any],
     *,
     trust: bool = False,
-    spark: SparkSession | None = None,
+    spark: Any = None,
 ) -> KeyFinding:
     """Return the state of a key in the operator at a place of a query. Raises CheckpointError and StateError."""
     for look in looks_at(checkpoint, None, None, trust, spark):
