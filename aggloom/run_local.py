@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
@@ -17,6 +16,7 @@ from aggloom.errors import AggloomError
 from aggloom.interrupts import Interrupts
 from aggloom.job_plan import plan_of_job, source_options
 from aggloom.lake_tables import lake_source, open_lake
+from aggloom.progress_lines import ProgressLines
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.source_options import from_entries
@@ -48,7 +48,8 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
     clear: deletes what is kept for this run alone. report: prints the counts of a job.
     """
     STOP.reset()
-    with Interrupts(clear) as interrupts, ExitStack() as closing:
+    with Interrupts(clear) as interrupts, ExitStack() as closing, ProgressLines() as lines:
+        lines.begin("starting the query; its first batch compiles what is new")
         runs = []
         for job, checkpoint in placed:
             interrupts.check()
@@ -56,7 +57,7 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
             closing.callback(query.close)
             # This command tells of dropped rows itself.
             query.journal.dropped.is_quiet = True
-            query.journal.listener = ProgressLines().show
+            query.journal.listener = BatchLines(lines.show).show_batch
             runs.append(_Run(query))
         ended = [each.query.has_ended for each in runs]
         _watch(runs, interrupts)
@@ -129,24 +130,23 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
     return made if side is None else SideInput(made, side, str(read_id(root)))
 
 
-class ProgressLines:
-    """Prints batches, a line each on standard error; silent where nobody watches, and at most two lines a second."""
+class BatchLines:
+    """Shows the batches of a run as lines, at most two a second. show: takes a line."""
 
-    def __init__(self, out: TextIO | None = None, force: bool = False) -> None:
-        self._out = out or sys.stderr
-        self._is_active = force or self._out.isatty()
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
         self._last: float | None = None
 
-    def show(self, report: BatchReport) -> None:
-        """Print a batch that has read rows."""
+    def show_batch(self, report: BatchReport) -> None:
+        """Show a batch that has read rows."""
         now = time.monotonic()
         first = self._last is None
-        if not self._is_active or not any(report.rows.values()):
+        if not any(report.rows.values()):
             return
         if self._last is not None and now - self._last < _PAUSE_SECONDS:
             return
         self._last = now
-        print(describe_batch(report, first), file=self._out, flush=True)
+        self._show(describe_batch(report, first))
 
 
 def describe_batch(report: BatchReport, first: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import threading
 import time
@@ -17,7 +16,7 @@ from engine_jobs import job_over, random_changes, rows_of_table, run_to_end, wri
 from aggloom import local
 from aggloom.cli import main
 from aggloom.errors import AggloomError, DroppedRowsWarning
-from aggloom.run_local import ProgressLines, open_query
+from aggloom.run_local import BatchLines, open_query
 from aggloom.runtime.engine import journal as journal_module
 from aggloom.runtime.hosting.journal_files import (
     PLAN_FILE,
@@ -183,16 +182,12 @@ def test_damage_is_among_the_problems_of_the_page(checkpoint: Path) -> None:
 def test_lines_of_progress(tmp_path: Path) -> None:
     write_files(tmp_path / "in", random_changes(2, 20), 2)
     query = open_query(job_over(tmp_path / "in", "sums", tmp_path / "state"), tmp_path / "state")
-    out = io.StringIO()
-    query.journal.listener = ProgressLines(out, force=True).show
+    lines: list[str] = []
+    query.journal.listener = BatchLines(lines.append).show_batch
     query.run()
     query.close()
-    first = out.getvalue().splitlines()[0]
-    assert first.startswith("batch 0: 10 rows in ") and "(with the start)" in first
-    assert "10 rows so far, 1 files waiting, state 0.0 MB" in first
-    silent = io.StringIO()
-    ProgressLines(silent).show(None)  # type: ignore[arg-type]
-    assert not silent.getvalue()
+    assert lines[0].startswith("batch 0: 10 rows in ") and "(with the start)" in lines[0]
+    assert "10 rows so far, 1 files waiting, state 0.0 MB" in lines[0]
 
 
 def test_dropped_rows_are_warned_of(tmp_path: Path) -> None:
