@@ -9,7 +9,7 @@ from typing import Any
 
 from aggloom.codegen.planner import Scan
 from aggloom.errors import CheckpointError, SpecError
-from aggloom.runtime.connectors.kafka.broker import Place, TopicBroker, TopicFacts
+from aggloom.runtime.connectors.kafka.broker import TopicBroker, TopicFacts, TopicPlace
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange, lost_error
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.engine.sources import other_source
@@ -24,7 +24,7 @@ _GONE_SECONDS = 10.0
 """After so long a topic that was there is gone."""
 _EARLIEST, _LATEST = -2, -1
 """Offsets that users may write for the first that there is, and the end."""
-Offsets = dict[Place, int]
+Offsets = dict[TopicPlace, int]
 
 
 class TopicInput:
@@ -68,7 +68,7 @@ class TopicInput:
         if time.monotonic() - self._asked >= _ASK_SECONDS:
             self._refresh_facts()
             self._check_ids(self._ids_of(position))
-        places = [Place(t, p) for t, facts in self._facts.items() for p in facts.partitions]
+        places = [TopicPlace(t, p) for t, facts in self._facts.items() for p in facts.partitions]
         ends = self._broker.latest(places)
         starts = self._find_starts(position, places, ends)
         if self.ends and self._stops_at is None:
@@ -133,7 +133,7 @@ class TopicInput:
                     'empty checkpoint, or pass lost_data="ignore" to go on at the old offset.'
                 )
 
-    def _find_starts(self, position: Any, places: list[Place], ends: Offsets) -> Offsets:
+    def _find_starts(self, position: Any, places: list[TopicPlace], ends: Offsets) -> Offsets:
         """The offset at which each partition is read on; raises DataError where messages before it are gone."""
         known = self._places_of(position) if position is not None else {}
         first = self._first_offsets(places, ends) if position is None else {}
@@ -155,7 +155,7 @@ class TopicInput:
         if self._is_strict:
             raise lost_error(self._where, reason)
 
-    def _first_offsets(self, places: list[Place], ends: Offsets) -> Offsets:
+    def _first_offsets(self, places: list[TopicPlace], ends: Offsets) -> Offsets:
         """The offsets at which a query begins; raises SpecError where they do not name each partition."""
         start = self._source.start
         if start == "earliest":
@@ -166,7 +166,7 @@ class TopicInput:
             return self._broker.at_time(places, start)
         assert isinstance(start, Mapping)
         topic = self._source.topics[0]
-        given = {Place(topic, int(number)): int(offset) for number, offset in start.items()}
+        given = {TopicPlace(topic, int(number)): int(offset) for number, offset in start.items()}
         if set(given) != set(places):
             raise SpecError(
                 f"{self._where}: start has offsets of {_join(given)}, and there are {_join(places)}; give each "
@@ -188,7 +188,7 @@ class TopicInput:
             for place, at in starts.items()
         }
 
-    def _in_json(self, ranges: Mapping[Place, list[int]]) -> dict[str, Any]:
+    def _in_json(self, ranges: Mapping[TopicPlace, list[int]]) -> dict[str, Any]:
         """A range as the checkpoint keeps it."""
         topics: dict[str, Any] = {}
         for place, both in sorted(ranges.items()):
@@ -197,11 +197,11 @@ class TopicInput:
             about["offsets"][str(place.partition)] = both
         return {"topics": topics}
 
-    def _places_of(self, kept: Any) -> dict[Place, Any]:
+    def _places_of(self, kept: Any) -> dict[TopicPlace, Any]:
         """The partitions of a range or a position, with what is kept of each; raises CheckpointError."""
         try:
             return {
-                Place(name, int(number)): value
+                TopicPlace(name, int(number)): value
                 for name, about in kept["topics"].items()
                 for number, value in about["offsets"].items()
             }
@@ -223,7 +223,7 @@ def _round(size: float) -> int:
     return math.ceil(size) if size < 1 else math.floor(size)
 
 
-def _join(places: Iterable[Place]) -> str:
+def _join(places: Iterable[TopicPlace]) -> str:
     return ", ".join(map(str, sorted(places)))
 
 

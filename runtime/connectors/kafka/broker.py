@@ -24,7 +24,7 @@ _NONE = -1
 _Said = TypeVar("_Said")
 
 
-class Place(NamedTuple):
+class TopicPlace(NamedTuple):
     """A partition of a topic."""
 
     topic: str
@@ -81,15 +81,15 @@ class TopicBroker:
                 found[name] = TopicFacts("" if number == _NO_ID else number, tuple(numbers))
         return found
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+    def earliest(self, places: Iterable[TopicPlace]) -> dict[TopicPlace, int]:
         """The first offset of each partition that is still there."""
         return self._offsets(places, self._specs.earliest())
 
-    def latest(self, places: Iterable[Place]) -> dict[Place, int]:
+    def latest(self, places: Iterable[TopicPlace]) -> dict[TopicPlace, int]:
         """The offset behind the last message of each partition that may be read."""
         return self._offsets(places, self._specs.latest())
 
-    def at_time(self, places: Iterable[Place], moment: int) -> dict[Place, int]:
+    def at_time(self, places: Iterable[TopicPlace], moment: int) -> dict[TopicPlace, int]:
         """The offset of the first message at a time or after it, in milliseconds; the end where there is none."""
         listed = list(places)
         found = self._offsets(listed, self._specs.for_timestamp(moment), moment=True)
@@ -97,14 +97,16 @@ class TopicBroker:
         return found | (self.latest(none) if none else {})
 
     def _offsets(
-        self, places: Iterable[Place], spec: Any, moment: bool = False
-    ) -> dict[Place, int]:
+        self, places: Iterable[TopicPlace], spec: Any, moment: bool = False
+    ) -> dict[TopicPlace, int]:
         listed = list(places)
         if not listed:
             return {}
         return self._ask(lambda: self._list_offsets(listed, spec, moment))
 
-    def _list_offsets(self, places: list[Place], spec: Any, moment: bool) -> dict[Place, int]:
+    def _list_offsets(
+        self, places: list[TopicPlace], spec: Any, moment: bool
+    ) -> dict[TopicPlace, int]:
         asked = self._admin.list_offsets(
             {self._new(*place): spec for place in places},
             isolation_level=self._level,
@@ -118,7 +120,7 @@ class TopicBroker:
                 client = kafka_client(self._where)
                 error = client.KafkaError(client.KafkaError.OFFSET_NOT_AVAILABLE)
                 raise client.KafkaException(error)
-            found[Place(each.topic, each.partition)] = offset
+            found[TopicPlace(each.topic, each.partition)] = offset
         return found
 
     def _ask(self, question: Callable[[], _Said]) -> _Said:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from aggloom.errors import DataError
 from aggloom.runtime.connectors.kafka.broker import (
-    Place,
+    TopicPlace,
     broker_error,
     client_config,
     kafka_client,
@@ -41,7 +41,7 @@ _USUAL = {
 class OffsetRange(NamedTuple):
     """Messages of a partition, from an offset up to another, which is not in it."""
 
-    place: Place
+    place: TopicPlace
     start: int
     end: int
 
