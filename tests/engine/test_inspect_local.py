@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from engine_jobs import job_over, random_changes, rows_of_table, run_to_end, write_files
 
 from aggloom.cli import main
-from aggloom.errors import CheckpointError, SpecError, StateError
+from aggloom.errors import CheckpointError, StateError
 from aggloom.run_local import open_query
 from aggloom.runtime.engine import checkpoint as checkpoint_module
 from aggloom.runtime.engine.checkpoint import RETAINED
@@ -259,7 +259,7 @@ def test_a_batch_stays_readable_once_it_is_opened(tmp_path: Path) -> None:
 def test_what_a_user_asks_wrongly_is_said(checkpoint: Path, tmp_path: Path) -> None:
     (operator,) = state(checkpoint, key={"customer": "ada"}).operators
     assert operator.key is not None and operator.key.nearest == ("Ada",)
-    with pytest.raises(SpecError, match="customr"):
+    with pytest.raises(CheckpointError, match="customr"):
         state(checkpoint, key={"customr": "Ada"})
     with pytest.raises(CheckpointError, match="no operator 7"):
         state(checkpoint, operator=7)
