@@ -45,7 +45,7 @@ class LocalTable:
     entries: Mapping[str, Any]
     rows: Any = None
 
-    def named(self, name: str) -> TableSource:
+    def name_table(self, name: str) -> TableSource:
         """The table under a name; raises SpecError for entries that do not fit together."""
         if self.rows is None:
             return table_source(name, self.entries, f"table {name}")
@@ -185,7 +185,7 @@ def sql(
     job = complete(
         {
             "sql": query,
-            "tables": tuple(table.named(name) for name, table in given.items()),
+            "tables": tuple(table.name_table(name) for name, table in given.items()),
             "changes": input_changes,
             "dialect": dialect,
             "backend": backend,

@@ -81,7 +81,7 @@ def _shift(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     return moved if value.type == WALL_CLOCK else from_wall_clock(low, moved)
 
 
-def _between(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+def _lower_difference(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """TIMESTAMPDIFF(unit, start, end)."""
     unit = _unit(node)
     times = [_time(low, each) for each in node.expressions[1:]]
@@ -208,7 +208,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             *("datediff(YEAR, n, d)", "date_diff(SECOND, w, d)", "timestampdiff(QUARTER, u, n)"),
             "timestampdiff(WEEK, d, n)",
         ),
-        _between,
+        _lower_difference,
     ),
     entry(
         "months_between",

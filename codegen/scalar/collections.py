@@ -30,7 +30,7 @@ def _batch(low: ExpressionLowering) -> str:
     return next(iter(low.inputs))
 
 
-def _made(
+def _lower_constructor(
     low: ExpressionLowering,
     node: exp.Expression,
     start: str,
@@ -47,14 +47,16 @@ def _made(
 def _array(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     dtype = infer(node, low.types)
     items = [low.as_type(each, dtype.value_type) for each in node.expressions]
-    return _made(low, node, f"make_list({type_text(dtype)}", dtype, items)
+    return _lower_constructor(low, node, f"make_list({type_text(dtype)}", dtype, items)
 
 
 def _map(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     dtype = infer(node, low.types)
     kinds = (dtype.key_type, dtype.item_type)
     values = [low.as_type(each, kinds[place % 2]) for place, each in enumerate(node.expressions)]
-    return _made(low, node, f"make_map({type_text(dtype)}, {{sql}}", dtype, values, raises=True)
+    return _lower_constructor(
+        low, node, f"make_map({type_text(dtype)}, {{sql}}", dtype, values, raises=True
+    )
 
 
 def _row(named: bool) -> Rule:
@@ -65,7 +67,7 @@ def _row(named: bool) -> Rule:
         given = node.expressions[1::2] if named else node.expressions
         values = [low.as_type(each, field.type) for each, field in zip(given, dtype, strict=True)]
         names = ", ".join(quoted(field.name) for field in dtype)
-        return _made(
+        return _lower_constructor(
             low, node, f"make_row([{names}]".replace("{", "{{").replace("}", "}}"), dtype, values
         )
 

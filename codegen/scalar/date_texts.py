@@ -60,11 +60,11 @@ def _clock_or_text(low: ExpressionLowering, node: exp.Expression) -> LoweredExpr
     return low.cast(low.cast(value, INSTANT, node), WALL_CLOCK, node)
 
 
-def _reading(dtype: pa.DataType, tries: bool = False) -> Rule:
+def _lower_reader(dtype: pa.DataType, tries: bool = False) -> Rule:
     """TO_DATE, TO_TIMESTAMP and their kin: a text by a pattern, or anything by a cast."""
 
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-        given, *pattern = _given(node)
+        given, *pattern = _check_given(node)
         value = low.lower(given)
         if not pattern or value.type != _TEXT:
             kind = exp.TryCast if tries else exp.Cast
@@ -80,7 +80,7 @@ def _reading(dtype: pa.DataType, tries: bool = False) -> Rule:
     return rule
 
 
-def _given(node: exp.Expression) -> list[exp.Expression]:
+def _check_given(node: exp.Expression) -> list[exp.Expression]:
     if isinstance(node, exp.StrToTime):
         return [node.this, node.args["format"]]
     return list(node.expressions)
@@ -149,19 +149,21 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         ("from_unixtime(i)", "from_unixtime(l % 100000000000, 'dd.MM.yyyy')"),
         _from_unixtime,
     ),
-    entry(exp.StrToTime, _READ, _reading(INSTANT), "format"),
+    entry(exp.StrToTime, _READ, _lower_reader(INSTANT), "format"),
     entry(
-        "to_date", ("to_date('29/02/2020', 'dd/MM/yyyy')", "to_date(w, 'yyyy')"), _reading(_DATE)
+        "to_date",
+        ("to_date('29/02/2020', 'dd/MM/yyyy')", "to_date(w, 'yyyy')"),
+        _lower_reader(_DATE),
     ),
     entry(
         "to_timestamp_ltz",
         ("to_timestamp_ltz('2020-02-29')", "to_timestamp_ltz('2020-02', 'yyyy-MM')"),
-        _reading(INSTANT),
+        _lower_reader(INSTANT),
     ),
     entry(
         "to_timestamp_ntz",
         ("to_timestamp_ntz('2020-02-29 1:02')", "to_timestamp_ntz('28.2.', 'd.M.')"),
-        _reading(WALL_CLOCK),
+        _lower_reader(WALL_CLOCK),
     ),
     entry(
         ("try_to_timestamp", "try_to_date"),
@@ -173,7 +175,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
                 "try_to_date('29.2.2020', 'd.M.yyyy')",
             ),
         ),
-        lambda low, node: _reading(_DATE if "date" in node.name.lower() else INSTANT, True)(
+        lambda low, node: _lower_reader(_DATE if "date" in node.name.lower() else INSTANT, True)(
             low, node
         ),
     ),

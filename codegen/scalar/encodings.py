@@ -32,7 +32,7 @@ def _hex(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     return call_by_row("encodings.hex_of_bytes", _TEXT, [low.cast(value, _BYTES, node)], node)
 
 
-def _coded(function: str, source: pa.DataType, result: pa.DataType) -> Rule:
+def _lower_codec(function: str, source: pa.DataType, result: pa.DataType) -> Rule:
     """ENCODE and DECODE by a character set that is a literal."""
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -102,7 +102,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         "encode",
         ("encode(s, 'utf-8')", "encode(t, 'UTF-16BE')", "encode(t, 'UTF-16')"),
-        _coded("encodings.encode", _TEXT, _BYTES),
+        _lower_codec("encodings.encode", _TEXT, _BYTES),
     ),
     entry(
         "decode",
@@ -112,7 +112,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             "decode(y, 'ISO-8859-1')",
             "decode(encode(s, 'UTF-16'), 'UTF-16')",
         ),
-        decode(_coded("encodings.decode", _BYTES, _TEXT)),
+        decode(_lower_codec("encodings.decode", _BYTES, _TEXT)),
     ),
     entry("crc32", ("crc32(y)", "crc32(s)"), by_row("hashes.crc32", _BIG, _BYTES)),
     entry("md5", ("md5(y)", "md5(s)"), by_row("hashes.md5", _TEXT, _BYTES)),

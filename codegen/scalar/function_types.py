@@ -190,7 +190,7 @@ def _struct(given: Arguments) -> pa.DataType | None:
     return pa.struct(list(zip(names, types, strict=True)))
 
 
-def _zipped(given: Arguments) -> pa.DataType | None:
+def _type_of_zip(given: Arguments) -> pa.DataType | None:
     items = [_item(given, place) for place in range(len(given))]
     if None in items or not items:
         return None
@@ -361,7 +361,7 @@ RULES: Final[dict[str, Rule]] = {
     ),
     "sort_array": _array,
     "reverse": lambda given: _array(given) or pa.string(),
-    "arrays_zip": _zipped,
+    "arrays_zip": _type_of_zip,
     "array": lambda given: _list(given.common()) if len(given) else None,
     "array_repeat": lambda given: _list(given.type(0)),
     "concat": _concat,

@@ -75,7 +75,7 @@ def _translate(body: str, dot: str) -> list[str]:
         letter = body[place]
         if letter == "\\":
             match = _ESCAPE.match(body, place)
-            piece, repeatable = _escaped(match), match is not None and not match["end"]
+            piece, repeatable = _escape_letter(match), match is not None and not match["end"]
         elif letter == "[":
             match = _CLASS.match(body, place)
             piece, repeatable = _class(match), True
@@ -102,13 +102,15 @@ def _translate(body: str, dot: str) -> list[str]:
     return found
 
 
-def _escaped(match: re.Match[str] | None, inside: bool = False) -> str:
+def _escape_letter(match: re.Match[str] | None, inside: bool = False) -> str:
     if match is None or (inside and (match["back"] or match["end"])):
         raise UnlikeRegexError("an escape that differs")
     if match["quoted"] is not None:
         if inside:
             raise UnlikeRegexError("a quotation in a class")
-        return f"(?:{re.escape(match['quoted'])})" if len(match["quoted"]) == 1 else _quoted(match)
+        return (
+            f"(?:{re.escape(match['quoted'])})" if len(match["quoted"]) == 1 else _quote_text(match)
+        )
     if match["posix"]:
         if match["posix"] not in _POSIX:
             raise UnlikeRegexError("a property of Unicode")
@@ -120,7 +122,7 @@ def _escaped(match: re.Match[str] | None, inside: bool = False) -> str:
     return match[0]
 
 
-def _quoted(match: re.Match[str]) -> str:
+def _quote_text(match: re.Match[str]) -> str:
     # A repetition after a quotation is one of its last letter.
     return re.escape(match["quoted"])
 
@@ -132,7 +134,7 @@ def _class(match: re.Match[str] | None) -> str:
     while place < len(items):
         if items[place] == "\\":
             escape = _ESCAPE.match(items, place)
-            found += _escaped(escape, inside=True)
+            found += _escape_letter(escape, inside=True)
             assert escape is not None
             place = escape.end()
             several = escape["kind"] or escape["posix"]

@@ -88,7 +88,7 @@ def _filter(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     return _call(low, "keep_items", items.type, [items], body, names)
 
 
-def _judging(word: str) -> Rule:
+def _lower_judge(word: str) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         items = _list(low, node)
         body, names = _body(low, node, node.expressions[1], items.type.value_type)
@@ -145,8 +145,12 @@ def _of_map(part: str) -> Rule:
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("transform", ("transform(a, x -> x + b)", "transform(c, (x, i) -> x || i)"), _transform),
     entry("filter", ("filter(a, x -> x > 1)", "filter(c, (x, i) -> i < 1 OR x = s)"), _filter),
-    entry("exists", ("exists(a, x -> x > 4)", "exists(z, x -> isnan(x))"), _judging("any_item")),
-    entry("forall", ("forall(a, x -> x >= 0)", "forall(c, x -> x < 'c')"), _judging("every_item")),
+    entry(
+        "exists", ("exists(a, x -> x > 4)", "exists(z, x -> isnan(x))"), _lower_judge("any_item")
+    ),
+    entry(
+        "forall", ("forall(a, x -> x >= 0)", "forall(c, x -> x < 'c')"), _lower_judge("every_item")
+    ),
     entry(
         ("aggregate", "reduce"),
         (

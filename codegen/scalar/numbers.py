@@ -70,7 +70,7 @@ def _integer_divide(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpr
     return low.lower(exp.IntDiv(this=left, expression=right))
 
 
-def _trying(kind: type[exp.Binary]) -> Rule:
+def _lower_try(kind: type[exp.Binary]) -> Rule:
     """TRY_ADD(a, b) and its like: the operation over a batch of both operands, NULL where it is an error."""
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -154,18 +154,22 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("bitmap_count", "bitmap_count(y)", by_row("bits.bitmap_count", _BIG, pa.binary())),
     entry("div", ("div(i, 3)", "div(l, -7)"), _integer_divide),
     entry(
-        "try_add", ("try_add(i, 2147483647)", "try_add(m, n9)", "try_add(l, l)"), _trying(exp.Add)
+        "try_add",
+        ("try_add(i, 2147483647)", "try_add(m, n9)", "try_add(l, l)"),
+        _lower_try(exp.Add),
     ),
     entry(
         "try_subtract",
         ("try_subtract(b, i)", "try_subtract(l, 9223372036854775807)"),
-        _trying(exp.Sub),
+        _lower_try(exp.Sub),
     ),
     entry(
-        "try_multiply", ("try_multiply(l, 5000000000)", "try_multiply(m, 1.5)"), _trying(exp.Mul)
+        "try_multiply", ("try_multiply(l, 5000000000)", "try_multiply(m, 1.5)"), _lower_try(exp.Mul)
     ),
     entry(
-        "try_divide", ("try_divide(i, b)", "try_divide(m, m)", "try_divide(1, f)"), _trying(exp.Div)
+        "try_divide",
+        ("try_divide(i, b)", "try_divide(m, m)", "try_divide(1, f)"),
+        _lower_try(exp.Div),
     ),
-    entry("try_mod", ("try_mod(i, b)", "try_mod(10, l)"), _trying(exp.Mod)),
+    entry("try_mod", ("try_mod(i, b)", "try_mod(10, l)"), _lower_try(exp.Mod)),
 )

@@ -101,7 +101,7 @@ def _like(low: ExpressionLowering, node: exp.RegexpLike) -> LoweredExpression:
     return call(text, pa.bool_(), low.text(node.this), pattern=pattern)
 
 
-def _searching(function: str, dtype: pa.DataType, most: int = 2) -> Rule:
+def _lower_search(function: str, dtype: pa.DataType, most: int = 2) -> Rule:
     """A function of a text and a pattern."""
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -177,19 +177,19 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         "regexp",
         ("regexp(s, '^[a-z]+$')", "regexp(t, '(?i)A.*')"),
-        _searching("is_found", pa.bool_()),
+        _lower_search("is_found", pa.bool_()),
     ),
     entry(
         "regexp_count",
         ("regexp_count(s, 'a')", "regexp_count(t, '[^b]')"),
-        _searching("count", pa.int32()),
+        _lower_search("count", pa.int32()),
     ),
     entry(
         "regexp_instr",
         ("regexp_instr(s, 'b')", "regexp_instr(t, 'ß|d')"),
-        _searching("place", pa.int32(), 3),
+        _lower_search("place", pa.int32(), 3),
     ),
-    entry("regexp_substr", "regexp_substr(s, 'a+.')", _searching("first", _TEXT)),
+    entry("regexp_substr", "regexp_substr(s, 'a+.')", _lower_search("first", _TEXT)),
     entry(
         "regexp_extract_all",
         ("regexp_extract_all(s, '(a)(b)?', 1)", "regexp_extract_all(t, '..', 0)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.catalogue.registry import canonical, find
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.argument_lists import items_of, pairs_of, text_of
+from aggloom.codegen.spec.choices import Nulls
 from aggloom.codegen.spec.dtypes import quote_name
 from aggloom.codegen.spec.function_check import check_function
 from aggloom.errors import SpecError
@@ -88,7 +89,7 @@ class AggCall:
             filter: str | None = None,
             alias: str | None = None,
             order_by: Sequence[str | SortKey] = (),
-            nulls: Literal["ignore", "respect"] | str | None = None,
+            nulls: Nulls | str | None = None,
             options: Mapping[str, Any] | Sequence[tuple[str, Any]] = (),
             monotonic: bool = False,
             entry: Aggregate | None = None,

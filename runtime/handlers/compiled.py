@@ -225,7 +225,7 @@ def _find_cancelled(spill: Spill, slots: SlotArray, sums: list[Array], asked: Ar
     return zero
 
 
-class Handler(HandlerBase):
+class CompiledHandler(HandlerBase):
     """The base of handlers compiled by Numba."""
 
     accumulators_type = ArenaAccumulators

@@ -1,7 +1,6 @@
 """The vocabulary that modules generated for Numba import as `rt`: every jitted building block, and the base class."""
 
 from aggloom.runtime.views.arrivals import *
-from aggloom.runtime.handlers.compiled import Handler as Handler
 from aggloom.runtime.handlers.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.arithmetic.floats import *
 from aggloom.runtime.handlers.columns import Kernels as Kernels

@@ -10,14 +10,14 @@ _BITMAP = 32768
 """Number of bits in a bitmap of Spark's."""
 
 
-def _signed(number: int, size: int) -> int:
+def _to_signed(number: int, size: int) -> int:
     number &= (1 << size) - 1
     return number - (1 << size) if number >> (size - 1) else number
 
 
 def shift_left(number: int, count: int, size: int) -> int:
     """The number with its bits moved to the left."""
-    return _signed(number << (count % size), size)
+    return _to_signed(number << (count % size), size)
 
 
 def shift_right(number: int, count: int, size: int) -> int:
@@ -27,7 +27,7 @@ def shift_right(number: int, count: int, size: int) -> int:
 
 def shift_right_unsigned(number: int, count: int, size: int) -> int:
     """The number with its bits moved to the right; zeros come from the left."""
-    return _signed((number & ((1 << size) - 1)) >> (count % size), size)
+    return _to_signed((number & ((1 << size) - 1)) >> (count % size), size)
 
 
 def count_bits(number: int) -> int:

@@ -171,11 +171,11 @@ def _months_between(begin: Numbers, end: Numbers) -> Numbers:
     early, late = begin - first * _DAY, end - last * _DAY
     # The last day counts only from that time of day on.
     last = last - ((last > first) & (late < early)) + ((last < first) & (late > early))
-    packed = [_packed(days) for days in (first, last)]
+    packed = [_pack_fields(days) for days in (first, last)]
     return _towards_zero(packed[1] - packed[0], 32)
 
 
-def _packed(days: Numbers) -> Numbers:
+def _pack_fields(days: Numbers) -> Numbers:
     """The month, times 32, and the day in it."""
     month = days.astype("datetime64[D]").astype("datetime64[M]")
     day = (days.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)

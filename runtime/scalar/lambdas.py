@@ -15,7 +15,7 @@ from aggloom.runtime.scalar.values import Value, array, whole
 Body = Callable[..., Value]
 
 
-def _extended(
+def _extend_batch(
     lists: Sequence[pa.Array], names: Sequence[str], rows: pa.RecordBatch, parents: pa.Array
 ) -> pa.RecordBatch:
     """The rows of items: the item under its name, and the columns of the row that it stands in."""
@@ -41,7 +41,7 @@ def for_each(
         counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         places = np.concatenate([np.arange(count) for count in counts] or [np.arange(0)])
         columns.append(pa.array(places.astype(np.int32)))
-    inner = _extended(columns, names, rows, parents)
+    inner = _extend_batch(columns, names, rows, parents)
     return lists, array(body(inner), len(flat)), parents
 
 
@@ -101,7 +101,7 @@ def fold(
         longer = np.flatnonzero(counts > place)
         at = pa.array(longer)
         found = flat.take(pa.array(starts[longer] + place))
-        inner = _extended([state.take(at), found], names, rows, at)
+        inner = _extend_batch([state.take(at), found], names, rows, at)
         merged = array(merge(inner), len(longer)).cast(state.type)
         order = np.arange(len(counts))
         order[longer] = len(counts) + np.arange(len(longer))
@@ -113,7 +113,7 @@ def finish(state: Value, body: Body, names: Sequence[str], rows: pa.RecordBatch)
     """The end of AGGREGATE: what the body makes of each row's value."""
     values_of = array(state, rows.num_rows)
     at = pa.array(np.arange(rows.num_rows))
-    return body(_extended([values_of], names, rows, at))
+    return body(_extend_batch([values_of], names, rows, at))
 
 
 def zip_with(
@@ -121,15 +121,15 @@ def zip_with(
 ) -> pa.Array:
     """ZIP_WITH: what the body makes of the items at the same place, NULL where an array has ended."""
     lists = [array(each, rows.num_rows) for each in (left, right)]
-    padded = [whole(_padded(*pair), *pair) for pair in (lists, lists[::-1])]
+    padded = [whole(_pad_lists(*pair), *pair) for pair in (lists, lists[::-1])]
     both = pc.and_(lists[0].is_valid(), lists[1].is_valid())
     first, second = (pc.if_else(both, each, pa.scalar(None, each.type)) for each in padded)
     columns = [pc.list_flatten(first), pc.list_flatten(second)]
-    inner = _extended(columns, names, rows, pc.list_parent_indices(first))
+    inner = _extend_batch(columns, names, rows, pc.list_parent_indices(first))
     return _relist(first, array(body(inner), len(columns[0])))
 
 
-def _padded(one: pa.Array, other: pa.Array) -> Callable[..., pa.Array]:
+def _pad_lists(one: pa.Array, other: pa.Array) -> Callable[..., pa.Array]:
     def pad(items: pa.Array, others: pa.Array) -> pa.Array:
         found = [
             None if a is None or b is None else [*a, *[None] * (len(b) - len(a))]
@@ -157,7 +157,7 @@ def of_pairs(
         pa.array([key for key, _ in flat], maps.type.key_type),
         pa.array([value for _, value in flat], maps.type.item_type),
     ]
-    inner = _extended(columns, names, rows, parents)
+    inner = _extend_batch(columns, names, rows, parents)
     made = array(body(inner), len(flat)).to_pylist()
     new: list[Any] = []
     for (key, value), each in zip(flat, made, strict=True):

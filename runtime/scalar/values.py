@@ -52,14 +52,14 @@ def by_row(
     function: Callable[..., Any], dtype: pa.DataType, *values: Value, sql: str = ""
 ) -> Value:
     """A function applied to each row without a NULL; its ValueError becomes an error that names the row's values."""
-    return row_by_row(_named(function, sql), dtype, *values)
+    return row_by_row(_name_fields(function, sql), dtype, *values)
 
 
 def by_row_with_nulls(
     function: Callable[..., Any], dtype: pa.DataType, *values: Value, sql: str = ""
 ) -> Value:
     """A function applied to each row, with None for NULL."""
-    named = _named(function, sql)
+    named = _name_fields(function, sql)
 
     def apply_by_row(*arrays: pa.Array) -> pa.Array:
         rows = zip(*(each.to_pylist() for each in arrays), strict=True)
@@ -68,7 +68,7 @@ def by_row_with_nulls(
     return whole(apply_by_row, *values)
 
 
-def _named(function: Callable[..., Any], sql: str) -> Callable[..., Any]:
+def _name_fields(function: Callable[..., Any], sql: str) -> Callable[..., Any]:
     """The function with its ValueError as the error of an expression."""
 
     def call(*row: Any) -> Any:

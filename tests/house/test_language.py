@@ -46,6 +46,7 @@ IN_VERBS = (
 """Rooms whose functions are verbs with their objects."""
 PARTICIPLES = {
     "cut": "is a verb: rows by task, texts by place",
+    "flatten": "is a verb, and SQL's name for it",
     "fit": "is a verb: arrays beside rows to their number, numbers to a type",
     "merged": "users' triggers read it: the states of the windows that were merged",
     "open": "is a verb: a description gives the fragment that it describes, a source its connection",
@@ -72,6 +73,7 @@ ALIKE = {
 POSITIONAL = 6
 """Positional arguments that a call may have; longer ones name the rest."""
 LONG_CALLS = {
+    "codegen": 6,
     "runtime/formats": 1,
     "runtime/hosting": 1,
     "runtime/inspection": 1,

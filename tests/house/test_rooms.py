@@ -328,7 +328,7 @@ NAMED = {
     "runtime/spark/plan/column_frames.py": {"Lookup", "LookupJoin"},
     "runtime/spark/api/query.py": {"WindowAggregate"},
     "runtime/hosting/local_phase.py": {"LocalAggregator"},
-    "aggloom/__init__.py": {"GroupAggOperator"},
+    "aggloom/__init__.py": {"GroupAggOperator", "WindowOperator"},
 }
 
 
