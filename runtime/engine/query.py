@@ -301,15 +301,15 @@ class LocalQuery:
         counts = self._totals.sum_counts(watermark, operators)
         self.journal.note(
             BatchReport(
-                plan.batch,
-                plan.now,
-                read,
-                changes,
-                laps.seconds,
-                watermark,
-                waiting,
-                operators,
-                counts,
+                batch=plan.batch,
+                at=plan.now,
+                rows=read,
+                changes=changes,
+                seconds=laps.seconds,
+                watermark=watermark,
+                waiting=waiting,
+                operators=operators,
+                counts=counts,
             )
         )
 

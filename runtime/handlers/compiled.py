@@ -329,5 +329,5 @@ class CompiledHandler(HandlerBase):
         return rows_of(data, take)
 
 
-class NamespaceHandler(Namespaced, Handler):
+class NamespaceHandler(Namespaced, CompiledHandler):
     """A Handler of which the accumulators belong to windows."""

@@ -77,7 +77,7 @@ class StateReader(Protocol):
 
     @property
     def retention(self) -> str:
-        """How long batches can be read, for an error message."""
+        """The time for which batches can be read, for an error message."""
 
     def operators(self) -> list[StoredOperator]:
         """The stateful operators; raises CheckpointError if there are none."""
