@@ -258,7 +258,7 @@ def _example(entry: Aggregate, example: Example) -> str:
         given = [a.name for a in entry.arguments][: len(names) - len(example.order_by)]
         names = [*given, *names[len(given) :]]
     args = tuple(names[: len(names) - len(example.order_by)])
-    call = AggCall(entry.name, args, order_by=example.order_by, options=example.options)  # type: ignore[arg-type]
+    call = AggCall(entry.name, args, order_by=example.order_by, options=example.options)
     rows = ", ".join(_shown(row) for row in example.rows)
     return f"`{call.text}` over {rows} is `{_shown(example.result)}`"
 

@@ -1,6 +1,7 @@
 """The vocabulary that modules generated for Numba import as `rt`: every jitted building block, and the base class."""
 
 from aggloom.runtime.views.arrivals import *
+from aggloom.runtime.handlers.compiled import CompiledHandler
 from aggloom.runtime.handlers.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.arithmetic.floats import *
 from aggloom.runtime.handlers.columns import Kernels as Kernels
@@ -24,3 +25,5 @@ from aggloom.runtime.arithmetic.superaccumulator import *
 from aggloom.runtime.storage.blocks import *
 from aggloom.runtime.storage.tree import *
 from aggloom.runtime.values.encoded_values import *
+
+Handler = CompiledHandler
