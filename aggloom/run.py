@@ -25,6 +25,7 @@ from aggloom.progress_lines import KernelWatch, ProgressLines, batch_under_way, 
 from aggloom.run_checks import check_run
 from aggloom.runtime.connectors.files.discovery import check_one_batch, files_at
 from aggloom.runtime.connectors.registry import destination
+from aggloom.runtime.hosting.checkpoint_paths import refuse_local_checkpoint
 from aggloom.runtime.sinks.stop import STOP
 from aggloom.table_inference import is_here
 from aggloom.terminal_table import in_order, show_table
@@ -73,6 +74,8 @@ def run(*jobs: Job) -> None:
 
             run_jobs(placed, places.close, _tell)
         else:
+            for _, place in placed:
+                refuse_local_checkpoint(place)
             _run(placed, places.close)
 
 

@@ -29,6 +29,15 @@ def is_local_checkpoint(root: Path) -> bool:
     return all((root / name).is_dir() for name in _LOCAL_DIRECTORIES)
 
 
+def refuse_local_checkpoint(checkpoint: str | Path) -> None:
+    """Raise CheckpointError for a checkpoint of the local engine, which Spark does not read."""
+    if is_local(checkpoint) and is_local_checkpoint(local(checkpoint)):
+        raise CheckpointError(
+            f"{checkpoint}: this is a checkpoint of the local engine. Run the query with --engine local (aggloom.local "
+            "in Python), or give it a checkpoint directory of its own."
+        )
+
+
 def require_directory(path: str | Path) -> None:
     """Raise CheckpointError if a path on this machine is no directory."""
     if is_local(path) and not local(path).is_dir():

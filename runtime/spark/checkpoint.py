@@ -16,7 +16,14 @@ from pathlib import Path
 from aggloom.checkpoint_file import check_files, open_file, read_file, read_text
 from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE
-from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE, batches, corrupt, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import (
+    QUERY_FILE,
+    batches,
+    corrupt,
+    is_local,
+    local,
+    refuse_local_checkpoint,
+)
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
 _HEADER = struct.Struct(">4si")
@@ -40,6 +47,7 @@ def check_directory(checkpoint: str | Path) -> None:
         raise CheckpointError(
             f"{checkpoint}: a checkpoint is a directory, and this is a file. {_OWN}"
         )
+    refuse_local_checkpoint(root)
     names = sorted(path.name for path in root.iterdir())
     _check_version(root)
     check_place(root)

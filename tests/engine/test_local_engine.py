@@ -22,6 +22,7 @@ from engine_jobs import (
 )
 
 from aggloom.errors import AggloomError, CheckpointError, StateMismatchError
+from aggloom.run import run
 from aggloom.run_local import open_query
 from aggloom.runtime.engine import checkpoint as checkpoint_module
 from aggloom.runtime.engine import file_log, file_sink
@@ -209,3 +210,18 @@ def test_another_query_and_another_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"notes\.txt"):
         open_query(job_over(tmp_path / "in", "sums", tmp_path / "other"), tmp_path / "other")
     assert [file.name for file in (tmp_path / "other").iterdir()] == ["notes.txt"]
+
+
+def test_a_checkpoint_belongs_to_its_engine(tmp_path: Path) -> None:
+    write_files(tmp_path / "in", random_changes(1, 10), 1)
+    run_to_end(job_over(tmp_path / "in", "sums", tmp_path / "state"))
+    before = {file: file.read_bytes() for file in (tmp_path / "state").rglob("*") if file.is_file()}
+    with pytest.raises(CheckpointError, match="--engine local"):
+        run(job_over(tmp_path / "in", "sums", tmp_path / "state", engine="spark"))
+    after = {file: file.read_bytes() for file in (tmp_path / "state").rglob("*") if file.is_file()}
+    assert after == before
+    for name in ("offsets", "commits"):
+        (tmp_path / "of spark" / name).mkdir(parents=True)
+    (tmp_path / "of spark" / "metadata").touch()
+    with pytest.raises(CheckpointError, match="--engine spark"):
+        run_to_end(job_over(tmp_path / "in", "sums", tmp_path / "of spark"))
