@@ -221,7 +221,7 @@ def test_a_run_that_ends_says_which_windows_are_open(
     table = TableSource("t", "in", "csv", "k STRING")
     job = Job("SELECT 1", (table,), continuous=continuous, keep_open=kept)
     at = dt.datetime(2026, 1, 1, 2, tzinfo=dt.UTC)
-    counts = Counts(1, 3, watermark=at, operators=(OperatorCounts("w", windows=windows),))
+    counts = Counts(1, 3, 1, watermark=at, operators=(OperatorCounts("w", windows=windows),))
     _tell(counts, job, None, "")
     *hints, last = capsys.readouterr().err.splitlines()
     assert last == str(counts)
