@@ -51,13 +51,28 @@ def test_a_plan_is_explained(project: Path) -> None:
     assert "GroupAggregate" in done.stdout
 
 
+def test_a_run_takes_the_local_engine_and_its_checkpoint_is_read(project: Path) -> None:
+    command = ("run", "--table", TABLE, "--sql", QUERY, "--sink", "table", "--checkpoint", "kept")
+    done = run_without_spark(project, *command, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("engine: local (pyspark is not there)")
+    rows = json.loads(done.stdout)["table"]
+    assert {row["customer"]: row["spent"] for row in rows} == {"Ada": 53, "Zoë": 45, "Łucja": 55}
+    shown = run_without_spark(project, "state", "kept", "--key", "customer=Ada")
+    assert shown.returncode == 0, shown.stderr
+    assert "53" in shown.stdout
+    why = run_without_spark(project, "why", "kept", "--key", "customer=Ada")
+    assert why.returncode == 0 and "amount=30" in why.stdout
+    none = run_without_spark(project, "state", "tests")
+    assert none.returncode == 2
+    assert none.stderr.startswith("aggloom: tests: there is no checkpoint in it")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", "job.yaml"),
-        ("run", "--table", TABLE, "--sql", QUERY, "--sink", "console", "--checkpoint", "c"),
-        ("state", "tests"),
-        ("why", "tests", "--key", "customer=Ada"),
+        ("run", "job.yaml", "--engine", "spark"),
+        ("run", "--table", TABLE, "--sql", QUERY, "--engine", "spark", "--checkpoint", "c"),
         ("repartition", "tests", "--partitions", "8"),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
