@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ea898dc2cf8f02b6"
-DIGEST = "819b887687dd90fa"
+SUPPORT = "1d28cc068e0f8b7a"
+DIGEST = "f8832d700bd8a041"
 
 
 class Inputs(NamedTuple):

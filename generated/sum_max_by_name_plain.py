@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "44ff92d20cd6ddc2"
-DIGEST = "bdd4d4837a5a7cbd"
+SUPPORT = "d6f704cac54c3509"
+DIGEST = "15b67dd7ae599507"
 
 
 class Inputs(NamedTuple):
