@@ -117,9 +117,11 @@ def test_two_definitions_under_one_name_are_two_specs() -> None:
         al.AggSpec(SCHEMA, ["k"], [call, al.AggCall("MY_SUM", "y")], "append")
 
 
-def test_a_call_may_be_older_than_its_function() -> None:
-    call = al.AggCall("MY_SUM", "x")
+def test_a_call_is_checked_when_it_is_made() -> None:
+    with pytest.raises(AggloomError, match="there is no aggregate function MY_SUM"):
+        al.AggCall("MY_SUM", "x")
     define_sum()
+    call = al.AggCall("MY_SUM", "x")
     assert al.AggSpec(SCHEMA, ["k"], [call], "append").functions[0]["name"] == "MY_SUM"
 
 
