@@ -318,6 +318,7 @@ SAMPLES = [
     *(f"{name}(i, l)" for name in OF_TWO_NUMBERS.split()),
     *(f"{name}(s, 'a')" for name in OF_TWO_TEXTS.split()),
     *(f"{name}(a)" for name in OF_ARRAY.split()),
+    "arrays_zip(a, array(1))",
     *OTHERS,
 ]
 

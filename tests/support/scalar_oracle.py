@@ -46,12 +46,23 @@ def differences(mine: pa.Array, theirs: pa.ChunkedArray) -> list[tuple[Any, Any]
     kind = theirs.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         kind = pa.timestamp("us", "UTC")
-    found: list[tuple[Any, Any]] = [] if mine.type == kind else [(mine.type, kind)]
+    found: list[tuple[Any, Any]] = [] if _bare(mine.type) == _bare(kind) else [(mine.type, kind)]
     if pa.types.is_timestamp(kind):
         # Python's times end sooner than Arrow's.
         mine, theirs = mine.cast(pa.int64()), theirs.cast(pa.int64())
     pairs = zip(mine.to_pylist(), theirs.to_pylist(), strict=True)
     return found + [(a, b) for a, b in pairs if not _same(a, b)]
+
+
+def _bare(kind: pa.DataType) -> pa.DataType:
+    """A type without the promise that nothing in it is NULL, which a lowered value does not make."""
+    if pa.types.is_list(kind):
+        return pa.list_(_bare(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_bare(kind.key_type), _bare(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _bare(field.type)) for field in kind])
+    return kind
 
 
 def _same(mine: Any, theirs: Any) -> bool:
