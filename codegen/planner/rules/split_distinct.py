@@ -119,7 +119,12 @@ def _take_read(rows: Node, spec: AggSpec) -> tuple[Node, AggSpec]:
     """
     read = spec.handler_schema
     picks = tuple((name, quote_name(name)) for name in read.names)
-    taken = rows if read == rows.schema else Calc(rows, picks, read)
+    if isinstance(rows, Expand) and sorted(read.names) == sorted(rows.schema.names):
+        places = [rows.schema.names.index(name) for name in read.names]
+        projects = tuple(tuple(project[at] for at in places) for project in rows.projects)
+        taken: Node = replace(rows, projects=projects, columns=read)
+    else:
+        taken = rows if read == rows.schema else Calc(rows, picks, read)
     return taken, AggSpec(read, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
 
 
