@@ -14,12 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, Backend, calculate, generate, milliseconds
+from aggloom.codegen import Backend, calculate, milliseconds
 from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
-from aggloom.errors import StateMismatchError, UnsupportedExpressionError
+from aggloom.errors import UnsupportedExpressionError
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
 from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
@@ -27,24 +26,21 @@ from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.totals import QueryTotals
-from aggloom.runtime.hosting.evolution import changed_calls
-from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.evolution import compare_operators
+from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.hosting.journal_files import JournalFiles
 from aggloom.runtime.hosting.query_record import (
     Query,
-    changed_above,
-    compare_queries,
     read_committed_query,
     write,
 )
 from aggloom.runtime.local.message_reader import Read
-from aggloom.runtime.local.pipeline import Pipeline
+from aggloom.runtime.local.pipeline import Pipeline, one_row
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.lookup.batch import working_for
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import event_times
-from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 _LOG = logging.getLogger("aggloom")
@@ -107,7 +103,7 @@ class LocalQuery:
         self.checkpoint = self._closing.enter_context(LocalCheckpoint(root))
         last = self.checkpoint.last
         packers = self._closing.enter_context(ThreadPoolExecutor(1, "aggloom-pack"))
-        texts = _handler_texts(settings.backend)
+        texts = handler_texts(settings.backend)
         added = plan.options.added_calls
         self._host = DurableHost(self.checkpoint, texts, added, packers)
         handlers = cache(lambda spec: texts(spec).load())
@@ -145,22 +141,8 @@ class LocalQuery:
         )
         old = read_committed_query(root)
         if old is not None:
-            differing = compare_queries(old, new)
-            if differing is not None:
-                raise differing
-            for was, now, factory in zip(old.operators, new.operators, factories, strict=True):
-                where = f"state of {now['operator']}"
-                if was["buckets"] != now["buckets"]:
-                    raise StateMismatchError(
-                        f"{where}: written with {was['buckets']} buckets, this query has {now['buckets']}. The number "
-                        f"is fixed for the life of a checkpoint: pass buckets={was['buckets']}."
-                    )
-                calls = changed_calls(factory, was, now, where, self.plan.options.added_calls)
-                if calls:
-                    _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
-            changes = changed_above(old, new)
-            if changes:
-                _LOG.warning("what was given out before does not follow: %s", "; ".join(changes))
+            for calls, _ in compare_operators(old, new, factories, self.plan.options.added_calls):
+                _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
         write(root, new)
 
     @property
@@ -263,7 +245,7 @@ class LocalQuery:
             for name, rows in tables.items():
                 self._note_time(newest, name, rows[0])
             if self._fresh and self.plan.says_rows:
-                tables[ONE_ROW] = _one_row()
+                tables[ONE_ROW] = one_row()
             self._fresh = False
             parts.append(self._pipeline.process(tables, clock))
             laps.end("operators")
@@ -369,23 +351,6 @@ def check_expressions(plan: Plan) -> None:
                 ) from None
 
 
-def _handler_texts(backend: Backend) -> Callable[[AggSpec], HandlerText]:
-    """The generated texts of specs."""
-
-    @cache
-    def text(spec: AggSpec) -> HandlerText:
-        source = generate(spec, backend=backend)
-        source.refuse_untrusted()
-        return HandlerText(source.text, source.digest)
-
-    return text
-
-
 def _goes_on(rows: Rows) -> bool:
     """Tell whether more rows may follow: these are as many as are joined, and not the rest."""
     return len(rows[1]) >= _ROWS_AT_ONCE
-
-
-def _one_row() -> Rows:
-    """The row of a query without a table."""
-    return pa.RecordBatch.from_pydict({"one": [True]}), np.array([INSERT], np.int8)

@@ -19,6 +19,7 @@ from aggloom.errors import AggloomError, StateCorruptError, StateMismatchError
 from aggloom.runtime.hosting.bucket_store import BucketStore, Head
 from aggloom.runtime.hosting.factory import FragmentFactory
 from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.query_record import Query, changed_above, compare_queries
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.comparison import (
     CallChanges,
@@ -78,6 +79,34 @@ def changed_calls(
     with _reading_description(where):
         steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
     return "; ".join(step.calls.line for step in steps if step.parts is not None)
+
+
+def compare_operators(
+    old: Query, new: Query, factories: Sequence[FragmentFactory], added_calls: str
+) -> list[tuple[str, int]]:
+    """Return the calls that have changed, an operator a line, each with its number of buckets.
+
+    old, new: the query that the checkpoint knows, and the one that is to go on from it. A warning names what has
+    changed above the operators. Raises StateMismatchError where anything else differs.
+    """
+    differing = compare_queries(old, new)
+    if differing is not None:
+        raise differing
+    found = []
+    for was, now, factory in zip(old.operators, new.operators, factories, strict=True):
+        where = f"state of {now['operator']}"
+        if was["buckets"] != now["buckets"]:
+            raise StateMismatchError(
+                f"{where}: written with {was['buckets']} buckets, this query has {now['buckets']}. "
+                f"The number is fixed for the life of a checkpoint: pass buckets={was['buckets']}."
+            )
+        calls = changed_calls(factory, was, now, where, added_calls)
+        if calls:
+            found.append((calls, int(now["buckets"])))
+    above = changed_above(old, new)
+    if above:
+        _LOG.warning("what was given out before does not follow: %s", "; ".join(above))
+    return found
 
 
 @contextmanager

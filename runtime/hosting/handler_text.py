@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from aggloom.codegen import load_text
+from aggloom.codegen import AggSpec, Backend, generate, load_text
 
 _BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
 
@@ -34,3 +35,15 @@ class HandlerText:
 def _load_class(text: str, digest: str) -> type[Any]:
     """The class of a text; looking for it among the files of a full cache takes longer than a small batch."""
     return load_text(text, digest)
+
+
+def handler_texts(backend: Backend) -> Callable[[AggSpec], HandlerText]:
+    """The generated texts of specs, each generated when it is first asked for."""
+
+    @cache
+    def text(spec: AggSpec) -> HandlerText:
+        source = generate(spec, backend=backend)
+        source.refuse_untrusted()
+        return HandlerText(source.text, source.digest)
+
+    return text

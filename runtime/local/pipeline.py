@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from itertools import count
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from aggloom.active_session import active_session
@@ -19,6 +20,7 @@ from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, fragment_
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import run_steps, step_of
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
+from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 Handlers = Callable[[AggSpec], type[Any]]
@@ -324,3 +326,8 @@ class _Builder:
             return self.build(node.inputs[0])
         below, steps = self._build_fragments(node, False), node.onward
         return lambda tables, clock: [run_steps(steps, rows) for rows in below(tables, clock)]
+
+
+def one_row() -> Rows:
+    """The row of ONE_ROW, the table that a query without a table reads."""
+    return pa.RecordBatch.from_pydict({"one": [True]}), np.array([INSERT], np.int8)

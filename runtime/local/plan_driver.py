@@ -31,7 +31,7 @@ from aggloom.runtime.local.dropped_rows import DroppedWatch
 from aggloom.runtime.local.file_reader import read_files
 from aggloom.runtime.local.harness_rows import change_tuples, scanned_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
-from aggloom.runtime.local.pipeline import Handlers, Pipeline
+from aggloom.runtime.local.pipeline import Handlers, Pipeline, one_row
 from aggloom.runtime.local.table import RowTable, changes_schema
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks, check_watermarks
@@ -41,7 +41,7 @@ from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import INSERT, ChangelogLawError, fold, sort_key
+from aggloom.runtime.values.changelog import ChangelogLawError, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 if TYPE_CHECKING:
@@ -353,8 +353,7 @@ class FedPlan:
 
     def _run(self, tables: dict[str, Rows]) -> None:
         if self._says_rows:
-            batch = pa.RecordBatch.from_pydict({"one": [True]})
-            tables = {ONE_ROW: (batch, np.array([INSERT], np.int8)), **tables}
+            tables = {ONE_ROW: one_row(), **tables}
         self._owes_row = self._says_rows = False
         changes = change_tuples(self.pipeline.process(tables, self._clock))
         self._bundles += bool(tables)

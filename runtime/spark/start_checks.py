@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from aggloom.errors import StateMismatchError
 from aggloom.runtime.connectors.files.source_log import (
     FileSourceNote,
     check_batch_names,
@@ -27,7 +26,7 @@ from aggloom.runtime.connectors.files.source_log import (
 )
 from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.hosting import query_record
-from aggloom.runtime.hosting.evolution import changed_calls
+from aggloom.runtime.hosting.evolution import compare_operators
 from aggloom.runtime.hosting.query_record import Query
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
@@ -66,7 +65,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         query_record.write(checkpoint, None)
         return df
     old, new = query_record.read_committed_query(checkpoint), query.about()
-    calls = _compare_operators(old, query, new) if old else []
+    calls = _describe_calls(old, query, new) if old else []
     if old:
         fragments = [each.fragment for each in query.factories]
         check_timers(checkpoint, fragments, query.plan.awaits_watermark)
@@ -114,26 +113,11 @@ class WithFiles:
         self.sink(batch, batch_id)
 
 
-def _compare_operators(old: Query, query: SparkLowering, new: Query) -> list[str]:
+def _describe_calls(old: Query, query: SparkLowering, new: Query) -> list[str]:
     """Return the lines on operators whose calls have changed; raises StateMismatchError where anything else has."""
-    differing = query_record.compare_queries(old, new)
-    if differing is not None:
-        raise differing
-    differences = []
-    for was, now, factory in zip(old.operators, new.operators, query.factories, strict=True):
-        where = f"state of {now['operator']}"
-        if was["buckets"] != now["buckets"]:
-            raise StateMismatchError(
-                f"{where}: written with {was['buckets']} buckets, this query has {now['buckets']}. "
-                f"The number is fixed for the life of a checkpoint: pass buckets={was['buckets']}."
-            )
-        calls = changed_calls(factory, was, now, where, query.plan.options.added_calls)
-        if calls:
-            differences.append(
-                f"the calls of the query have changed: {calls}. All {now['buckets']} buckets follow in the next batch; "
-                "without new rows there is none, and results stay those of the query before"
-            )
-    above = query_record.changed_above(old, new)
-    if above:
-        _log.warning("what was given out before does not follow: %s", "; ".join(above))
-    return differences
+    changed = compare_operators(old, new, query.factories, query.plan.options.added_calls)
+    return [
+        f"the calls of the query have changed: {calls}. All {buckets} buckets follow in the next batch; without new "
+        "rows there is none, and results stay those of the query before"
+        for calls, buckets in changed
+    ]

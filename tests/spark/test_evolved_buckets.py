@@ -20,10 +20,10 @@ from aggloom.runtime.hosting.bucket_store import BucketInput, BucketStore
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
+from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.write import sinks
 from aggloom.runtime.values.clock import NO_TIME

@@ -14,9 +14,9 @@ from pyspark.sql import Row
 from aggloom.codegen.planner import Plan, list_stateful_nodes, plan_query
 from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.factory import factory_of
+from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.plan.metrics import Totals
 from aggloom.runtime.spark.watch.journal import describe_made
 from aggloom.runtime.spark.watch.records import line_of

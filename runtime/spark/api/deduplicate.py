@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import TableChanges
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
 from aggloom.errors import SpecError
+from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.spark.api.group_aggregate import check_frame, check_host_settings
-from aggloom.runtime.spark.api.query import columns_of, handler_texts, table_of
+from aggloom.runtime.spark.api.query import columns_of, table_of
 from aggloom.runtime.spark.api.window_aggregate import require_watermarks
 from aggloom.runtime.spark.plan.expressions import use_analyser
 from aggloom.runtime.spark.plan.lower import SparkLowering

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from aggloom.codegen import (
-    AggSpec,
     Backend,
     Dialect,
-    generate,
     shown_query,
     tables_read,
     to_schema,
@@ -23,7 +20,7 @@ from aggloom.codegen import (
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
-from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.spark.api.group_aggregate import (
     check_frame,
     check_host_settings,
@@ -34,7 +31,7 @@ from aggloom.runtime.spark.arguments import mapping_of
 from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.expressions import is_ansi, use_analyser
 from aggloom.runtime.spark.plan.lookup_frame import as_lookups
-from aggloom.runtime.spark.plan.lower import HandlerOf, SparkLowering
+from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 
@@ -159,18 +156,6 @@ def _kinds(
                 "leave out what input_changes says of it, or keys= where it is read"
             )
     return changes | listed
-
-
-def handler_texts(backend: Backend) -> HandlerOf:
-    """The generated texts of specs."""
-
-    @cache
-    def text(spec: AggSpec) -> HandlerText:
-        source = generate(spec, backend=backend)
-        source.refuse_untrusted()
-        return HandlerText(source.text, source.digest)
-
-    return text
 
 
 def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataFrame]) -> None:
