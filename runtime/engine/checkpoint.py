@@ -32,12 +32,11 @@ from aggloom.runtime.engine.commit_file import (
     Commit,
     collect_rows,
     commit_pieces,
-    corrupt,
     read_commit,
 )
-from aggloom.runtime.engine.durable_files import ASIDE, list_numbers, sync_directory, write_whole
+from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
 from aggloom.runtime.engine.state_rows import StateRows, read_rows
-from aggloom.runtime.hosting.checkpoint_paths import LOCAL_MARK_FILE
+from aggloom.runtime.hosting.checkpoint_paths import LOCAL_MARK_FILE, batches, corrupt
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 from aggloom.runtime.values.clock import BEFORE_ALL
 
@@ -164,7 +163,7 @@ class LocalCheckpoint:
 
     def _read_planned(self) -> BatchPlan | None:
         """The plan of a batch that did not come to its commit."""
-        numbers = list_numbers(self.root / "plans")
+        numbers = batches(self.root / "plans")
         if numbers and numbers[-1] > self.next_batch:
             raise corrupt(
                 f"commits/{numbers[-1] - 1} is missing, and batch {numbers[-1]} is planned"
@@ -176,7 +175,7 @@ class LocalCheckpoint:
     def _remove_unneeded(self) -> list[tuple[int, str]]:
         """Delete the snapshots of batches that were never committed; list those that only older commits need."""
         kept: dict[str, int] = {}
-        numbers = list_numbers(self.root / "commits")
+        numbers = batches(self.root / "commits")
         self._first = numbers[0] if numbers else 0
         for number in numbers:
             commit, _ = read_commit(self.root, self.root / "commits" / str(number))
@@ -193,7 +192,7 @@ def load_state(
     root: Path, batch: int | None = None
 ) -> tuple[Commit | None, dict[BucketId, StateRows]]:
     """The commit of a batch (None: the last), and the rows of each bucket after it; raises StateCorruptError."""
-    numbers = list_numbers(root / "commits")
+    numbers = batches(root / "commits")
     if not numbers:
         return None, {}
     last, _ = read_commit(root, root / "commits" / str(numbers[-1] if batch is None else batch))
@@ -215,13 +214,13 @@ def load_state(
 def check_commits(root: Path) -> None:
     """Raise StateCorruptError if the mark or the last commit is damaged, or a commit that it needs is missing."""
     read_id(root)
-    numbers = list_numbers(root / "commits")
+    numbers = batches(root / "commits")
     if not numbers:
         return
     last, _ = read_commit(root, root / "commits" / str(numbers[-1]))
     missing = set(range(last.first_needed, last.batch)) - set(numbers)
     # A query that runs may have gone on, and deleted what it does not need any more.
-    if missing and list_numbers(root / "commits")[-1] == last.batch:
+    if missing and batches(root / "commits")[-1] == last.batch:
         raise corrupt(f"commits/{min(missing)} is missing")
 
 
@@ -278,7 +277,7 @@ def read_id(root: Path) -> str | None:
     """The id of a checkpoint; None of a new one. Raises StateCorruptError and StateMismatchError."""
     file = root / LOCAL_MARK_FILE
     if not file.is_file():
-        if list_numbers(root / "commits"):
+        if batches(root / "commits"):
             raise corrupt(f"{root}: {LOCAL_MARK_FILE} is missing")
         return None
     try:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggloom.checkpoint_file import read_file
-from aggloom.errors import StateCorruptError, StateMismatchError
+from aggloom.errors import StateMismatchError
+from aggloom.runtime.hosting.checkpoint_paths import corrupt
 
 MAGIC, LAYOUT = b"AGLC", 1
 _START = struct.Struct("<4sHI")
@@ -56,7 +57,6 @@ class Commit:
 
     positions: by table, up to where its source was read. watermarks: by table, in milliseconds. watermark: of all.
     heads: by bucket the text of its head, and the commit from which on its rows are needed. added: by bucket.
-    counts: what the query has counted so far.
     """
 
     batch: int
@@ -65,7 +65,6 @@ class Commit:
     watermark: int = 0
     heads: Mapping[BucketId, tuple[str, int]] = field(default_factory=dict)
     added: Mapping[BucketId, AddedRows] = field(default_factory=dict)
-    counts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def first_needed(self) -> int:
@@ -84,7 +83,6 @@ class Commit:
                 [*key, each.lengths, each.snapshot, each.in_snapshot]
                 for key, each in sorted(self.added.items())
             ],
-            "counts": self.counts,
         }
         return json.dumps(data, separators=(",", ":"))
 
@@ -104,7 +102,6 @@ class Commit:
             watermark=int(data["watermark"]),
             heads=heads,
             added=added,
-            counts=dict(data["counts"]),
         )
 
     def row_places(self, file: str, body: int) -> dict[BucketId, list[RowPlace]]:
@@ -175,10 +172,3 @@ def parse_commit(root: Path, number: int, data: bytes) -> tuple[Commit, int]:
     if commit.batch != number or body + added != end:
         raise corrupt(f"{where} is that of batch {commit.batch}, or has other rows than it says")
     return commit, body
-
-
-def corrupt(what: str) -> StateCorruptError:
-    """The error for damage in a checkpoint."""
-    return StateCorruptError(
-        f"{what}. Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
-    )

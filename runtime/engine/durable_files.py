@@ -36,8 +36,3 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def list_numbers(directory: Path) -> list[int]:
-    """List the files of a directory that are called by numbers, in order."""
-    return sorted(int(file.name) for file in directory.glob("*") if file.name.isdigit())

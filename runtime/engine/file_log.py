@@ -13,8 +13,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from aggloom.checkpoint_file import read_file
-from aggloom.runtime.engine.commit_file import corrupt
-from aggloom.runtime.engine.durable_files import list_numbers, write_whole
+from aggloom.runtime.engine.durable_files import write_whole
+from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 _NOTES = 20
@@ -48,7 +48,7 @@ class FileLog:
 
     def add(self, batch: int, files: Sequence[ListedFile]) -> None:
         """Note the files of the next batch."""
-        numbers = [n for n in list_numbers(self._directory) if n < batch]
+        numbers = [n for n in batches(self._directory) if n < batch]
         # A note that was made one of many, for a batch that was not committed, is written once more as one of many.
         lost = self._last is not None and not (self._directory / str(self._last)).exists()
         whole = lost or len(numbers) >= _NOTES
@@ -76,7 +76,7 @@ class FileLog:
         number = position
         if number is not None and not (self._directory / str(number)).exists():
             # A later note, of a batch that did not come to its commit, may have taken its place.
-            later = [n for n in list_numbers(self._directory) if n > number]
+            later = [n for n in batches(self._directory) if n > number]
             number = later[0] if later else number
         while number is not None:
             files, number = self._read_note(number)

@@ -21,12 +21,10 @@ from aggloom.runtime.engine.commit_file import (
     Commit,
     RowPlace,
     collect_rows,
-    corrupt,
     parse_commit,
 )
-from aggloom.runtime.engine.durable_files import list_numbers
 from aggloom.runtime.hosting.bucket_store import Head
-from aggloom.runtime.hosting.checkpoint_paths import local
+from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, local
 from aggloom.runtime.inspection.description import FragmentDescription
 from aggloom.runtime.inspection.stored import (
     BucketFiles,
@@ -105,7 +103,7 @@ class LocalStateReader:
         return corrupt(f"{self.path}: the state of operator {operator} has no description")
 
     def _numbers(self) -> list[int]:
-        return list_numbers(self._root / "commits")
+        return batches(self._root / "commits")
 
     def _open_last(self) -> _OpenedBatch | None:
         """The last batch; None if none is committed."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aggloom.checkpoint_file import open_file
-from aggloom.runtime.engine.commit_file import LARGEST, RowPlace, corrupt
+from aggloom.runtime.engine.commit_file import LARGEST, RowPlace
+from aggloom.runtime.hosting.checkpoint_paths import corrupt
 
 Row = tuple[bytes]
 

@@ -64,8 +64,8 @@ def is_checkpoint(root: Path) -> bool:
 
 
 def batches(directory: Path) -> list[int]:
-    """The numbers of the batches that a log of Spark's has."""
-    return [int(file.name) for file in directory.glob("*") if file.name.isdigit()]
+    """The numbers of the batches that a directory of a checkpoint has files of, in order."""
+    return sorted(int(file.name) for file in directory.glob("*") if file.name.isdigit())
 
 
 def corrupt(what: str) -> StateCorruptError:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError
 from aggloom.runtime.connectors.files.discovery import suggest_sibling
+from aggloom.runtime.hosting.checkpoint_paths import batches
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
 
@@ -205,14 +206,9 @@ def read_table(checkpoint: str | Path) -> pa.Table:
         is_file = file.parent.exists()
         where = " That is a file." if is_file else suggest_sibling(file.parent)
         raise CheckpointError(f"read_table: there is no directory {str(checkpoint)!r}.{where}")
-    if not file.exists() and not _has_batches(file.parent):
+    if not file.exists() and not batches(file.with_name("commits")):
         raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
     stored = read_table_file(file)
     weights = stored.column(stored.num_columns - 1).to_pylist()
     positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
     return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))
-
-
-def _has_batches(checkpoint: Path) -> bool:
-    """Tell whether a checkpoint has a batch that was committed."""
-    return any(file.name.isdigit() for file in (checkpoint / "commits").glob("*"))

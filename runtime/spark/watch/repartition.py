@@ -69,7 +69,7 @@ def note_repartitions(checkpoint: str | Path) -> None:
     if not is_local(checkpoint):
         return
     root = local(checkpoint)
-    numbers = sorted(batches(root / "offsets"))
+    numbers = batches(root / "offsets")
     in_log = {each: _partitions_in(_offsets(checkpoint, each, None)) for each in numbers}
     noted = _noted_repartitions(root)
     found = {
