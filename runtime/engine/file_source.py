@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.planner import Scan
-from aggloom.errors import FileOrderError, MissingFileError, SpecError
+from aggloom.errors import MissingFileError, SpecError
+from aggloom.runtime.connectors.files.discovery import check_name_order, format_paths
 from aggloom.runtime.engine.file_log import FileLog, ListedFile
 from aggloom.runtime.engine.sources import other_source
 from aggloom.runtime.local.file_reader import FileReader
@@ -29,7 +30,6 @@ _OF_SPARK = {
 """Options of Spark's source of files, and the values that ask for nothing else than what is done here."""
 _MOST_BYTES = 256 << 20
 """A batch has about so many bytes of files where nothing else is said, so that it fits into memory."""
-_SHOWN = 3
 
 
 class FileInput:
@@ -71,7 +71,7 @@ class FileInput:
         if not new:
             return None
         if self._reader.by_name:
-            self._check_names(new)
+            check_name_order(self._table, (each.path for each in new), self._log.known)
         else:
             new = self._cap(new)
         self.waiting = {"files": len(found) - len(new)}
@@ -86,14 +86,14 @@ class FileInput:
         gone = [each.path for each in files if _stat(Path(each.path)) is None]
         if gone:
             raise MissingFileError(
-                f"table {self._table}: {len(gone)} of the files of batch {planned} are gone: {_format_paths(gone)}. "
+                f"table {self._table}: {len(gone)} of the files of batch {planned} are gone: {format_paths(gone)}. "
                 "Put them back, or start over with an empty checkpoint directory."
             )
         changed = [f.path for f in files if _stat(Path(f.path)) != (f.time, f.size)]
         if changed:
             raise MissingFileError(
                 f"table {self._table}: written again between the plan of batch {planned} and its run: "
-                f"{_format_paths(changed)}. Put back the files as they were; new rows belong into new files."
+                f"{format_paths(changed)}. Put back the files as they were; new rows belong into new files."
             )
         yield from self._reader.read([Path(each.path) for each in files])
 
@@ -126,16 +126,6 @@ class FileInput:
                 return files[:place]
         return files[: self._most_files]
 
-    def _check_names(self, new: list[ListedFile]) -> None:
-        """Raise FileOrderError if a new file stands by name before one that has been read."""
-        first, last = new[0].path, max(self._log.known, default="")
-        if first < last:
-            raise FileOrderError(
-                f"table {self._table}: {first} is new, and by name it stands before {last}, which has been read, so "
-                "that order=name cannot be kept. Give new files names that stand after those of all before them, or "
-                "start over with an empty checkpoint directory, so that all files come in one batch."
-            )
-
     def _warn_changed(self) -> None:
         """Warn of files that were written again, or renamed, since they were read: a file is read once, by its path."""
         known = self._log.known.values()
@@ -145,7 +135,7 @@ class FileInput:
             _LOG.warning(
                 "table %s: written again since they were read: %s. A stream reads a file once: what is new in them is "
                 "not in the result. Put new rows into new files.",
-                *(self._table, _format_paths(changed)),
+                *(self._table, format_paths(changed)),
             )
         gone = {(each.time, each.size) for each in known if now[each.path] is None}
         if not gone:
@@ -155,7 +145,7 @@ class FileInput:
             _LOG.warning(
                 "table %s: read once more, as new files: %s. Files of the same times and sizes have been read and are "
                 "gone. If files were renamed, their rows count twice.",
-                *(self._table, _format_paths(again)),
+                *(self._table, format_paths(again)),
             )
 
 
@@ -176,9 +166,3 @@ def _stat(file: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_mtime_ns // 1_000_000, status.st_size
-
-
-def _format_paths(paths: list[str]) -> str:
-    """The first of some paths, and how many more there are."""
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return f"{', '.join(paths[:_SHOWN])}{more}"

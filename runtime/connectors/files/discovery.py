@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from aggloom.errors import InputFormatError, MissingFileError, SpecError, nearest
+from aggloom.errors import FileOrderError, InputFormatError, MissingFileError, SpecError, nearest
 from aggloom.runtime.connectors.files.sink_log import LOG, Committed, read_committed
 
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
@@ -23,6 +23,7 @@ NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 ORDERS = ("time", "name")
 """Orders of files: by time of modification, then path; or by path alone, character by character."""
 _CAPS = {"maxfilespertrigger", "max_files_per_trigger", "maxbytespertrigger"}
+_SHOWN = 3
 _log = logging.getLogger("aggloom")
 
 
@@ -81,6 +82,23 @@ def check_caps(options: Mapping[str, Any], where: str) -> None:
                 f"{where}: {name} is {value!r}; it must be a whole number from 1 to {largest}, or be left out to read "
                 "all files."
             )
+
+
+def check_name_order(table: str, new: Iterable[str], read: Iterable[str]) -> None:
+    """Raise FileOrderError if a new file of a table that is read by name stands before one that has been read."""
+    first, last = min(new, default=""), max(read, default="")
+    if first and first < last:
+        raise FileOrderError(
+            f"table {table}: {first} is new, and by name it stands before {last}, which has been read, so that "
+            "order=name cannot be kept. Give new files names that stand after those of all before them, or start "
+            "over with an empty checkpoint directory, so that all files come in one batch."
+        )
+
+
+def format_paths(paths: Sequence[str]) -> str:
+    """The first of some paths, and how many more there are."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return f"{', '.join(paths[:_SHOWN])}{more}"
 
 
 def is_hidden(name: str) -> bool:

@@ -23,13 +23,18 @@ from pyspark.sql import DataFrame
 
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import DataError, FileOrderError, MissingFileError, SinkError, SpecError
-from aggloom.runtime.connectors.files.discovery import files_at, files_in, which
+from aggloom.runtime.connectors.files.discovery import (
+    check_name_order,
+    files_at,
+    files_in,
+    format_paths,
+    which,
+)
 from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
 
 P = ParamSpec("P")
 _IGNORE = "spark.sql.files.ignoreMissingFiles"
 _CAPS = {"maxfilespertrigger", "maxbytespertrigger"}
-_SHOWN = 3
 _log = logging.getLogger("aggloom")
 _SOURCES: WeakKeyDictionary[DataFrame, FileSourceNote] = WeakKeyDictionary()
 
@@ -139,13 +144,7 @@ def check_names(
     """Raise FileOrderError if a new file of a source that is ordered by name stands before one that has been read."""
     new, read = list(new), list(read)
     for name, source in sources.items():
-        first, last = min(source.own(new), default=""), max(source.own(read), default="")
-        if first and first < last:
-            raise FileOrderError(
-                f"table {name}: {first} is new, and by name it stands before {last}, which has been read, so that "
-                "order=name cannot be kept. Give new files names that stand after those of all before them, or start "
-                "over with an empty checkpoint directory, so that all files come in one batch."
-            )
+        check_name_order(name, source.own(new), source.own(read))
 
 
 def check_batch_names(
@@ -187,7 +186,7 @@ def warn_changed(checkpoint: str | Path, read: Mapping[str, int]) -> None:
             "%s: written again since they were read: %s. A stream reads a file once: what is new in them is not in the "
             "result. Put new rows into new files.",
             checkpoint,
-            _format_paths(changed),
+            format_paths(changed),
         )
 
 
@@ -207,8 +206,8 @@ def warn_renamed(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
             "table %s: read once more, as new files: %s. Of the same time was what has been read and is gone: %s. If "
             "files were renamed, their rows count twice.",
             name,
-            _format_paths(again),
-            _format_paths([gone[time] for path, time in found if str(path) in again]),
+            format_paths(again),
+            format_paths([gone[time] for path, time in found if str(path) in again]),
         )
 
 
@@ -221,18 +220,12 @@ def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
     gone = [path for path in planned if not os.path.lexists(path)]
     if not gone:
         return
-    named = f"batch {batch}: {len(gone)} of its source files are gone: {_format_paths(gone)}"
+    named = f"batch {batch}: {len(gone)} of its source files are gone: {format_paths(gone)}"
     if not ignore:
         raise MissingFileError(
             f"{named}. Put them back, or set {_IGNORE}=true in the session to go on without their rows."
         )
     _log.warning("%s; the query goes on without their rows (%s)", named, _IGNORE)
-
-
-def _format_paths(paths: list[str]) -> str:
-    """The first of some paths, and how many more there are."""
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return f"{', '.join(paths[:_SHOWN])}{more}"
 
 
 def ignores_missing(df: DataFrame) -> bool:
