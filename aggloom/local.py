@@ -30,6 +30,7 @@ from aggloom.job_plan import explain_job, plan_of_job
 from aggloom.run_local import open_query
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.connectors.registry import destination
+from aggloom.runtime.hosting.arguments import check_key_columns, check_path, check_tables_read
 from aggloom.runtime.operators.counts import Counts
 from aggloom.tables import TableSource, table_source
 from aggloom.terminal_table import in_order
@@ -175,7 +176,10 @@ def sql(
 
     input_changes: of tables that do not say what they send. Raises SpecError and its kin, with the place in the text.
     """
-    given = {**(tables or {}), **{n: v for n, v in named.items() if isinstance(v, LocalTable)}}
+    own = {n: v for n, v in named.items() if isinstance(v, LocalTable)}
+    for name in own.keys() & (tables or {}):
+        raise SpecError(f"local.sql: table {name!r} is given twice; leave one out")
+    given = {**(tables or {}), **own}
     keywords = {n: v for n, v in named.items() if not isinstance(v, LocalTable)}
     for name, value in keywords.items():
         if hasattr(value, "sparkSession"):
@@ -194,7 +198,7 @@ def sql(
         },
         "local.sql",
     )
-    plan_of_job(job)
+    check_tables_read("local.sql", query, plan_of_job(job), own)
     rows = {name: table.rows for name, table in given.items() if table.rows is not None}
     return LocalChanges(job, rows)
 
@@ -216,6 +220,8 @@ def write_changes(
     """
     if not isinstance(changes, LocalChanges):
         raise SpecError("local.write_changes: give what local.sql has made")
+    check_path("local.write_changes", "checkpoint", checkpoint)
+    check_key_columns("local.write_changes", key_columns)
     if not callable(sink):
         destination(sink)
     job = replace(

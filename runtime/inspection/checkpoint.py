@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.errors import CheckpointError, SpecError
+from aggloom.runtime.hosting.arguments import check_path
 from aggloom.runtime.hosting.checkpoint_paths import (
     is_local,
     is_local_checkpoint,
@@ -67,8 +68,7 @@ def looks_at(
     checkpoint: str | Path, operator: int | str | None, batch: int | None, trust: bool, spark: Any
 ) -> list[Look]:
     """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
-    if not isinstance(checkpoint, str | Path) or not str(checkpoint):
-        raise SpecError(f"state: checkpoint is {checkpoint!r}; it must be the path of a directory")
+    check_path("state", "checkpoint", checkpoint)
     if batch is not None and type(batch) is not int:
         raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")
     opened = open_state(checkpoint, spark)

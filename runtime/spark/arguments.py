@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from aggloom.errors import AggloomError, SpecError, nearest
@@ -34,12 +33,6 @@ def check_session(call: str, spark: Any) -> None:
             f"{call}: the session's Java has ended: it was killed, as by a kernel without memory. Start Python again; "
             "queries go on from their checkpoints."
         )
-
-
-def check_path(call: str, name: str, path: Any) -> None:
-    """Raise SpecError unless it is a path, and not an empty one."""
-    if not isinstance(path, str | Path) or not str(path):
-        raise SpecError(f"{call}: {name} is {path!r}; it must be the path of a directory")
 
 
 def check_text(call: str, name: str, text: Any) -> None:

@@ -90,6 +90,22 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         local.sql(SUM, t=local.read_changes(tmp_path, "jsonx", PAIRS))
 
 
+def test_what_would_be_passed_over_is_refused(tmp_path: Path) -> None:
+    table = local.from_rows([("+I", "a", 1)], PAIRS)
+    with pytest.raises(SpecError, match="'u' is given, and the query does not read it"):
+        local.sql(SUM, t=table, u=table)
+    assert local.sql(SUM, tables={"t": table, "u": table}).schema.names == ["k", "s"]
+    with pytest.raises(SpecError, match="'t' is given twice"):
+        local.sql(SUM, t=table, tables={"t": table})
+    made = local.sql(SUM, t=table, backend="python")
+    for checkpoint in (None, ""):
+        with pytest.raises(SpecError, match="checkpoint is"):
+            local.write_changes(made, "table", checkpoint)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="key_columns is the text 'k'"):
+        local.write_changes(made, "table", tmp_path / "c", key_columns="k")
+    assert not (tmp_path / "c").exists()
+
+
 def test_an_empty_input_has_the_row_of_a_global_aggregate() -> None:
     empty = changes_of([], "SELECT COUNT(*) AS n FROM t")
     assert local.collect(empty).to_pylist() == [{"n": 0}]

@@ -116,6 +116,7 @@ ROOMS: dict[str, set[str]] = {
         "formats",
         "lookup",
         "connectors.files",
+        "hosting.arguments",
         "hosting.checkpoint_paths",
         "sinks",
     ),

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import CheckpointError, SpecError, StateCorruptError
+from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.connectors.files.discovery import suggest_sibling
+from aggloom.runtime.hosting.arguments import check_path
 from aggloom.runtime.hosting.checkpoint_paths import batches
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
@@ -197,10 +198,7 @@ def read_table(checkpoint: str | Path) -> pa.Table:
     Raises CheckpointError if there is no such directory, or if no batch has run; StateCorruptError if the file is
     damaged or missing.
     """
-    if not isinstance(checkpoint, str | Path) or not str(checkpoint):
-        raise SpecError(
-            f"read_table: checkpoint is {checkpoint!r}; it must be the path of a directory"
-        )
+    check_path("read_table", "checkpoint", checkpoint)
     file = Path(checkpoint) / TABLE_FILE
     if not file.parent.is_dir():
         is_file = file.parent.exists()

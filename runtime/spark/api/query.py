@@ -20,6 +20,7 @@ from aggloom.codegen import (
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.hosting.arguments import check_tables_read
 from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.spark.api.group_aggregate import (
     check_frame,
@@ -108,7 +109,7 @@ def sql(
             options=chosen,
             lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
         )
-    _check_read(query, plan, [name for name in frames if name in named])
+    check_tables_read("sql", query, plan, [name for name in frames if name in named])
     settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), plan.awaits_watermark)
@@ -164,18 +165,6 @@ def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataF
         if name not in frames:
             raise OptionError(
                 f"{what} names table {name!r}, which is not given. {nearest(name, frames)}"
-            )
-
-
-def _check_read(query: str, plan: Plan, names: Sequence[str]) -> None:
-    """Raise SpecError where a table was given by keyword, and the query does not read it."""
-    read = {*tables_read(query), *plan.scans}
-    known = {name.casefold() for name in read}
-    for name in names:
-        if name.casefold() not in known:
-            raise SpecError(
-                f"sql: table {name!r} is given, and the query does not read it (it reads "
-                f"{', '.join(sorted(read))}); leave it out, or give what several queries share as tables={{...}}"
             )
 
 

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.errors import AggloomError
+from aggloom.runtime.hosting.arguments import check_path
 from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
-from aggloom.runtime.spark.arguments import check_path, check_session
+from aggloom.runtime.spark.arguments import check_session
 from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.release import SPARK, require

@@ -19,9 +19,10 @@ from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
 from aggloom.runtime.connectors.files.source_log import check_output
 from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import KNOWN, destination
+from aggloom.runtime.hosting.arguments import check_key_columns, check_path
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.spark.api.group_aggregate import check_frame
-from aggloom.runtime.spark.arguments import check_path, check_text, check_trigger
+from aggloom.runtime.spark.arguments import check_text, check_trigger
 from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
 from aggloom.runtime.spark.plan.lower import find_lowering
 from aggloom.runtime.spark.sessions.cluster import check_shared
@@ -62,7 +63,7 @@ def write_changes(
         check_text("write_changes", "query_name", query_name)
     if type(rows_shown) is not int or rows_shown < 0:
         raise SpecError(f"write_changes: rows_shown is {rows_shown!r}; it must be a whole number")
-    _check_names(key_columns)
+    check_key_columns("write_changes", key_columns)
     if not df.isStreaming:
         raise SpecError(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
@@ -123,15 +124,6 @@ def write_changes(
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
         writer = writer.options(**WRITTEN[kind])
     return follow_query(start_query(writer), checkpoint, given)
-
-
-def _check_names(key: Any) -> None:
-    """Raise SpecError unless what is to tell rows apart, if given, is a list of names."""
-    if isinstance(key, str):
-        raise SpecError(f"write_changes: key_columns is the text {key!r}; give a list of columns")
-    listed = isinstance(key, Sequence) and all(isinstance(name, str) for name in key)
-    if key is not None and not listed:
-        raise SpecError(f"write_changes: key_columns is {key!r}; give a list of columns")
 
 
 def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:
