@@ -37,7 +37,7 @@ from aggloom.runtime.hosting.query_record import (
 from aggloom.runtime.local.message_reader import Read
 from aggloom.runtime.local.pipeline import Pipeline, one_row
 from aggloom.runtime.local.watermarks import Watermarks
-from aggloom.runtime.lookup.batch import working_for
+from aggloom.runtime.lookup.batch import batch_scope
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import event_times
@@ -234,8 +234,12 @@ class LocalQuery:
         self._run_planned(plan, laps)
 
     def _run_planned(self, plan: BatchPlan, laps: Laps) -> None:
+        """Run a batch; lookup tables read anew with every batch are read once in it."""
+        with batch_scope((self.checkpoint.id, plan.batch)):
+            self._run_and_commit(plan, laps)
+
+    def _run_and_commit(self, plan: BatchPlan, laps: Laps) -> None:
         """Run a batch, hand its changes to the sink, and commit it."""
-        working_for((self.checkpoint.id, plan.batch))
         clock = Clock(plan.now, plan.watermark)
         parts: list[Rows] = []
         newest: dict[str, int] = {}

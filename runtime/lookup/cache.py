@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from aggloom.codegen import Cache
-from aggloom.runtime.lookup.batch import current
+from aggloom.runtime.lookup.batch import current_batch
 from aggloom.runtime.lookup.request import Key, Row, Times
 
 EVERY_BATCH = -1
@@ -79,7 +79,7 @@ class Whole:
 
     def refresh(self) -> None:
         """Read the table again if it is time: a batch sees one reading of it."""
-        batch, refresh, now = current(), self._settings.refresh, self._times.now()
+        batch, refresh, now = current_batch(), self._settings.refresh, self._times.now()
         if self._rows is not None:
             if refresh == EVERY_BATCH and batch == self._batch:
                 return

@@ -100,7 +100,7 @@ def from_wide_bytes(raw: Array, valid: FlagArray, dtype: pa.DataType) -> pa.Arra
 
 
 def from_places(places: Array) -> pa.Array:
-    """Places of rows as Arrow's, for `take`: shape (n,). `pa.array` would import pandas the first time."""
+    """Turn places of rows (int64[n]) into Arrow's, for `take`; `pa.array` would import pandas the first time."""
     return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
 
 

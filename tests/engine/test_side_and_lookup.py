@@ -16,6 +16,7 @@ from engine_jobs import changes_in, rows_of_table, run_to_end
 from aggloom.errors import SpecError
 from aggloom.job import Job, complete
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
+from aggloom.runtime.lookup.batch import current_batch
 from aggloom.script import jobs_of
 from aggloom.tables import table_source
 
@@ -115,6 +116,7 @@ def test_a_lookup_join(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os.utime(file, (1_700_000_000 + number,) * 2)
         (made,), _ = jobs_of(base)
         run_to_end(made)
+        assert current_batch() != current_batch(), "the batch ends with its query"
         out = changes_in(tmp_path / "out")
         return [(each["id"], each["v"], each.get("name")) for each in out]
 

@@ -19,7 +19,7 @@ import pytest
 import aggloom as al
 from aggloom.codegen import LookupTable
 from aggloom.errors import LookupAnswerError, LookupFailedError
-from aggloom.runtime.lookup.batch import working_for
+from aggloom.runtime.lookup.batch import enter_batch
 from aggloom.runtime.lookup.request import Request, Times
 from aggloom.runtime.lookup.tables import OpenTable, close_all, open_table
 
@@ -222,16 +222,16 @@ def test_a_whole_table_is_read_again_by_its_rule() -> None:
         return [each.answers([(1,)])[0][0][1] for each in tables.values()]
 
     try:
-        working_for(1)
+        enter_batch(1)
         assert names() == ["old"] * 3
         rows[:] = [(1, "new", 1)]
         assert names() == ["old"] * 3, "a batch sees one reading"
-        working_for(2)
+        enter_batch(2)
         assert names() == ["old", "old", "new"]
         clock.now = 60.0
         assert names() == ["old", "new", "new"]
     finally:
-        working_for(None)
+        enter_batch(None)
 
 
 def test_files_are_listed_whenever_they_are_read(tmp_path: Path) -> None:

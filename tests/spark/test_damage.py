@@ -116,15 +116,19 @@ class Batch(SimpleNamespace):
         return self.table
 
 
+def make_batch(number: int) -> Batch:
+    columns = {
+        "name": pa.array([f"a{number}", None, "b"]),
+        "list": pa.array([[number, None], None, []]),
+        "_change_type": ["insert"] * 3,
+    }
+    return Batch(table=pa.table(columns))
+
+
 def filled(directory: Path) -> TableSink:
     sink = TableSink(directory)
     for number in range(3):
-        columns = {
-            "name": pa.array([f"a{number}", None, "b"]),
-            "list": pa.array([[number, None], None, []]),
-            "_change_type": ["insert"] * 3,
-        }
-        sink(Batch(table=pa.table(columns)), number)
+        sink(make_batch(number), number)
     return sink
 
 
@@ -154,7 +158,7 @@ def test_a_table_that_is_cut_or_gone(tmp_path: Path) -> None:
             read_table(tmp_path)
     file.unlink()
     with pytest.raises(StateCorruptError, match="is missing"):
-        sink(Batch(table=None), 3)
+        sink(make_batch(3), 3)
 
 
 def write_offsets(checkpoint: Path, partitions: tuple[int, ...]) -> None:

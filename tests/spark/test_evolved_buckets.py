@@ -21,11 +21,11 @@ from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.hosting.handler_text import handler_texts
+from aggloom.runtime.connectors.files import table_file
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark.failures import explain_failure
-from aggloom.runtime.spark.write import sinks
 from aggloom.runtime.values.clock import NO_TIME
 from tests.operators.test_evolution import Change, messages
 from tests.spark.test_framing import Single, Variable
@@ -261,7 +261,7 @@ def test_a_table_takes_columns_over_by_name() -> None:
         {"name": ["a"], "gone": [1], "weight": [7], "count": pa.array([2], pa.int64()), "w": [3]}
     )
     schema = pa.schema([("new", pa.string()), weight, ("name", pa.string()), ("count", pa.int32())])
-    fitted = sinks._by_name(old, schema)
+    fitted = table_file._by_name(old, schema)
     assert fitted.column_names == ["new", "weight", "name", "count", "weight"]
     assert [column.to_pylist() for column in fitted.columns] == [[None], [7], ["a"], [None], [3]]
 

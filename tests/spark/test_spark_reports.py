@@ -58,7 +58,7 @@ REPORTS = [
         "x LIKE 'b_ear' ESCAPE '_'",
         "STRING",
         "bear",
-        "The escape character is not allowed to precede 'e'",
+        "the escape stands before no % and no _",
     ),
     valued(
         "escaped_wildcards",

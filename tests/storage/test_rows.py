@@ -283,15 +283,15 @@ def test_the_table_sink_takes_updates_that_a_batch_cuts(tmp_path: Path) -> None:
         columns = [pa.array([row[1] for row in changes]), pa.array([row[0] for row in changes])]
         return SimpleNamespace(toArrow=lambda: pa.table(columns, names=["a", "op"]))
 
-    sink = TableSink(tmp_path, told=True)
+    sink = TableSink(tmp_path, has_before=True)
     sink(batch(("+I", 1), ("+I", 2), ("-U", 1)), 0)
     assert read_table(tmp_path).to_pylist() == [{"a": 2}]
     sink(batch(("+U", 3), ("-U", 2), ("+U", 4), ("-U", 4)), 1)
     sink(batch(("+U", 5)), 2)
     assert read_table(tmp_path).to_pylist() == [{"a": 3}, {"a": 5}]
-    for told in (False, None):
-        unkeyed = TableSink(tmp_path / str(told), told=told)
-        (tmp_path / str(told)).mkdir()
+    for has_before in (False, None):
+        unkeyed = TableSink(tmp_path / str(has_before), has_before=has_before)
+        (tmp_path / str(has_before)).mkdir()
         with pytest.raises(ChangelogLawError, match="needs key_columns"):
             unkeyed(batch(("+U", 1)), 0)
 

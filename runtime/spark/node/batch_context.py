@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.runtime.lookup.batch import working_for
+from aggloom.runtime.lookup.batch import enter_batch
 from aggloom.runtime.platform.memory_reuse import keep_memory
 
 LAST_WATERMARK = (2**63 - 1) // 1000
@@ -30,7 +30,7 @@ def work_for_this_batch() -> None:
         return
     keep_memory()
     number, query = batch_number(), context.getLocalProperty(_QUERY_ID)
-    working_for(("stage", context.stageId()) if number is None else (query, number))
+    enter_batch(("stage", context.stageId()) if number is None else (query, number))
 
 
 def part_name(token: str) -> str:
