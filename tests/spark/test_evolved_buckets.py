@@ -16,12 +16,12 @@ from udafs import define_sum
 import aggloom as al
 from aggloom.codegen.planner import PlanOptions, Stateful, plan_query
 from aggloom.errors import StateCorruptError, StateMismatchError
+from aggloom.runtime.connectors.files import table_file
 from aggloom.runtime.hosting.bucket_store import BucketInput, BucketStore
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.hosting.handler_text import handler_texts
-from aggloom.runtime.connectors.files import table_file
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
