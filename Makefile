@@ -45,8 +45,8 @@ soak: $(READY) ## run the property tests on examples that no run has seen: make 
 sweep: $(READY) java ## random queries of all operators on Spark beside DuckDB, a few seconds each: make sweep SEEDS=1000:200
 	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q tests/spark/test_spark_nested.py $(ARGS)
 
-chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
-	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
+chaos: $(READY) java ## kill runs on real Spark, half a minute each, or with ENGINE=local on that one, a few seconds each: make chaos RUNS=50 SEED=0
+	@$(BIN)/python tests/chaos/$(if $(filter local,$(ENGINE)),local_run,run).py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
 
 chaos-cdc: $(READY) java postgres kafka ## kill runs of the demo's line, half a minute each: broker, database, Debezium, driver, workers: make chaos-cdc RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/servers.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
@@ -57,8 +57,9 @@ matrix: $(READY) java ## run the tests of Spark under older ones, each in an env
 clusters: $(READY) java ## a stream on Spark's own cluster, whose driver and a worker are killed (a minute or two)
 	@AGGLOOM_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_clusters.py $(ARGS)
 
-damage: $(READY) java ## damage every kind of file under a checkpoint in every way
-	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/spark/test_damage.py $(ARGS)
+damage: $(READY) java ## damage every kind of file under a checkpoint in every way; with ENGINE=local so many files: make damage ENGINE=local COUNT=1000
+	@AGGLOOM_DAMAGES=all AGGLOOM_LOCAL_DAMAGES=$(or $(COUNT),1000) $(BIN)/python -m pytest \
+	  $(if $(filter local,$(ENGINE)),tests/engine/test_local_damage.py,tests/spark/test_damage.py) $(ARGS)
 
 mutations: $(READY) ## restore snapshots with right checksums and wrong contents: make mutations COUNT=10000 SEED=0 (three minutes)
 	@AGGLOOM_MUTATIONS=$(or $(COUNT),10000) AGGLOOM_MUTATIONS_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/local/test_mutated.py $(ARGS)

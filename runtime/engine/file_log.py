@@ -90,9 +90,13 @@ class FileLog:
         try:
             data = json.loads(without_checksum(read_file(self._root, file)))
             files = [ListedFile(*each) for each in data["files"]]
-            before = data["before"]
+            before = None if data["before"] is None else int(data["before"])
+            if max(each.batch for each in files) != number:
+                raise ValueError("it is that of another batch")
+            if before is not None and not before < number:
+                raise ValueError(f"it names {before} as the one before it")
         except FileNotFoundError:
             raise corrupt(f"{where} is missing") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise corrupt(f"{where} is damaged: {error}") from None
-        return files, None if before is None else int(before)
+        return files, before

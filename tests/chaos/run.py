@@ -164,17 +164,18 @@ class Run:
             got: Batch = Counter(map(tuple, json.loads(file.read_text())))
             wanted = expected[batch] if batch < len(expected) else Counter[tuple[Any, ...]]()
             if got != wanted:
-                raise Failure(f"batch {batch}, {file.name}: {_difference(got, wanted)}")
+                raise Failure(f"batch {batch}, {file.name}: {difference(got, wanted)}")
             kept[batch] = got
         if missing := set(range(len(expected))) - set(kept):
             raise Failure(f"batches {sorted(missing)} are lost")
         table, wanted = folded(list(kept.values())), self.workload.table()
         if table != wanted:
-            raise Failure(f"the table: {_difference(table, wanted)}")
+            raise Failure(f"the table: {difference(table, wanted)}")
         return len(files)
 
 
-def _difference(got: Batch, wanted: Batch) -> str:
+def difference(got: Batch, wanted: Batch) -> str:
+    """The first rows too many and too few, in a few words."""
     more, less = list((got - wanted).items()), list((wanted - got).items())
     return f"{len(more)} rows too many {more[:3]}, {len(less)} missing {less[:3]}"
 
