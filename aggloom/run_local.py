@@ -79,10 +79,12 @@ def open_query(
     rows: Mapping[str, Any] | None = None,
     function: Callable[[pa.Table, int], None] | None = None,
     buckets: int = BUCKETS,
+    threads: int = 0,
 ) -> LocalQuery:
     """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here.
 
     rows: of tables that are no files. function: the sink, if it is one. buckets: into how many parts state is cut.
+    threads: that run them; 0: one for each core.
     """
     plan = plan_of_job(job)
     given = rows or {}
@@ -102,6 +104,7 @@ def open_query(
             key_columns=list(job.key) or None,
             backend=job.backend,
             buckets=buckets,
+            threads=threads,
             keep_open=not job.ends,
             text=job.sql,
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Stateful
+from aggloom.runtime.engine.bucket_threads import BucketThreads
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
 from aggloom.runtime.engine.state_rows import HeadOf
 from aggloom.runtime.hosting.blobs import pack_blob, with_kinds
@@ -29,6 +31,8 @@ from aggloom.runtime.values.clock import NO_TIME, Clock
 
 HandlerTexts = Callable[[AggSpec], HandlerText]
 _MANY_ROWS = 10_000
+"""From so many rows on a thread is worth its price."""
+_ROW_BYTES = 64
 _TIMER_STEPS = 16
 """An idle bucket forgets what is past its time to live once in so many parts of that time."""
 
@@ -38,13 +42,14 @@ class DurableHost:
     """Hosts the nodes of a plan over a checkpoint.
 
     added_calls: what becomes of calls that the state does not know. packers: packs the rows for the log beside the
-    operators.
+    operators. threads: run the buckets of large bundles.
     """
 
     checkpoint: LocalCheckpoint
     text_of: HandlerTexts
     added_calls: str
     packers: Executor
+    threads: BucketThreads
     factories: dict[int, FragmentFactory] = field(default_factory=dict)
     nodes: dict[int, DurableNode] = field(default_factory=dict)
     operators: dict[int, Sequence[Stateful]] = field(default_factory=dict)
@@ -56,7 +61,7 @@ class DurableHost:
         texts = [None if each is None else self.text_of(each) for each in spec.handler_specs]
         factory = factory_of(nodes, place, buckets, tuple(texts), spec)
         made = [DurableBucket(self, factory, place, bucket, buckets) for bucket in range(buckets)]
-        node = DurableNode(made, spec)
+        node = DurableNode(made, factory, self.threads)
         self.factories[place], self.nodes[place] = factory, node
         self.operators[place] = nodes
         return node
@@ -79,8 +84,15 @@ class DurableHost:
 class DurableNode:
     """A stateful node with a bucket for each part of its keys."""
 
-    def __init__(self, buckets: Sequence[DurableBucket], spec: FragmentSpec) -> None:
-        self.buckets, self._spec = buckets, spec
+    def __init__(
+        self, buckets: Sequence[DurableBucket], factory: FragmentFactory, threads: BucketThreads
+    ) -> None:
+        self.buckets, self._spec, self._threads = buckets, factory.fragment, threads
+        # Functions of users know nothing of threads, and gain nothing by them: they run under Python's lock.
+        self._is_parallel = not (
+            self._spec.calls_python
+            or any(each is not None and each.backend == "python" for each in factory.handlers)
+        )
 
     @property
     def fragments(self) -> Sequence[Fragment]:
@@ -93,8 +105,13 @@ class DurableNode:
         called = self._spec.wakes and any(map(_has_rows, bundles))
         inputs = self._spec.inputs
         taken = [list(map(_cast_bundle, each, inputs)) for each in bundles]
-        pairs = zip(self.buckets, taken, strict=True)
-        return [bucket.run(each, clock, called) for bucket, each in pairs]
+        calls = [
+            partial(bucket.run, each, clock, called)
+            for bucket, each in zip(self.buckets, taken, strict=True)
+        ]
+        if self._is_parallel and sum(map(_count_rows, bundles)) >= _MANY_ROWS:
+            return self._threads.run(calls)
+        return [call() for call in calls]
 
     def is_due(self, clock: Clock) -> bool:
         """Tell whether a bucket has something to do by the clock alone."""
@@ -152,7 +169,7 @@ class DurableBucket:
 
     def _pack(self, bundles: Bundles) -> Future[tuple[Blob, ...]]:
         """Pack the bundles for the log: beside the operators if they are large, for a thread has its price."""
-        if sum(each.batch.num_rows for each in bundles) >= _MANY_ROWS:
+        if _count_rows(bundles) >= _MANY_ROWS:
             return self._host.packers.submit(_pack_bundles, bundles)
         done: Future[tuple[Blob, ...]] = Future()
         done.set_result(_pack_bundles(bundles))
@@ -194,6 +211,12 @@ def _cast_bundle(bundle: InputBatch, schema: pa.Schema) -> InputBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return bundle._replace(batch=pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _count_rows(bundles: Bundles) -> int:
+    """Count the rows of bundles; accumulators count by their bytes."""
+    partials = sum(len(data) for each in bundles for data in each.partials)
+    return sum(each.batch.num_rows for each in bundles) + partials // _ROW_BYTES
 
 
 def _has_rows(bundles: Iterable[Any]) -> bool:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from aggloom.codegen import Backend, calculate, milliseconds
 from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
 from aggloom.errors import UnsupportedExpressionError
+from aggloom.runtime.engine.bucket_threads import BucketThreads
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
 from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
@@ -59,9 +60,9 @@ class QuerySettings:
     """Settings of a query on the local engine.
 
     sink: as of `write_changes`. watermarks: by table the event-time column and how far rows may be out of order.
-    key_columns: by which a sink tells rows apart. buckets: into how many parts state is cut. keep_open: whether windows
-    stay open at the end of finite input. poll_seconds: how often sources are asked for what is new. text: of the query,
-    for those who watch it.
+    key_columns: by which a sink tells rows apart. buckets: into how many parts state is cut. threads: that run them; 0:
+    one for each core. keep_open: whether windows stay open at the end of finite input. poll_seconds: how often sources
+    are asked for what is new. text: of the query, for those who watch it.
     """
 
     sink: str | Mapping[str, Any] | FunctionBatches = "console"
@@ -69,6 +70,7 @@ class QuerySettings:
     key_columns: Sequence[str] | None = None
     backend: Backend = "numba"
     buckets: int = BUCKETS
+    threads: int = 0
     keep_open: bool = False
     poll_seconds: float = 0.1
     text: str = ""
@@ -103,9 +105,10 @@ class LocalQuery:
         self.checkpoint = self._closing.enter_context(LocalCheckpoint(root))
         last = self.checkpoint.last
         packers = self._closing.enter_context(ThreadPoolExecutor(1, "aggloom-pack"))
+        threads = self._closing.enter_context(BucketThreads(settings.threads))
         texts = handler_texts(settings.backend)
         added = plan.options.added_calls
-        self._host = DurableHost(self.checkpoint, texts, added, packers)
+        self._host = DurableHost(self.checkpoint, texts, added, packers, threads)
         handlers = cache(lambda spec: texts(spec).load())
         self._pipeline = Pipeline(plan, handlers, buckets=settings.buckets, host=self._host)
         self._closing.callback(self._pipeline.close)

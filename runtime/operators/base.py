@@ -283,6 +283,11 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
         return (self.rows,)
 
     @property
+    def calls_python(self) -> bool:
+        """True if it calls functions of the user's, or asks other systems, of which few may be asked by two threads."""
+        return False
+
+    @property
     def ttl_ms(self) -> int:
         """The time, in milliseconds, after which a key that was not written is forgotten; 0: never."""
         return 0

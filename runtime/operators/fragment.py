@@ -16,6 +16,8 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec, LoweredCalc
 from aggloom.codegen.planner import (
     Exchange,
+    Lookup,
+    LookupJoin,
     Node,
     PlanOptions,
     Scan,
@@ -138,6 +140,13 @@ class FragmentSpec:
         """True if expressions are evaluated between its operators."""
         feeds = (feed for part in self.parts for feeds in part.inputs for feed in feeds)
         return any(isinstance(step, LoweredCalc) for feed in feeds for step in feed.steps)
+
+    @property
+    def calls_python(self) -> bool:
+        """True if an operator calls functions of the user's or asks other systems, or a step between them does."""
+        feeds = (feed for part in self.parts for feeds in part.inputs for feed in feeds)
+        asks = any(isinstance(step, Lookup | LookupJoin) for feed in feeds for step in feed.steps)
+        return asks or any(spec.calls_python for spec in self.specs)
 
     @property
     def ttls(self) -> list[int]:

@@ -1,4 +1,7 @@
-"""The one place that says how kernels are compiled: by our ways (`runtime/platform/kernels/`), or by Numba's own."""
+"""The one place that says how kernels are compiled: by our ways (`runtime/platform/kernels/`), or by Numba's own.
+
+All of them run without Python's lock: a thread that changes the state of one bucket does not wait for another's.
+"""
 
 from __future__ import annotations
 
@@ -54,5 +57,5 @@ def part(function: F) -> F:
 
 def _compile_plain(function: F) -> F:
     """Return a function as Numba compiles it by itself."""
-    plain: F = njit(cache=True)(function)
+    plain: F = njit(cache=True, nogil=True)(function)
     return plain

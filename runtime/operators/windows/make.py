@@ -79,6 +79,10 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
         return self.spec
 
     @property
+    def calls_python(self) -> bool:
+        return not self.windowing.is_vectorised
+
+    @property
     def rows(self) -> pa.Schema:
         return self.row_schema
 

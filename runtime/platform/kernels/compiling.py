@@ -17,11 +17,12 @@ from aggloom.garbage_pause import pause_collection
 from aggloom.private_directory import refuse_foreign
 from aggloom.runtime.platform.kernels.indexing import Compiler
 from aggloom.runtime.platform.kernels.linking import LinkedCompiler, StaleKernelError, link
-from aggloom.runtime.platform.kernels.loading import is_own, load_alone
+from aggloom.runtime.platform.kernels.loading import LazyCache, is_own
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
-_OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
+_SHARED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
+_OPTIONS = {**_SHARED, "_nrt": False}
 # What is not told whether it is inlined does as the first who calls it.
 _CALLED = {**_OPTIONS, "forceinline": False}
 _LINKED = {**_CALLED, "pipeline_class": LinkedCompiler}
@@ -44,7 +45,7 @@ def compile_inner(function: F) -> F:
 
 def compile_counting(function: F) -> F:
     """Return a kernel in which references are counted."""
-    return _compile(function, no_cfunc_wrapper=True, pipeline_class=Compiler)
+    return _compile(function, **_SHARED)
 
 
 def compile_part(function: F) -> F:
@@ -55,7 +56,7 @@ def compile_part(function: F) -> F:
 
 def _compile(function: F, linked: bool = False, **options: Any) -> F:
     """Return a function compiled as the options say."""
-    made: F = _compile_once(njit(cache=True, **options)(function), linked)
+    made: F = _compile_once(njit(**options)(function), linked)
     return made
 
 
@@ -67,7 +68,7 @@ def _compile_once(dispatcher: Any, linked: bool = False) -> Any:
     compiled = getattr(dispatcher, "compile", None)
     if compiled is None:  # NUMBA_DISABLE_JIT: a plain function
         return dispatcher
-    load_alone(dispatcher._cache)
+    dispatcher._cache = LazyCache(dispatcher.py_func)
     code = dispatcher.py_func.__code__
     name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
 

@@ -7,10 +7,12 @@ their names; only where this process does not know one of them yet is it told ab
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
 import llvmlite.binding as llvm
+from numba.core.caching import FunctionCache
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
@@ -43,24 +45,42 @@ def is_own(loads: Any) -> bool:
     return isinstance(loads, partial) and loads.func is _resolve
 
 
-def load_alone(cache: Any) -> None:
-    """Let a cache of compiled functions, all of which are kept with their names, load them without more ado.
+class LazyCache:
+    """The cache of a kernel's compiled functions, made when it is first used.
 
-    What was kept with types that other modules no longer have is forgotten, and compiled anew.
+    Numba writes and deletes a file for each that it makes, and a process calls few of the kernels that it imports. All
+    of them are kept with the names that they use, and are loaded without more ado.
     """
-    alone = getattr(cache, "_load_overload", None)
-    if alone is None:
-        return
 
-    def load(*asked: Any) -> Any:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer for the cache of Numba's."""
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Load the function of a signature; None where there is none, which is then compiled.
+
+        What was kept with types that other modules no longer have is forgotten.
+        """
         try:
-            return alone(*asked)
+            return self._cache._load_overload(signature, target_context)
         except (AttributeError, ImportError):
             # Numba looks at a function's own file alone to know that it has changed.
-            cache.flush()
+            self._cache.flush()
             return None
 
-    cache.load_overload = load
+    @cached_property
+    def _cache(self) -> Any:
+        return _KernelCache(self._function)
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    """The cache of Numba's, under keys that tell what a function was compiled with."""
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(signature, codegen), "nogil")
 
 
 def _resolve(names: tuple[str, ...]) -> None:
