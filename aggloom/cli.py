@@ -21,6 +21,7 @@ from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.masking import mask_secrets
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
 from aggloom.page_cli import report, ui
+from aggloom.pandas_on_demand import put_off_pandas
 from aggloom.project_cli import completion, init
 from aggloom.sample_cli import show_sample
 from aggloom.shell_cli import sql_shell
@@ -203,6 +204,7 @@ def run(
     **given: Any,
 ) -> None:
     """Run queries over changes on a local Spark: a script (job.sql), a job file (job.yaml), or its parts as options."""
+    put_off_pandas()
     from aggloom.job import complete, read_job
     from aggloom.run import run as run_jobs
     from aggloom.script import jobs_of
@@ -239,6 +241,7 @@ def state(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
 ) -> None:
     """Show what a checkpoint holds: operators, sizes and, with --key, a key's accumulators."""
+    put_off_pandas()
     show_state(checkpoint, keys, limit, form, **given)
 
 
@@ -249,6 +252,7 @@ def why(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
 ) -> None:
     """Replay the changes of a key since the last snapshot, each with the value before and after."""
+    put_off_pandas()
     show_why(checkpoint, keys, limit, form, **given)
 
 

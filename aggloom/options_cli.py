@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from aggloom.codegen import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, TABLE_CHANGES, Dialect, TableChanges
 from aggloom.text_file import read_text
+
+if TYPE_CHECKING:
+    from aggloom.codegen import AggSpec
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -102,6 +104,8 @@ def build_spec(
     trust: bool,
 ) -> AggSpec:
     """Build the spec that the options describe."""
+    from aggloom.codegen import AggSpec
+
     if yaml_file is not None:
         if sql is not None or schema is not None:
             raise click.UsageError("--yaml already holds the query: leave out --sql and --schema")

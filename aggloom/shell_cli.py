@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggloom.codegen import Statement
 from aggloom.codegen.spec.choices import (
     BACKENDS,
     DIALECTS,
@@ -24,10 +23,10 @@ from aggloom.codegen.spec.choices import (
 from aggloom.display import FORMS, Form
 from aggloom.errors import AggloomError
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
-from aggloom.shell_words import cut_typed, cut_whole
 from aggloom.text_file import read_text
 
 if TYPE_CHECKING:
+    from aggloom.codegen import Statement
     from aggloom.shell import Shell
 
 _PROMPT, _MORE = "aggloom> ", "    ...> "
@@ -94,6 +93,7 @@ def sql_shell(
         )
     from aggloom.job import Job, check_names
     from aggloom.shell import Shell, describe_inferred_tables
+    from aggloom.shell_words import cut_whole
     from aggloom.tables import read_table_option
 
     sources = tuple(map(read_table_option, tables))
@@ -163,6 +163,8 @@ def _prompt_statements(shell: Shell) -> None:
 
 def _answer_text(shell: Shell, begun: str) -> str:
     """Run what is whole of a text, and give back the rest; errors are said, and end nothing."""
+    from aggloom.shell_words import cut_typed
+
     word = begun.strip().upper()
     if word in ("QUIT", "EXIT", "HELP"):
         begun = f"{word};"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from aggloom.codegen import AggSpec, GeneratedSource
 from aggloom.codegen.spec.choices import Backend, Dialect, TableChanges
 from aggloom.errors import SpecError
 from aggloom.options_cli import (
@@ -20,6 +19,9 @@ from aggloom.options_cli import (
     trust_option,
 )
 from aggloom.text_file import read_text
+
+if TYPE_CHECKING:
+    from aggloom.codegen import AggSpec, GeneratedSource
 
 
 @click.command(cls=SingleOption)

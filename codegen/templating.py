@@ -3,68 +3,30 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
 import re
-import tempfile
-from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
-from jinja2.bccache import Bucket
-
-from aggloom.errors import GeneratedSourceError
-from aggloom.private_directory import cache_directory, refuse_foreign
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _ROOT = Path(__file__).resolve().parent.parent
-
-
-class _Compiled(BytecodeCache):
-    """Templates as Jinja compiled them, in the user's cache: it takes longer to compile one than to print a module."""
-
-    def get_source_checksum(self, source: str) -> str:
-        # What Jinja compiles knows the filters of this file, too.
-        return hashlib.sha256(_filters() + source.encode()).hexdigest()
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        with suppress(OSError, GeneratedSourceError), _place(bucket).open("rb") as file:
-            bucket.load_bytecode(file)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        with suppress(OSError, GeneratedSourceError):
-            path = _place(bucket)
-            path.parent.mkdir(exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    bucket.write_bytecode(file)
-                Path(draft).replace(path)
-            finally:
-                Path(draft).unlink(missing_ok=True)
-
-
-def _place(bucket: Bucket) -> Path:
-    """The file of a template; raise GeneratedSourceError if others may put one there."""
-    directory = cache_directory() / "templates"
-    refuse_foreign(directory if directory.exists() else directory.parent)
-    return directory / bucket.key
-
-
-@functools.cache
-def _filters() -> bytes:
-    return Path(__file__).read_bytes()
 
 
 @functools.cache
 def environment() -> Environment:
     """The environment of all templates; trimmed blocks make marks for white space unnecessary."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from aggloom.codegen.template_cache import CompiledTemplates
+
     templates = Environment(
         loader=FileSystemLoader(_ROOT / "templates"),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
-        bytecode_cache=_Compiled(),
+        bytecode_cache=CompiledTemplates(Path(__file__)),
     )
     templates.filters["literal"] = literal
     templates.filters["comment"] = comment

@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.operators import (
-    ONE_ROW,
-    AsOfJoin,
-    Bounds,
-    Bucket,
-    Calc,
-    Column,
-    Constant,
-    Deduplicate,
-    Exchange,
-    Expand,
-    GroupAggregate,
-    IncrementalAggregate,
-    Join,
-    LocalAggregate,
-    Lookup,
-    LookupJoin,
-    LookupQuestion,
-    MaterialisedLookup,
-    MultiJoin,
-    Node,
-    Normalise,
-    Over,
-    OverCall,
-    Rank,
-    Scan,
-    Stateful,
-    TimedJoin,
-    Union,
-    WindowAggregate,
-    WindowAssign,
-    WindowTable,
-    below_unions,
-    one_row,
-    rename_columns,
-    union_parts,
-    walk,
-)
-from aggloom.codegen.planner.lineage import above, collect_lineage, lineage
-from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.picture import as_svg, draw_plan
-from aggloom.codegen.planner.picture import style as picture_style
-from aggloom.codegen.planner.plan import (
-    Plan,
-    plan_deduplicate,
-    plan_query,
-    plan_spec,
-    plan_windows,
-    window_spec,
-)
-from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe, list_stateful_nodes
-from aggloom.codegen.sql.numbering import SortItem
-from aggloom.codegen.sql.numbering_range import Range
-from aggloom.codegen.sql.result_order import ResultOrder
+from typing import TYPE_CHECKING
+
+from aggloom.on_demand import names_on_demand
+
+if TYPE_CHECKING:
+    from aggloom.codegen.operators import (
+        ONE_ROW,
+        AsOfJoin,
+        Bounds,
+        Bucket,
+        Calc,
+        Column,
+        Constant,
+        Deduplicate,
+        Exchange,
+        Expand,
+        GroupAggregate,
+        IncrementalAggregate,
+        Join,
+        LocalAggregate,
+        Lookup,
+        LookupJoin,
+        LookupQuestion,
+        MaterialisedLookup,
+        MultiJoin,
+        Node,
+        Normalise,
+        Over,
+        OverCall,
+        Rank,
+        Scan,
+        Stateful,
+        TimedJoin,
+        Union,
+        WindowAggregate,
+        WindowAssign,
+        WindowTable,
+        below_unions,
+        one_row,
+        rename_columns,
+        union_parts,
+        walk,
+    )
+    from aggloom.codegen.planner.lineages import above, collect_lineage, lineage
+    from aggloom.codegen.planner.notes import Notes
+    from aggloom.codegen.planner.options import PlanOptions
+    from aggloom.codegen.planner.picture import as_svg, draw_plan
+    from aggloom.codegen.planner.picture import style as picture_style
+    from aggloom.codegen.planner.plan import (
+        Plan,
+        plan_deduplicate,
+        plan_query,
+        plan_spec,
+        plan_windows,
+        window_spec,
+    )
+    from aggloom.codegen.planner.tree import (
+        as_json,
+        as_text,
+        as_tree,
+        describe,
+        list_stateful_nodes,
+    )
+    from aggloom.codegen.sql.numbering import SortItem
+    from aggloom.codegen.sql.numbering_range import Range
+    from aggloom.codegen.sql.result_order import ResultOrder
 
 __all__ = [
     "ONE_ROW",
@@ -118,3 +129,75 @@ __all__ = [
     "walk",
     "window_spec",
 ]
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "aggloom.codegen.operators": (
+        "ONE_ROW",
+        "AsOfJoin",
+        "Bounds",
+        "Bucket",
+        "Calc",
+        "Column",
+        "Constant",
+        "Deduplicate",
+        "Exchange",
+        "Expand",
+        "GroupAggregate",
+        "IncrementalAggregate",
+        "Join",
+        "LocalAggregate",
+        "Lookup",
+        "LookupJoin",
+        "LookupQuestion",
+        "MaterialisedLookup",
+        "MultiJoin",
+        "Node",
+        "Normalise",
+        "Over",
+        "OverCall",
+        "Rank",
+        "Scan",
+        "Stateful",
+        "TimedJoin",
+        "Union",
+        "WindowAggregate",
+        "WindowAssign",
+        "WindowTable",
+        "below_unions",
+        "one_row",
+        "rename_columns",
+        "union_parts",
+        "walk",
+    ),
+    ".lineages": (
+        "above",
+        "collect_lineage",
+        "lineage",
+    ),
+    ".notes": ("Notes",),
+    ".options": ("PlanOptions",),
+    ".picture": (
+        "as_svg",
+        "draw_plan",
+        "style as picture_style",
+    ),
+    ".plan": (
+        "Plan",
+        "plan_deduplicate",
+        "plan_query",
+        "plan_spec",
+        "plan_windows",
+        "window_spec",
+    ),
+    ".tree": (
+        "as_json",
+        "as_text",
+        "as_tree",
+        "describe",
+        "list_stateful_nodes",
+    ),
+    "aggloom.codegen.sql.numbering": ("SortItem",),
+    "aggloom.codegen.sql.numbering_range": ("Range",),
+    "aggloom.codegen.sql.result_order": ("ResultOrder",),
+}
+__getattr__, __dir__ = names_on_demand(__name__, _HOMES)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import yaml
 
 from aggloom.codegen.catalogue import registry as catalogue
 from aggloom.codegen.spec.agg_call import AggCall
@@ -31,6 +30,8 @@ def dump_json(spec: SpecContent) -> str:
 
 def dump_yaml(spec: SpecContent) -> str:
     """The same content in reading order."""
+    import yaml
+
     content = _content(spec)
     content["schema"] = dict(content["schema"])
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
@@ -56,6 +57,8 @@ def load_yaml(source: str | Path) -> Any:
             source = Path(source).read_text(encoding="utf-8")
         except OSError as error:
             raise SpecError(f"the spec file cannot be read: {error}.") from None
+    import yaml
+
     try:
         return yaml.safe_load(source)
     except yaml.YAMLError as error:

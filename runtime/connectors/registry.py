@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.connectors.database.options import DatabaseOptions, database_options
-from aggloom.runtime.connectors.database.sink import DatabaseSink
 from aggloom.runtime.connectors.delta.options import DeltaOptions, delta_options
-from aggloom.runtime.connectors.delta.sink import DeltaSink
 from aggloom.runtime.connectors.iceberg.options import IcebergOptions, iceberg_options
-from aggloom.runtime.connectors.iceberg.sink import IcebergSink
 from aggloom.runtime.connectors.kafka.options import KafkaOptions, kafka_options
-from aggloom.runtime.connectors.kafka.sink import KafkaSink
-from aggloom.runtime.values.changelog import Kinds
+
+if TYPE_CHECKING:
+    from aggloom.runtime.values.changelog import Kinds
 
 Options = DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions
 SINKS: dict[str, type[Options]] = {
@@ -56,12 +54,21 @@ def made_sink(
 ) -> tuple[Sink, str]:
     """The sink of options, and what to call it; key: the columns by which rows are told apart."""
     where = f"sink {options.kind}"
+    # A command imports the one sink that it writes to.
     if isinstance(options, KafkaOptions):
+        from aggloom.runtime.connectors.kafka.sink import KafkaSink
+
         return KafkaSink(options, key, tells_before), where
     if isinstance(options, DeltaOptions):
+        from aggloom.runtime.connectors.delta.sink import DeltaSink
+
         return DeltaSink(options, key, tells_before), where
     if isinstance(options, IcebergOptions):
+        from aggloom.runtime.connectors.iceberg.sink import IcebergSink
+
         return IcebergSink(options, key, tells_before), where
+    from aggloom.runtime.connectors.database.sink import DatabaseSink
+
     assert key is not None
     return DatabaseSink(options, key, tells_before), where
 

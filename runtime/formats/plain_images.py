@@ -20,6 +20,7 @@ from aggloom.runtime.formats.base import Format, Message, Unreadable
 from aggloom.runtime.formats.blocks import MessageBlock, has_names, kind_words
 from aggloom.runtime.formats.envelopes import UNTOLD_TEXTS, Envelopes
 from aggloom.runtime.values import changelog
+from aggloom.runtime.values.scalars import truths
 
 IMAGES = ("before", "after")
 _BEFORE, _AFTER = 0, 1
@@ -78,7 +79,8 @@ class Images:
         # A row of a snapshot may have to say which.
         new = ["c"] if self.plain.format.settings.snapshot == "error" else ["c", "r"]
         inserts, updates, deletes = (
-            _flags(pc.is_in(op, value_set=pa.array(each))) for each in (new, ["u"], ["d"])
+            _flags(pc.is_in(op, value_set=pa.array(each, pa.string())))
+            for each in (new, ["u"], ["d"])
         )
         other = self._of_other_tables(op)
         self.left = ~(inserts | updates | deletes | other)
@@ -138,7 +140,9 @@ class Images:
         for columns in read.values():
             for column in columns:
                 if pt.is_string(column.type):
-                    self._leave(_flags(pc.is_in(column, value_set=pa.array(UNTOLD_TEXTS))))
+                    self._leave(
+                        _flags(pc.is_in(column, value_set=pa.array(UNTOLD_TEXTS, pa.string())))
+                    )
 
     def _leave_keys(self, columns: list[list[pa.Array]], after: Mask, before: Mask) -> None:
         """Leave messages whose keys are not whole, or change."""
@@ -209,8 +213,7 @@ class Images:
 def _flags(values: pa.Array) -> Mask:
     """Arrow's truths; NULL is false."""
     found = pc.fill_null(values, False) if values.null_count else values
-    flags: Mask = found.to_numpy(zero_copy_only=False)
-    return flags
+    return truths(found)
 
 
 def _elsewhere(table: pa.Table, name: str, columns: int) -> list[pa.Array | None]:

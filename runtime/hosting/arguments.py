@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aggloom.codegen import tables_read
-from aggloom.codegen.planner import Plan
 from aggloom.errors import SpecError
+
+if TYPE_CHECKING:
+    from aggloom.codegen.planner import Plan
 
 
 def check_path(call: str, name: str, path: Any) -> None:
@@ -28,6 +29,8 @@ def check_key_columns(call: str, key: Any) -> None:
 
 def check_tables_read(call: str, query: str, plan: Plan, names: Iterable[str]) -> None:
     """Raise SpecError where a table was given by keyword, and the query does not read it."""
+    from aggloom.codegen import tables_read
+
     read = {*tables_read(query), *plan.scans}
     known = {name.casefold() for name in read}
     for name in names:

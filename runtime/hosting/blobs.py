@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from aggloom.runtime.storage.arena import MAGIC
 from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.scalars import buffer_of
 
 BLOB_BYTES = 32 << 20
 KIND_FIELD = pa.field("", pa.int8(), nullable=False)
@@ -40,7 +41,7 @@ def split_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
         if width
         else empty_columns(batch.num_rows)
     )
-    return bare, batch.column(width).to_numpy(zero_copy_only=False)
+    return bare, buffer_of(batch.column(width), np.int8)
 
 
 def empty_columns(rows: int) -> pa.RecordBatch:

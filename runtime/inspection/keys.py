@@ -17,6 +17,7 @@ from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
 from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.operators.steps import split
+from aggloom.runtime.values.row_groups import first_places, row_groups
 from aggloom.type_layout import is_nested
 
 _CANDIDATES = 20_000
@@ -161,11 +162,10 @@ def _has_zone(text: str) -> bool:
     return text.endswith(("Z", "z")) or any(sign in text[10:] for sign in "+-")
 
 
-def distinct(columns: Sequence[pa.Array], names: Iterable[str]) -> int:
+def distinct(columns: Sequence[pa.Array]) -> int:
     """Return the number of different rows."""
     if not columns:
         return 1
     if any(is_nested(column.type) for column in columns):
         return len({repr(row) for row in zip(*(c.to_pylist() for c in columns), strict=True)})
-    table = pa.Table.from_arrays(list(columns), names=list(names))
-    return table.group_by(table.column_names).aggregate([]).num_rows
+    return len(first_places(row_groups(columns, len(columns[0]))))

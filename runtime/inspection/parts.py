@@ -44,10 +44,9 @@ def counts_rows(handler_class: type[Any]) -> bool:
 def keys_of(operator: Operator) -> tuple[int, list[pa.Array]]:
     """Return the number of keys of an operator, and the columns of all that it holds, a key perhaps several times."""
     columns = operator.key_columns()
-    names = [str(place) for place in range(len(columns))]
     if not columns:
         return int(operator.keys > 0), []
-    return (distinct(columns, names) if len(columns[0]) else 0), columns
+    return (distinct(columns) if len(columns[0]) else 0), columns
 
 
 def _parts(

@@ -1,65 +1,68 @@
-"""The one list of operators: which spec a node of a plan becomes, and which one a checkpoint names."""
+"""The one list of operators: which spec a node of a plan becomes, and which one a checkpoint names.
+
+An operator is imported when a plan or a checkpoint has it: each brings kernels of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from aggloom.codegen import AggSpec
-from aggloom.codegen.planner import (
-    AsOfJoin,
-    Deduplicate,
-    GroupAggregate,
-    IncrementalAggregate,
-    Join,
-    MaterialisedLookup,
-    MultiJoin,
-    Normalise,
-    Over,
-    PlanOptions,
-    Rank,
-    Stateful,
-    TimedJoin,
-    WindowAggregate,
-)
 from aggloom.errors import SpecError, nearest
-from aggloom.runtime.operators.as_of.spec import AsOfSpec
-from aggloom.runtime.operators.base import OperatorSpec
-from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
-from aggloom.runtime.operators.group_aggregate import GroupAggSpec
-from aggloom.runtime.operators.join.spec import JoinSpec
-from aggloom.runtime.operators.join.timed_spec import TimedJoinSpec
-from aggloom.runtime.operators.lookup.spec import LookupSpec
-from aggloom.runtime.operators.multi_join.spec import MultiJoinSpec
-from aggloom.runtime.operators.normalise import NormaliseSpec
-from aggloom.runtime.operators.over.spec import OverSpec
-from aggloom.runtime.operators.rank.spec import RankSpec
-from aggloom.runtime.operators.windows.make import WindowSettings
 
-OPERATORS: dict[type[Stateful], type[OperatorSpec[Any]]] = {
-    GroupAggregate: GroupAggSpec,
-    IncrementalAggregate: GroupAggSpec,
-    WindowAggregate: WindowSettings,
-    Deduplicate: DeduplicateSpec,
-    Normalise: NormaliseSpec,
-    Rank: RankSpec,
-    Join: JoinSpec,
-    TimedJoin: TimedJoinSpec,
-    MaterialisedLookup: LookupSpec,
-    MultiJoin: MultiJoinSpec,
-    Over: OverSpec,
-    AsOfJoin: AsOfSpec,
+if TYPE_CHECKING:
+    from aggloom.codegen import AggSpec
+    from aggloom.codegen.planner import PlanOptions, Stateful
+    from aggloom.runtime.operators.base import OperatorSpec
+
+SPECS = {
+    "group aggregate": "group_aggregate:GroupAggSpec",
+    "window aggregate": "windows.make:WindowSettings",
+    "deduplicate": "deduplicate.spec:DeduplicateSpec",
+    "normalise": "normalise:NormaliseSpec",
+    "rank": "rank.spec:RankSpec",
+    "join": "join.spec:JoinSpec",
+    "timed_join": "join.timed_spec:TimedJoinSpec",
+    "lookup": "lookup.spec:LookupSpec",
+    "multi_join": "multi_join.spec:MultiJoinSpec",
+    "over": "over.spec:OverSpec",
+    "as_of": "as_of.spec:AsOfSpec",
 }
-_KINDS = {spec.kind: spec for spec in OPERATORS.values()}
+"""The module and the class of the spec of each kind of operator, as a checkpoint names it."""
+KINDS = {
+    "GroupAggregate": "group aggregate",
+    "IncrementalAggregate": "group aggregate",
+    "WindowAggregate": "window aggregate",
+    "Deduplicate": "deduplicate",
+    "Normalise": "normalise",
+    "Rank": "rank",
+    "Join": "join",
+    "TimedJoin": "timed_join",
+    "MaterialisedLookup": "lookup",
+    "MultiJoin": "multi_join",
+    "Over": "over",
+    "AsOfJoin": "as_of",
+}
+"""The kind of the operator of each node of a plan, by the class of the node."""
 
 
 def operator_of(node: Stateful, options: PlanOptions, zone: str = "UTC") -> OperatorSpec[Any]:
     """The spec of a node's operator, whose expressions are evaluated in a time zone."""
-    return OPERATORS[type(node)].of(node, options, zone)
+    return spec_class(KINDS[type(node).__name__]).of(node, options, zone)
 
 
 def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> OperatorSpec[Any]:
     """The spec of an operator of this kind, from what its `to_data` gave; raises SpecError."""
-    if kind not in _KINDS:
-        raise SpecError(f"there is no operator {kind!r}. {nearest(kind, _KINDS)}")
-    return _KINDS[kind].from_data(settings, spec)
+    if kind not in SPECS:
+        raise SpecError(f"there is no operator {kind!r}. {nearest(kind, SPECS)}")
+    return spec_class(kind).from_data(settings, spec)
+
+
+def spec_class(kind: str) -> type[OperatorSpec[Any]]:
+    """The class of the specs of a kind of operator."""
+    module, _, name = SPECS[kind].partition(":")
+    found: type[OperatorSpec[Any]] = getattr(
+        import_module(f"aggloom.runtime.operators.{module}"), name
+    )
+    return found

@@ -28,7 +28,6 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.columns import columns_data, columns_from
-from aggloom.runtime.operators.lookup.step import attach_lists, join_answers, prepare_lookup
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
 from aggloom.runtime.values.key_hash import bucket_column
@@ -45,6 +44,8 @@ def step_of(node: Node, zone: str = "UTC") -> Step:
     if isinstance(node, Calc) and node.picked_columns is None:
         return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
     if isinstance(node, Lookup | LookupJoin):
+        from aggloom.runtime.operators.lookup.step import prepare_lookup
+
         node = prepare_lookup(node, zone)
     return bare(node)
 
@@ -153,6 +154,19 @@ def _item(item: object, batch: pa.RecordBatch, dtype: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(value, dtype), batch.num_rows)
 
 
+def _attach_lists(node: Lookup, rows: Rows) -> Rows:
+    # Few plans ask tables, which needs formats and connections.
+    from aggloom.runtime.operators.lookup.step import attach_lists
+
+    return attach_lists(node, rows)
+
+
+def _join_answers(node: LookupJoin, rows: Rows) -> Rows:
+    from aggloom.runtime.operators.lookup.step import join_answers
+
+    return join_answers(node, rows)
+
+
 def _rebuilt(arrays: list[pa.Array], schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     if not arrays:
         return batch.select([])
@@ -162,8 +176,8 @@ def _rebuilt(arrays: list[pa.Array], schema: pa.Schema, batch: pa.RecordBatch) -
 _RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
     Calc: _pick,
     Expand: expand,
-    Lookup: attach_lists,
-    LookupJoin: join_answers,
+    Lookup: _attach_lists,
+    LookupJoin: _join_answers,
     WindowAssign: lambda node, rows: (assign_windows(node, rows[0]), rows[1]),
     WindowTable: lambda node, rows: window_rows(node, *rows),
 }

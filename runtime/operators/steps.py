@@ -32,7 +32,7 @@ def has_values(batch: pa.RecordBatch, columns: Iterable[int | str]) -> npt.NDArr
     for name in columns:
         column = batch.column(name)
         if column.null_count:
-            found &= column.is_valid().to_numpy(zero_copy_only=False)
+            found &= scalars.validity(column)
     return found
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from aggloom.errors import AggloomError, UnknownChangeTypeError
 from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.values import scalars
 
 INSERT = 0
 UPDATE_BEFORE = 1
@@ -116,7 +117,7 @@ def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
     codes = pc.index_in(column, value_set=_spellings().cast(column.type))
     if codes.null_count:
         _raise_unknown(column.filter(pc.is_null(codes)), where)
-    return _KIND_OF_SPELLING[codes.to_numpy(zero_copy_only=False)]
+    return _KIND_OF_SPELLING[scalars.buffer_of(codes, np.int32)]
 
 
 @cache

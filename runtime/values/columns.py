@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from aggloom.errors import DataError
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, ValueArray, WordArray
@@ -108,7 +107,7 @@ def reals(column: pa.Array) -> Array:
 
 def flags(column: pa.Array) -> Array:
     """A BOOLEAN column as a filter: null counts as false."""
-    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False))
+    return scalars.truths(column.fill_null(False) if column.null_count else column)
 
 
 def from_words(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aggloom.runtime.storage.jit import array_kernel, kernel, part
+from aggloom.runtime.values import scalars
 from aggloom.runtime.values.rows import encode_values
 from aggloom.type_layout import is_nested
 
@@ -95,7 +96,12 @@ def _fixed_words(column: pa.Array) -> tuple[Hashes, int]:
         column = column.cast(pa.int64())
     if column.null_count:
         column = column.fill_null(False if pa.types.is_boolean(kind) else 0)
-    values = column.to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(kind):
+        return scalars.truths(column).astype(np.int64).view(np.uint64), 1
+    if pa.types.is_integer(column.type) or pa.types.is_floating(kind):
+        values = scalars.buffer_of(column, column.type.to_pandas_dtype())
+    else:
+        values = column.to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind):
         numbers = values.astype(np.float64) + 0.0
         numbers[np.isnan(numbers)] = np.nan
@@ -111,11 +117,7 @@ def key_hashes(columns: Iterable[pa.Array], rows: int) -> Hashes:
             column = column.dictionary_decode()
         if is_nested(column.type):
             column = encode_values(column)
-        valid = (
-            column.is_valid().to_numpy(zero_copy_only=False)
-            if column.null_count
-            else np.empty(0, np.bool_)
-        )
+        valid = scalars.validity(column) if column.null_count else np.empty(0, np.bool_)
         if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
             offset_type: type[np.signedinteger[Any]] = np.int32
         elif pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):

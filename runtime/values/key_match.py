@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.scalars import truths, validity
 from aggloom.type_layout import is_nested
 
 
@@ -22,7 +23,7 @@ def match_key(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Ar
 
 def _equal(column: pa.Array, wanted: pa.Scalar) -> Array:
     if not wanted.is_valid:
-        return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+        return ~validity(column)
     if is_nested(column.type):
         value = wanted.as_py()
         return np.array([each == value for each in column.to_pylist()], np.bool_)
@@ -30,4 +31,4 @@ def _equal(column: pa.Array, wanted: pa.Scalar) -> Array:
         same = pc.is_nan(column)
     else:
         same = pc.equal(column, wanted)
-    return np.asarray(pc.fill_null(same, False).to_numpy(zero_copy_only=False))
+    return truths(pc.fill_null(same, False))

@@ -32,12 +32,24 @@ def validity(column: pa.Array) -> Array:
     """True where the column is not null."""
     if column.null_count == 0:
         return np.ones(len(column), np.bool_)
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    return truths(column.is_valid())
+
+
+def truths(column: pa.Array) -> Array:
+    """The values of a BOOLEAN column without NULLs (bool[n]); `to_numpy` would import pandas the first time."""
+    if not len(column):
+        return np.empty(0, np.bool_)
+    end = column.offset + len(column)
+    bits = np.frombuffer(column.buffers()[1], np.uint8)
+    return np.unpackbits(bits, count=end, bitorder="little")[column.offset :].view(np.bool_)
 
 
 def buffer_of(column: pa.Array, dtype: Any, width: int = 1) -> Array:
-    data = np.frombuffer(column.buffers()[1], dtype)
-    return data[column.offset * width : (column.offset + len(column)) * width]
+    """The values of a column of fixed width as they lie in memory; `to_numpy` would import pandas the first time."""
+    data = column.buffers()[1]
+    if data is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype)[column.offset * width : (column.offset + len(column)) * width]
 
 
 def float_words(values: FloatArray) -> Array:

@@ -22,6 +22,7 @@ SHARED = {
     "aggloom.display",
     "aggloom.platform_switch",
     "aggloom.garbage_pause",
+    "aggloom.on_demand",
     "aggloom.writable",
 }
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import Stateful
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
-from aggloom.runtime.operators.registry import OPERATORS, operator_from
+from aggloom.runtime.operators.registry import KINDS, SPECS, operator_from, spec_class
 from aggloom.runtime.operators.settings import changing_fields
 from aggloom.runtime.state.sort_key import SortColumn
 
@@ -83,5 +84,17 @@ def test_what_is_fixed_is_not_read_under_a_state() -> None:
 
 
 def test_each_operator_says_what_may_change() -> None:
-    for spec in OPERATORS.values():
+    for kind in SPECS:
+        spec = spec_class(kind)
+        assert spec.kind == kind
         assert {"update_before", "on_orphan_retraction"} & set(changing_fields(spec)), spec
+
+
+def test_each_node_with_state_has_an_operator() -> None:
+    nodes, above = set(), [Stateful]
+    while above:
+        node = above.pop()
+        nodes.add(node.__name__)
+        above += node.__subclasses__()
+    assert nodes == {*KINDS, "Stateful", "KeyedRowsNode", "TwoSided"}
+    assert set(KINDS.values()) == set(SPECS)

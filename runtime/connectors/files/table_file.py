@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,9 +18,11 @@ from aggloom.runtime.hosting.arguments import check_path
 from aggloom.runtime.hosting.checkpoint_paths import batches
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
+from aggloom.runtime.values.row_groups import first_places, row_groups
+from aggloom.runtime.values.scalars import buffer_of, from_places
 
 TABLE_FILE = "aggloom-table.arrow"
-_WEIGHT, _PLACE = "weight", "place"
+_WEIGHT = "weight"
 _BATCH_ID, _CHECKSUM = b"aggloom.batch_id", b"aggloom.checksum"
 
 
@@ -126,13 +129,14 @@ def _by_name(old: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _net(rows: pa.Table) -> pa.Table:
     """The rows whose weights do not cancel out."""
-    columns = rows.column_names[:-1]
-    marks = pa.table([_groupable(column) for column in rows.columns], names=rows.column_names)
-    marks = marks.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
-    net = marks.group_by(columns, use_threads=False).aggregate([(_WEIGHT, "sum"), (_PLACE, "min")])
-    net = net.filter(pc.not_equal(net.column(f"{_WEIGHT}_sum"), 0))
-    kept = rows.take(net.column(f"{_PLACE}_min"))
-    net = kept.set_column(len(columns), _WEIGHT, net.column(f"{_WEIGHT}_sum"))
+    width = rows.num_columns - 1
+    groups = row_groups([_groupable(column) for column in rows.columns[:width]], rows.num_rows)
+    firsts = first_places(groups)
+    sums = np.zeros(len(firsts), np.int64)
+    np.add.at(sums, groups, buffer_of(rows.column(width).combine_chunks(), np.int64))
+    stays = sums != 0
+    net = rows.take(from_places(firsts[stays]))
+    net = net.set_column(width, _WEIGHT, pa.array(sums[stays]))
     if net.num_rows and pc.min(net.column(_WEIGHT)).as_py() < 0:
         worst = net.filter(pc.less(net.column(_WEIGHT), 0)).slice(0, 1).to_pylist()[0]
         raise ChangelogLawError(
