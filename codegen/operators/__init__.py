@@ -6,6 +6,7 @@ from aggloom.codegen.operators.aggregate import AggregateNode, GroupAggregate, L
 from aggloom.codegen.operators.as_of import AsOfJoin
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, rename_columns
+from aggloom.codegen.operators.correlate import Correlate
 from aggloom.codegen.operators.deduplicate import (
     Deduplicate,
     deduplicated_table,
@@ -24,6 +25,15 @@ from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, plan_rank
 from aggloom.codegen.operators.row_numbers import Chosen, Numbered
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
+from aggloom.codegen.operators.table_call import (
+    Series,
+    Shape,
+    Stack,
+    TableCall,
+    Unnest,
+    call_data,
+    call_from,
+)
 from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
@@ -41,6 +51,7 @@ __all__ = [
     "Calc",
     "Column",
     "Constant",
+    "Correlate",
     "Deduplicate",
     "Dimension",
     "Exchange",
@@ -62,13 +73,20 @@ __all__ = [
     "OverCall",
     "Rank",
     "Scan",
+    "Series",
+    "Shape",
+    "Stack",
     "Stateful",
+    "TableCall",
     "TimedJoin",
     "Union",
+    "Unnest",
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",
     "below_unions",
+    "call_data",
+    "call_from",
     "deduplicated_table",
     "mark",
     "normalise_rows",

@@ -26,6 +26,7 @@ _FIXES: Final = {
     "json_length": "write JSON_ARRAY_LENGTH(s)",
     "json_unquote": "write GET_JSON_OBJECT(s, '$')",
     "map_union": "write MAP_CONCAT(a, b)",
+    "unnest": "write it in FROM: CROSS JOIN UNNEST(a) AS u(x)",
     "row": "write STRUCT(a, b), or COUNT(DISTINCT a, b)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",
     "json_array": "write TO_JSON(ARRAY(..))",
@@ -55,13 +56,22 @@ def check_function_names(
     stored: a name that nobody knows may be that of a function of the session in which the text was written.
     """
     for node in tree.find_all(exp.Anonymous, *_FORMS):
-        if isinstance(node.parent, _PLACES):
+        if _is_source(node):
             continue
         error = _fault(node, stored) if isinstance(node, exp.Anonymous) else _fault_of_form(node)
         if error is not None:
             # Of s IS JSON the right side has no place of its own.
             return (node.parent if isinstance(node.parent, exp.Is) else node), error
     return None
+
+
+def _is_source(node: exp.Expression) -> bool:
+    """Tell whether a call is a hint or a table function: f(x) and TABLE(f(x)) in FROM, GENERATE_SERIES in UNNEST."""
+    parent = node.parent
+    if isinstance(parent, exp.Anonymous) and parent.name.upper() == "TABLE":
+        parent = parent.parent
+    series = isinstance(parent, exp.Unnest) and node.name.upper() == "GENERATE_SERIES"
+    return series or isinstance(parent, _PLACES)
 
 
 def _fault_of_form(node: exp.Expression) -> SpecError:

@@ -218,7 +218,10 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
     call = node if isinstance(node, exp.Anonymous) else _as_written(spark_text(node))
     if isinstance(call, exp.Anonymous):
         if call.name.casefold() in _GENERATORS:
-            raise unsupported_error(node, "makes several rows of one; explode before the query.")
+            raise unsupported_error(
+                node,
+                "makes several rows of one; write it as an item of SELECT by itself, or in LATERAL VIEW.",
+            )
         return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 

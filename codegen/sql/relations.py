@@ -17,12 +17,14 @@ class Relation:
     """A table of FROM.
 
     names: by which its columns may be qualified. columns: by their own names what they are in the joined rows.
-    once: those that USING or NATURAL has made one with another table's.
+    once: those that USING or NATURAL has made one with another table's. hidden: columns are found by the table's name
+    alone.
     """
 
     names: frozenset[str]
     columns: Mapping[str, str]
     once: frozenset[str] = frozenset()
+    hidden: bool = False
 
     def is_called(self, name: str) -> bool:
         """Tell whether this is a name of the table."""
@@ -61,7 +63,7 @@ class Relations:
             for name, whole in self.merged.items():
                 if name.casefold() == column.name.casefold():
                     return whole.copy()
-            found = [own for each in self.tables if (own := each.find(column.name)) is not None]
+            found = [own for each in self._open if (own := each.find(column.name)) is not None]
         if len(found) > 1:
             raise self._ambiguous(column)
         if not found and not column.table and self.outer is not None:
@@ -110,7 +112,7 @@ class Relations:
                 (name, make_column(own)) for each in owners for name, own in each.columns.items()
             ]
         found = [(name, whole.copy()) for name, whole in self.merged.items()]
-        for each in self.tables:
+        for each in self._open:
             for name, own in each.columns.items():
                 if name not in each.once:
                     found.append((name, make_column(own)))
@@ -139,11 +141,16 @@ class Relations:
             found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
         return found
 
+    @property
+    def _open(self) -> tuple[Relation, ...]:
+        """The tables whose columns are found by their own names."""
+        return tuple(each for each in self.tables if not each.hidden)
+
     def _everywhere(self) -> tuple[Relation, ...]:
         return self.tables + (() if self.outer is None else self.outer._everywhere())
 
     def _names(self) -> set[str]:
-        return {name for each in self.tables for name in each.columns}
+        return {name for each in self._open for name in each.columns}
 
     def _ambiguous(self, column: exp.Column) -> AmbiguousColumnError:
         owners = list(self._owners(column))

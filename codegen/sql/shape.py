@@ -17,6 +17,7 @@ from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_error
 from aggloom.codegen.sql.grouping_sets import has_sets
+from aggloom.codegen.sql.table_calls import join_table_functions, read_table_function
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
@@ -56,6 +57,8 @@ def parse_select(sql: str) -> exp.Select:
     if tree.args.get("with_"):
         raise refusal(partial(_find_token, (TokenType.WITH,)), "WITH is", _PLANNED)
     source = tree.args["from_"].this
+    if read_table_function(source) is not None:
+        raise refusal(source, "a table function in FROM is", _PLANNED)
     if not isinstance(source, exp.Table):
         raise refusal(source, "a subquery in FROM is", _PLANNED)
     for call in tree.find_all(WindowCall):
@@ -82,6 +85,7 @@ def statements(sql: str) -> list[exp.Expression]:
         check_hints(sql, sqlglot.tokenize(text, dialect=AggloomSpark))
     for tree in found:
         check_unread(tree)
+        join_table_functions(tree)
         _check_functions(tree)
         _make_queries_of_values(tree)
         _take_limit_all_out(tree)
@@ -157,11 +161,14 @@ def check_source(table: exp.Expression) -> None:
                 what = f"{key.strip('_').upper()} after a query is"
                 raise refusal(_first_span(value) or table, what, "take it out")
         return
+    if read_table_function(table) is not None and not isinstance(table, exp.Table):
+        return
     alias = table.args.get("alias")
-    named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
+    called = isinstance(table, exp.Table) and isinstance(table.this, exp.Func)
+    named = called or (
+        isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
+    )
     named = named and (alias is None or isinstance(alias.this, exp.Identifier | None))
-    if isinstance(table, exp.Unnest):
-        raise refusal(table, "UNNEST is", "explode the array before the query")
     if not named:
         raise refusal(table, "this source is", "read FROM a plain table name")
     for key, value in table.args.items():

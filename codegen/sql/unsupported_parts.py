@@ -20,7 +20,7 @@ _SETS: Final = f"this expression distinct {_MODIFIERS}"
 READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
     kind: frozenset(parts.split())
     for kind, parts in {
-        exp.Select: f"{_MODIFIERS} hint expressions distinct from_ joins where group having qualify windows",
+        exp.Select: f"{_MODIFIERS} hint expressions distinct from_ joins laterals where group having qualify windows",
         exp.Subquery: f"{_MODIFIERS} this alias joins",
         **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), _SETS),
         exp.With: "expressions recursive",
@@ -28,6 +28,7 @@ READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
         exp.From: "this",
         exp.Join: "this side kind using on method match_condition",
         exp.Lateral: "this view outer alias",
+        exp.Unnest: "expressions alias offset",
         exp.Values: "expressions alias",
         exp.TableAlias: "this columns",
         exp.Star: "except_ replace rename ilike",
@@ -65,7 +66,6 @@ _WORDS: Final = {
     "join_mark": "(+)",
     "to": "TO a unit of time",
     "expressions": "BY",
-    "laterals": "LATERAL VIEW",
     "sort": "SORT BY",
     "distribute": "DISTRIBUTE BY",
     "cluster": "CLUSTER BY",
@@ -81,7 +81,6 @@ _WORDS: Final = {
 _FIXES: Final = {
     "join_mark": "write LEFT JOIN or RIGHT JOIN",
     "to": "write DATE_TRUNC('DAY', t)",
-    "laterals": "explode before the query",
     "sort": "a changelog has no order; sort the table",
     "default": "write COALESCE(TRY_CAST(.. AS ..), default)",
     "format": "write TO_DATE, TO_TIMESTAMP or DATE_FORMAT with a pattern",

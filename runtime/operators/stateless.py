@@ -17,6 +17,7 @@ from aggloom.codegen.planner import (
     Bucket,
     Calc,
     Column,
+    Correlate,
     Expand,
     Lookup,
     LookupJoin,
@@ -24,12 +25,16 @@ from aggloom.codegen.planner import (
     Scan,
     WindowAssign,
     WindowTable,
+    call_data,
+    call_from,
 )
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.columns import columns_data, columns_from
+from aggloom.runtime.operators.correlate import correlate, correlate_rows
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
+from aggloom.runtime.storage.arena import NumberArray
 from aggloom.runtime.values.key_hash import bucket_column
 
 Step = Node | LoweredCalc
@@ -86,11 +91,28 @@ def run_steps(steps: tuple[Step, ...], rows: Rows) -> Rows:
     return rows
 
 
+def run_alone(step: Node, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NumberArray]:
+    """The rows after a step, and for each the number of the row that it was made of (int64[n])."""
+    if isinstance(step, Correlate):
+        return correlate_rows(step, batch)
+    # The numbers stand for the kinds, which no other step changes.
+    numbers: Any = np.arange(batch.num_rows)
+    return run_steps((step,), (batch, numbers))  # type: ignore[return-value]
+
+
 def step_data(step: Step) -> dict[str, Any]:
     """A step of a fragment as JSON can hold it."""
     if isinstance(step, WindowAssign):
         windowing = windowing_data(step.windowing)
         return {"windows": windowing, "name": step.name, "rows": columns_data(step.input.schema)}
+    if isinstance(step, Correlate):
+        return {
+            "call": call_data(step.call),
+            "answers": columns_data(step.call.answers),
+            "outer": step.outer,
+            "columns": list(step.columns),
+            "rows": columns_data(step.input.schema),
+        }
     assert isinstance(step, Calc | LoweredCalc)
     made = step if isinstance(step, LoweredCalc) else None
     return {
@@ -108,6 +130,9 @@ def step_from(data: Mapping[str, Any]) -> Step:
         scan = Scan("", columns_from(data["rows"]), "append")
         if "windows" in data:
             return WindowAssign(scan, windowing_of(data["windows"]), data["name"])
+        if "call" in data:
+            call = call_from(data["call"], columns_from(data["answers"]))
+            return Correlate(scan, call, bool(data["outer"]), tuple(data["columns"]))
         select = tuple((name, sql) for name, sql in data["select"])
         calc = Calc(scan, select, columns_from(data["columns"]), data["where"])
         return step_of(calc, data["zone"])
@@ -175,6 +200,7 @@ def _rebuilt(arrays: list[pa.Array], schema: pa.Schema, batch: pa.RecordBatch) -
 
 _RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
     Calc: _pick,
+    Correlate: correlate,
     Expand: expand,
     Lookup: _attach_lists,
     LookupJoin: _join_answers,

@@ -44,6 +44,7 @@ HERE = {
     "sql.md": {"sql": [1]},
     "state.md": {"python": [0]},
     "sub-queries.md": {"sql": [0]},
+    "table-functions.md": {"sql": [0, 1]},
     "testing.md": {"yaml": [0], "shell": [0], "text": [0, 1]},
 }
 """Blocks that run here or in test_docs_blocks.py, by their kind and their number of it on the page."""
@@ -187,6 +188,10 @@ TABLES: dict[tuple[str, int], dict[str, Any]] = {
         "transfers": "account INT, amount INT, state STRING",
         "refunds": "account INT, amount INT",
     },
+    ("table-functions.md", 0): {
+        "orders": "id INT, items ARRAY<STRUCT<name STRING, price INT>>",
+    },
+    ("table-functions.md", 1): {"orders": "id INT, items ARRAY<STRING>"},
     ("sub-queries.md", 0): {
         "customers": "id INT, name STRING, region STRING, since DATE",
         "open_regions": "region STRING",

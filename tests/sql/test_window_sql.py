@@ -234,7 +234,7 @@ WRONG = """
 FROM TABLE(TUMBEL(TABLE bid, DESCRIPTOR(ts), $HOUR))
     UnknownFunctionError at TUMBEL: Did you mean 'TUMBLE'?
 FROM TABLE(explode(bid))
-    UnknownFunctionError at explode: Known: 'TUMBLE'
+    UnknownColumnError at bid: no column 'bid'
 FROM foo(TABLE bid)
     UnknownFunctionError at foo: no window function 'foo'
 FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), $HOUR)

@@ -1,4 +1,5 @@
-"""Random queries in which any operator may stand over any other: joins, sub-queries, OVER, ranks, limits, sets, sums.
+"""Random queries in which any operator may stand over any other: joins, sub-queries, OVER, ranks, limits, sets, sums,
+unnested arrays.
 
 Where ties would leave the answer open, rows are ordered by all of their columns.
 """
@@ -31,6 +32,8 @@ class NestedSteps(Steps):
             self.number_rows,
             self.limit_rows,
             self.itself,
+            self.unnest_rows,
+            self.unnest_rows,
         ]
         if depth:
             kinds += [self.unite_sources]
@@ -137,6 +140,27 @@ class NestedSteps(Steps):
         limit = f"LIMIT {self.any(1, 2, 4)}{self.any('', '', ' OFFSET 1')}"
         sql = f"SELECT {', '.join(columns)} FROM {source} ORDER BY {self.order(columns)} {limit}"
         return sql, columns
+
+    def unnest_rows(self, depth: int) -> tuple[str, Columns]:
+        """A source with rows of arrays made of its columns, or of numbers up to one of them."""
+        source, _, columns = self.alias_source(depth)
+        kind = self.any(*(set(columns.values()) - {"bool"} or {"bool"}))
+        alike = [name for name, own in columns.items() if own == kind]
+        items = [self.any(*alike) for _ in range(self.any(1, 2, 3))]
+        array = f"ARRAY[{', '.join(items)}]"
+        if kind == "int" and self.any(True, False):
+            array = f"GENERATE_SERIES(0, {items[0]} % 4)"
+        by = self.any("", " WITH ORDINALITY")
+        how, on = self.any((", ", ""), (" CROSS JOIN ", ""), (" LEFT JOIN ", " ON TRUE"))
+        table, made = self.name("u"), {self.name("n"): kind}
+        made |= {self.name("n"): "int"} if by else {}
+        there = {**columns, **{f"{table}.{name}": own for name, own in made.items()}}
+        where = self.where(there)
+        chosen = {name: self.name("r") for name in self.some(list(there), 1, 4)}
+        select = ", ".join(f"{name} AS {own}" for name, own in chosen.items())
+        unnested = f"UNNEST({array}){by} AS {table}({', '.join(made)})"
+        sql = f"SELECT {select} FROM {source}{how}{unnested}{on}{where}"
+        return sql, {own: there[name] for name, own in chosen.items()}
 
     def order(self, columns: Columns) -> str:
         """An order of rows by all of their columns."""

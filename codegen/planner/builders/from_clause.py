@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,44 +12,40 @@ from sqlglot import exp
 from aggloom.codegen.operators import Node, rename_columns
 from aggloom.codegen.planner.builders.clause import Clause, ClauseBuilder
 from aggloom.codegen.planner.builders.hints import ttls_of
+from aggloom.codegen.planner.builders.join_kinds import join_kind
 from aggloom.codegen.planner.builders.join_tree import (
+    Correlated,
     JoinedParts,
     Leaf,
     Tree,
     place,
     plan_of_tree,
+    schema_of,
     sunk,
     without_padding,
 )
 from aggloom.codegen.planner.builders.lookup_hints import lookup_hints, refuse_unheeded
+from aggloom.codegen.planner.builders.select_items import resolve_items
 from aggloom.codegen.planner.builders.subqueries import is_test, join_subqueries, test, values
+from aggloom.codegen.planner.builders.table_functions import (
+    check_correlation,
+    check_known,
+    check_read,
+    plan_call,
+    rename_answers,
+)
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
 from aggloom.codegen.sql.conditions import column_names, never_null
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.relations import Relation, Relations
-from aggloom.codegen.sql.scope import bare, pretty
+from aggloom.codegen.sql.scope import Scope, bare
 from aggloom.codegen.sql.shape import check_expression
-from aggloom.codegen.sql.stars import select_star_columns
 from aggloom.codegen.sql.subqueries import has_queries, queries, simplify_condition
+from aggloom.codegen.sql.table_calls import TableFunction, read_table_function
 from aggloom.errors import SqlError
 
 Merged = Mapping[str, exp.Expression]
-_KINDS: Mapping[tuple[str, str], JoinKind] = {
-    ("", ""): "inner",
-    ("", "INNER"): "inner",
-    ("", "CROSS"): "inner",
-    ("LEFT", ""): "left",
-    ("LEFT", "OUTER"): "left",
-    ("RIGHT", ""): "right",
-    ("RIGHT", "OUTER"): "right",
-    ("FULL", ""): "full",
-    ("FULL", "OUTER"): "full",
-    ("LEFT", "SEMI"): "semi",
-    ("", "SEMI"): "semi",
-    ("LEFT", "ANTI"): "anti",
-    ("", "ANTI"): "anti",
-}
 
 
 def has_joins(tree: exp.Select) -> bool:
@@ -157,56 +152,13 @@ class FromClause:
         def keep(column: exp.Column) -> bool:
             return not column.table and column.name.casefold() in aliases
 
-        tree.set("expressions", self._items(tree.expressions))
+        known = self.builder.dialect == "spark"
+        tree.set("expressions", resolve_items(tree.expressions, self.relations, known))
         for clause in ("group", "having", "qualify", "order", "windows", "distinct"):
             value = tree.args.get(clause)
             if isinstance(value, exp.Expression):
                 tree.set(clause, self.relations.resolve(value, keep))
         return tree
-
-    def _items(self, items: list[exp.Expression]) -> list[exp.Expression]:
-        """The items of SELECT, each * written out; names that come twice are told apart as in Flink: a, a0, a1."""
-        shown: list[tuple[str | None, exp.Expression]] = []
-        left: set[str] = set()
-
-        def keep(column: exp.Column) -> bool:
-            known = self.builder.dialect == "spark" and column.name.casefold() in left
-            return known and not column.table
-
-        for item in items:
-            inner = item.this if isinstance(item, exp.Column) else item
-            if isinstance(inner, exp.Star):
-                of = item if isinstance(item, exp.Column) else None
-                shown += select_star_columns(item, self.relations.star(of))
-            elif isinstance(bare(item), exp.Dot):
-                shown.append((str(bare(item).expression.name), self.relations.resolve(item)))
-            elif isinstance(bare(item), exp.Column):
-                shown.append((self._own_name(bare(item)), self.relations.resolve(item, keep)))
-            else:
-                resolved = self.relations.resolve(item, keep)
-                left |= {item.alias.casefold()} - {""}
-                if not item.alias and any(queries(item)):
-                    name = exp.to_identifier(pretty(bare(item)), quoted=True)
-                    resolved = exp.Alias(this=resolved, alias=name)
-                shown.append((None, resolved))
-        names = Counter(item.alias for _, item in shown if isinstance(item, exp.Alias))
-        found = []
-        for name, node in shown:
-            if name is None:
-                found.append(node)
-                continue
-            free, number = name, 0
-            while names[free]:
-                free, number = f"{name}{number}", number + 1
-            names[free] += 1
-            found.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
-        return found
-
-    def _own_name(self, column: exp.Expression) -> str:
-        """A column's name as its table spells it."""
-        written = str(column.name)
-        names = (name for each in self.relations.tables for name in each.columns)
-        return next((name for name in names if name.casefold() == written.casefold()), written)
 
     def _joins(self, source: exp.Expression, joins: list[exp.Join]) -> tuple[Tree, Relations]:
         tree, relations = self._part(source)
@@ -229,9 +181,12 @@ class FromClause:
                 columns = dict(self._columns(relations, source))
                 relations = self._tables(Relation(frozenset({source.alias}), columns))
             return tree, relations
-        if isinstance(source, exp.Lateral):
+        if isinstance(source, exp.Lateral) and read_table_function(source) is None:
             fix = "join on the condition, or number the rows with ROW_NUMBER() OVER (...)"
             raise refusal(source, "this LATERAL is", fix)
+        function = read_table_function(source)
+        if function is not None and self.outer is not None:
+            check_known(function, self.outer.relations)
         node, names = self.builder.relation(source)
         if source.alias:
             names = {source.alias}
@@ -254,10 +209,18 @@ class FromClause:
 
     def apart(self, node: Node, names: set[str]) -> tuple[Node, dict[str, str]]:
         """A table whose columns have names that no other table's have, and what each is called now."""
+        columns = self._name_apart(node.schema.names, names)
+        if list(columns) == list(columns.values()):
+            return node, columns
+        fields = zip(columns.values(), node.schema.types, strict=True)
+        return rename_columns(node, pa.schema(list(fields))), columns
+
+    def _name_apart(self, own_names: list[str], names: set[str]) -> dict[str, str]:
+        """Names for columns that no other table's have, by their own; names: those of their table."""
         columns: dict[str, str] = {}
         folded = {name.casefold() for name in self.taken}
         table = min(names, key=len, default="")
-        for name in node.schema.names:
+        for name in own_names:
             own, number = name, 2
             while own.casefold() in folded:
                 own = f"{table}.{name}" if number == 2 and table else f"{table}.{name}_{number}"
@@ -265,15 +228,15 @@ class FromClause:
             folded.add(own.casefold())
             columns[name] = own
         self.taken |= set(columns.values())
-        if list(columns) == list(columns.values()):
-            return node, columns
-        fields = zip(columns.values(), node.schema.types, strict=True)
-        return rename_columns(node, pa.schema(list(fields))), columns
+        return columns
 
     def _join(
         self, left: Tree, relations: Relations, join: exp.Join, source: exp.Expression
     ) -> tuple[Tree, Relations]:
-        kind = self._kind(join)
+        kind = join_kind(join)
+        function = read_table_function(join.this)
+        if function is not None:
+            return self._correlate(left, relations, join, kind, function)
         source_, version = without_version(join.this)
         found_as_of, matching = as_of(join, version, relations)
         right, others = self._part(source_)
@@ -322,14 +285,33 @@ class FromClause:
         self.correlated += above.correlated
         return above.tree, visible
 
-    def _kind(self, join: exp.Join) -> JoinKind:
-        side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
-        method = str(join.args.get("method") or "").upper()
-        found = _KINDS.get((side, kind))
-        if found is None or method not in ("", "NATURAL", "ASOF"):
-            words = " ".join(word for word in (method, side, kind, "JOIN") if word)
-            raise refusal(join, f"{words} is", "write one of the joins of docs/joins.md")
-        return found
+    def _correlate(
+        self,
+        left: Tree,
+        relations: Relations,
+        join: exp.Join,
+        kind: JoinKind,
+        function: TableFunction,
+    ) -> tuple[Tree, Relations]:
+        """Rows joined with those that a table function makes of them; ON is a condition on these."""
+        check_correlation(join, kind, function, self.select)
+        schema = schema_of(left)
+        arguments = [relations.resolve(each) for each in function.arguments]
+        for each in arguments:
+            check_read(function, each, set(schema.names))
+        scope = Scope(schema, self.builder.dialect, set())
+        call = plan_call(replace(function, arguments=tuple(arguments)), scope)
+        names = {function.alias} - {""}
+        columns = self._name_apart(list(call.own), names)
+        tree = Correlated(left, rename_answers(call, columns), kind == "left")
+        other = Relation(frozenset(names), columns, hidden=function.hidden)
+        both = self._tables(*relations.tables, other, merged=dict(relations.merged))
+        on = join.args.get("on") if kind == "inner" else None
+        for each in simplify_condition(on) if on is not None else []:
+            condition = bare(both.resolve(each))
+            check_expression(condition)
+            place(tree, condition)
+        return tree, both
 
     def _check_as_of(self, found: AsOf | None, kind: JoinKind) -> None:
         """Refuse kinds of joins in which a row of the right finds none of the left."""

@@ -15,6 +15,7 @@ from sqlglot import exp
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
 from aggloom.codegen.planner.builders.as_of import as_of_join
 from aggloom.codegen.planner.builders.lookup_join import LookupClause, dimension_of
+from aggloom.codegen.planner.builders.planned_call import PlannedCall
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_condition
 from aggloom.codegen.scalar.expressions import quote_name
@@ -62,8 +63,8 @@ class JoinedParts:
     """Two parts of FROM, the conditions on which their rows match, and those that the joined rows have to pass."""
 
     kind: JoinKind
-    left: Leaf | JoinedParts
-    right: Leaf | JoinedParts
+    left: Leaf | JoinedParts | Correlated
+    right: Leaf | JoinedParts | Correlated
     on: list[exp.Expression] = field(default_factory=list)
     ttls: tuple[int | None, int | None] = (None, None)
     where: list[exp.Expression] = field(default_factory=list)
@@ -81,12 +82,41 @@ class JoinedParts:
         return [*self.left.columns, *right]
 
 
-Tree = Leaf | JoinedParts
+@dataclass
+class Correlated:
+    """A part of FROM whose rows a table function makes more of; where: the conditions that these have to pass."""
+
+    left: Leaf | JoinedParts | Correlated
+    call: PlannedCall
+    is_outer: bool
+    where: list[exp.Expression] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it gives."""
+        return [*self.left.columns, *self.call.answers.names]
+
+
+Tree = Leaf | JoinedParts | Correlated
+
+
+def schema_of(tree: Tree) -> pa.Schema:
+    """The columns that a part of FROM gives, with their types."""
+    if isinstance(tree, Leaf):
+        return tree.node.schema
+    left = schema_of(tree.left)
+    if isinstance(tree, Correlated):
+        return pa.schema([*left, *tree.call.answers])
+    return left if tree.kind in ("semi", "anti") else pa.schema([*left, *schema_of(tree.right)])
 
 
 def without_padding(tree: Tree, needed: set[str]) -> None:
     """Make outer joins of which only rows with these columns not NULL are wanted ones that pad less."""
     if isinstance(tree, Leaf):
+        return
+    if isinstance(tree, Correlated):
+        tree.is_outer = tree.is_outer and not needed & set(tree.call.answers.names)
+        without_padding(tree.left, needed)
         return
     left, right = (bool(needed & set(side.columns)) for side in (tree.left, tree.right))
     if tree.kind == "full":
@@ -108,6 +138,9 @@ def place(tree: Tree, condition: exp.Expression) -> None:
     names = column_names(condition)
     if isinstance(tree, Leaf):
         tree.where.append(condition)
+    elif isinstance(tree, Correlated):
+        below = names and names <= set(tree.left.columns)
+        place(tree.left, condition) if below else tree.where.append(condition)
     elif names and names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
         place(tree.left, condition)
     elif tree.as_of is not None:
@@ -123,6 +156,9 @@ def place(tree: Tree, condition: exp.Expression) -> None:
 def sunk(tree: Tree, join: JoinedParts) -> Tree:
     """A tree with a semi or anti join below the joins that it says nothing of: they remember fewer rows."""
     names = {name for each in join.on for name in column_names(each)} - set(join.right.columns)
+    if isinstance(tree, Correlated) and names <= set(tree.left.columns):
+        tree.left = sunk(tree.left, join)
+        return tree
     if isinstance(tree, JoinedParts) and tree.kind not in ("semi", "anti"):
         if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
             join.passed.append(tree.kind)
@@ -139,7 +175,14 @@ def sunk(tree: Tree, join: JoinedParts) -> Tree:
 
 def plan_of_tree(builder: JoinTreeBuilder, tree: Tree) -> Node:
     """The plan of a FROM."""
-    node = tree.node if isinstance(tree, Leaf) else _Pairing(builder, tree).plan()
+    if isinstance(tree, Leaf):
+        node = tree.node
+    elif isinstance(tree, Correlated):
+        below = plan_of_tree(builder, tree.left)
+        scope = Scope(below.schema, builder.dialect, set())
+        node = tree.call.plan(below, scope, tree.is_outer)
+    else:
+        node = _Pairing(builder, tree).plan()
     if not tree.where:
         return node
     block = exp.select(*(make_column(name) for name in node.schema.names)).where(*tree.where)

@@ -25,8 +25,14 @@ from aggloom.codegen.planner.builders.qualified_names import (
     check_qualified,
     qualify_name,
 )
-from aggloom.codegen.planner.builders.set_operations import nameless, plan_set_operation
+from aggloom.codegen.planner.builders.set_operations import (
+    cast_columns,
+    common_type,
+    nameless,
+    plan_set_operation,
+)
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
+from aggloom.codegen.planner.builders.table_functions import constant_rows
 from aggloom.codegen.planner.builders.untyped_nulls import type_nulls
 from aggloom.codegen.planner.builders.window_query import (
     grouped_by_window,
@@ -38,10 +44,8 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.windows import windows
 from aggloom.codegen.planner.scripts.script import Script, ViewQuery
 from aggloom.codegen.scalar.expressions import quote_name
-from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
-from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
@@ -52,13 +56,12 @@ from aggloom.codegen.sql.query import SelectBlock
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source
 from aggloom.codegen.sql.stars import select_star_columns
+from aggloom.codegen.sql.table_calls import read_table_function
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments
 from aggloom.errors import (
     DuplicateNameError,
-    SpecError,
     SqlError,
-    TypeMismatchError,
     UnknownTableError,
     UnsupportedExpressionError,
     nearest,
@@ -182,12 +185,12 @@ class _Builder:
             dtype = first.type
             if dtype != second.type:
                 with self._at(tree):
-                    dtype = _common(first, second)
+                    dtype = common_type(first, second)
             fields.append(pa.field(first.name, dtype))
         schema = pa.schema(fields)
         flat: list[Node] = []
         for part in parts:
-            cast = _cast(part, schema)
+            cast = cast_columns(part, schema)
             flat += cast.parts if isinstance(cast, Union) else [cast]
         return Union(tuple(flat))
 
@@ -244,6 +247,9 @@ class _Builder:
     def relation(self, source: exp.Expression) -> tuple[Node, set[str]]:
         """The plan of a table in FROM, and the names under which its columns may be qualified."""
         check_source(source)
+        function = read_table_function(source)
+        if function is not None:
+            return constant_rows(self.dialect, function)
         alias = source.args.get("alias")
         columns = tuple(column.name for column in alias.columns) if alias is not None else ()
         if isinstance(source, exp.Subquery):
@@ -361,29 +367,6 @@ class _Builder:
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(pa.schema([]), self.dialect, set()).at(node)
-
-
-def _common(first: pa.Field, second: pa.Field) -> pa.DataType:
-    try:
-        return common([first.type, second.type], exp.column(first.name))
-    except SpecError:
-        raise TypeMismatchError(
-            f"UNION: column {first.name!r} is {type_name(first.type)} on one side and "
-            f"{type_name(second.type)} on the other; cast one."
-        ) from None
-
-
-def _cast(node: Node, schema: pa.Schema) -> Node:
-    """The node with the names and types of a schema."""
-    if node.schema == schema:
-        return node
-    select = []
-    for own, wanted in zip(node.schema, schema, strict=True):
-        sql = quote_name(own.name)
-        if own.type != wanted.type:
-            sql = f"CAST({sql} AS {type_name(wanted.type)})"
-        select.append((wanted.name, sql))
-    return Calc(node, tuple(select), schema)
 
 
 def _refuse_twice(names: list[str] | tuple[str, ...], place: exp.Expression) -> None:

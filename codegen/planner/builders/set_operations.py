@@ -10,11 +10,13 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Node, mark, pick
 from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.spec.agg_spec import AggCall
-from aggloom.codegen.spec.dtypes import has_order
+from aggloom.codegen.spec.dtypes import has_order, type_name
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import make_column, text_of
+from aggloom.errors import SpecError, TypeMismatchError
 
 _MOST = 1_000_000_000
 """So many rows that are alike are told apart."""
@@ -131,3 +133,27 @@ def _of(table: str, name: str) -> exp.Column:
 
 def _table(name: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+def common_type(first: pa.Field, second: pa.Field) -> pa.DataType:
+    """The type that columns of two sides become; raises TypeMismatchError."""
+    try:
+        return common([first.type, second.type], exp.column(first.name))
+    except SpecError:
+        raise TypeMismatchError(
+            f"UNION: column {first.name!r} is {type_name(first.type)} on one side and "
+            f"{type_name(second.type)} on the other; cast one."
+        ) from None
+
+
+def cast_columns(node: Node, schema: pa.Schema) -> Node:
+    """The node with the names and types of a schema."""
+    if node.schema == schema:
+        return node
+    select = []
+    for own, wanted in zip(node.schema, schema, strict=True):
+        sql = quote_name(own.name)
+        if own.type != wanted.type:
+            sql = f"CAST({sql} AS {type_name(wanted.type)})"
+        select.append((wanted.name, sql))
+    return Calc(node, tuple(select), schema)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
-from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
+from aggloom.codegen.planner.builders.join_tree import Correlated, Leaf, Tree, plan_of_tree
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import CallNode
@@ -248,6 +248,8 @@ def sure(tree: Tree) -> set[str]:
     """The columns of rows that are never NULL, as far as the plan says."""
     if isinstance(tree, Leaf):
         found = set(tree.node.never_null)
+    elif isinstance(tree, Correlated):
+        found = sure(tree.left)
     else:
         left, right = sure(tree.left), sure(tree.right)
         found = left if tree.kind in ("inner", "left", "semi", "anti") else set()

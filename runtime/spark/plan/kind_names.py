@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import CharType, DataType, StringType, VarcharType
 
 from aggloom.errors import UnknownChangeTypeError
+from aggloom.runtime.spark.plan.column_frames import KIND
 from aggloom.runtime.spark.read.records import shown_word
 from aggloom.runtime.values.changelog import (
     CHANGE_TYPES,
@@ -24,6 +25,14 @@ _KNOWN: Final = f"{', '.join(CHANGE_TYPES)} and {', '.join(KIND_NAMES)}"
 _APPEND_ONLY: Final = (
     'retraction in an input declared append-only; make the spec with input_changes="retract"'
 )
+
+
+def single_kinds(rows: DataFrame, profile: str) -> DataFrame:
+    """Rows of a result that replace none: -U is a deletion, +U an insertion, in the words of a profile."""
+    insert, before, after, delete = PROFILES[profile]
+    kind = F.col(f"`{KIND}`")
+    single = F.when(kind == before, delete).when(kind == after, insert).otherwise(kind)
+    return rows.withColumn(KIND, single)
 
 
 def translate_kinds(

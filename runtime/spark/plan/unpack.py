@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import Node
 from aggloom.runtime.hosting.blobs import binaries, concat, is_late, read_blob, split_kinds
-from aggloom.runtime.operators.stateless import run_steps
+from aggloom.runtime.operators.stateless import run_alone
 from aggloom.runtime.spark.node.batch_context import work_for_this_batch
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
@@ -83,17 +83,16 @@ class Stepped:
     node: Node
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the step over the rows, their places standing for their kinds."""
+        """Run the step over the rows."""
         work_for_this_batch()
         schema = self.node.inputs[0].schema
         width = len(schema)
         for batch in batches:
-            rows = np.arange(batch.num_rows, dtype=np.int64)
             fields = zip(batch.columns, schema, strict=False)
             known = pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in fields], schema=schema
             )
-            done, places = run_steps((self.node,), (known, rows))
+            done, places = run_alone(self.node, known)
             extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
             names = [*self.node.schema.names, *batch.schema.names[width:]]
             yield pa.RecordBatch.from_arrays([*done.columns, *extra], names=names)

@@ -1,0 +1,128 @@
+"""Correlate: each row with the rows that a table function makes of it.
+
+It remembers nothing. A row that is taken back makes the same rows as when it came, so that they are taken back, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Title,
+    Trend,
+    WindowColumns,
+    constant,
+)
+from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.plan_text import shown_names
+from aggloom.codegen.operators.table_call import TableCall
+
+
+@dataclass(frozen=True)
+class Correlate(Node):
+    """Rows joined with those that a table function makes of them; no two columns have the same name.
+
+    outer: a row of which it makes none leaves once, with NULLs. columns: those that leave.
+    """
+
+    input: Node
+    call: TableCall
+    outer: bool
+    columns: Key
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        both = pa.schema([*self.input.schema, *self.call.answers])
+        return pa.schema([both.field(name) for name in self.columns])
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        # The new half of an update may make fewer rows than the old one: no row replaces another.
+        return ("I",) if self.input.appends_only else ("I", "D")
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input.is_complete
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.appends_only
+
+    @cached_property
+    def never_null(self) -> frozenset[str]:
+        own = {self.call.ordinality[0]} if self.call.ordinality and not self.outer else set()
+        return (self.input.never_null | own) & frozenset(self.columns)
+
+    @cached_property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return self._extend_keys(self.input.unique_keys)
+
+    @cached_property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        return self._extend_keys(self.input.ordered_keys)
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return constant(self.columns) if self.appends_only else {}
+
+    @property
+    def non_negative(self) -> frozenset[str]:
+        own = {self.call.ordinality[0]} if self.call.ordinality else set()
+        return (self.input.non_negative | own) & frozenset(self.columns)
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return self.input.clock_columns & frozenset(self.columns)
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        return self.input.event_times & frozenset(self.columns)
+
+    @property
+    def window_columns(self) -> WindowColumns | None:
+        below = self.input.window_columns
+        if below is None or not {below.start, below.end} <= set(self.columns):
+            return None
+        return below if below.time in self.columns else below._replace(time=None)
+
+    @property
+    def distribution(self) -> Key | None:
+        below = self.input.distribution
+        return below if below is not None and set(below) <= set(self.columns) else None
+
+    def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        own = set(self.input.schema.names)
+        return ({name: name for name in names if name in own},)
+
+    @property
+    def lineage(self) -> str:
+        return f"correlate {'left' if self.outer else 'inner'} {self.call.lineage} {self.columns!r}"
+
+    @property
+    def title(self) -> Title:
+        kind = "LEFT" if self.outer else "INNER"
+        said = {"invocation": [self.call.text], "joinType": [kind]}
+        return "Correlate", said | {"select": shown_names(self.columns)}
+
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        columns = tuple(name for name in self.columns if name in names) or self._spare()
+        read = {*columns, *self.call.arguments}
+        wanted = [name for name in self.input.schema.names if name in read]
+        below = pick(prune.input(self.input, wanted), wanted)
+        return replace(self, input=below, columns=columns)
+
+    def _spare(self) -> Key:
+        """A column to keep where only the number of rows matters: none that is the time of day."""
+        plain = (name for name in self.columns if name not in self.clock_columns)
+        return (next(plain, self.columns[0]),)
+
+    def _extend_keys(self, below: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Keys of the rows below with what tells the rows of one of them apart."""
+        found = dict.fromkeys((*key, *own) for key in below for own in self.call.keys)
+        return tuple(key for key in found if set(key) <= set(self.columns))

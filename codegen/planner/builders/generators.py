@@ -1,0 +1,283 @@
+"""The table functions that every query may call: the types of their arguments, and the columns of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Series, Shape, Stack, Unnest
+from aggloom.codegen.planner.builders.planned_call import Argument, Make, PlannedCall
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.errors import place_error, refusal, span
+from aggloom.codegen.sql.scope import Scope, bare
+from aggloom.codegen.sql.shape import check_expression
+from aggloom.codegen.sql.table_calls import TableFunction
+from aggloom.errors import SqlError, TypeMismatchError, UnsupportedExpressionError
+
+Column = tuple[str, pa.DataType]
+_HIGHEST: Final = 4096
+"""Rows that STACK makes of one at most: each is written out in the plan."""
+_PATH_WORDS: Final = frozenset("'\"[]\\")
+
+
+class CallArguments:
+    """The arguments of a call: resolved, checked, and with their types."""
+
+    def __init__(self, function: TableFunction, scope: Scope) -> None:
+        self.function, self.name, self.scope = function, function.name, scope
+        self.nodes = [self._resolve(each) for each in function.arguments]
+
+    def _resolve(self, node: exp.Expression) -> exp.Expression:
+        if any(isinstance(part, exp.Query) for part in node.walk()):
+            fix = "compute it in a sub-query in FROM"
+            raise refusal(node, f"a sub-query inside {self.name} is", fix)
+        if self._is_series(node):
+            return node
+        found = bare(self.scope.resolve(node))
+        check_expression(found)
+        return found
+
+    def _is_series(self, node: exp.Expression) -> bool:
+        return (
+            self.name == "UNNEST"
+            and isinstance(node, exp.Anonymous)
+            and node.name.upper() == "GENERATE_SERIES"
+        )
+
+    @property
+    def series(self) -> CallArguments | None:
+        """The arguments of GENERATE_SERIES, where UNNEST has nothing else."""
+        nodes = self.function.arguments
+        if len(nodes) != 1 or not self._is_series(nodes[0]):
+            return None
+        inner = TableFunction(nodes[0], "GENERATE_SERIES", tuple(nodes[0].expressions))
+        return CallArguments(inner, self.scope)
+
+    def type_of(self, node: exp.Expression) -> pa.DataType:
+        """The type of an argument."""
+        with self.scope.at(node if span(node) else self.function.place):
+            if self._is_series(node):
+                raise UnsupportedExpressionError(
+                    "GENERATE_SERIES beside other arguments of UNNEST is not supported; write SEQUENCE."
+                )
+            flink = self.scope.flink_divisions(node.copy(), self.scope.types)
+            return infer(flink, self.scope.types)
+
+    def take(self, least: int, most: int | None = None) -> list[exp.Expression]:
+        """The arguments, if there are as many; raises SqlError."""
+        count = len(self.nodes)
+        if count < least or (most is not None and count > most):
+            wanted = (
+                f"{least}"
+                if most == least
+                else f"{least} to {most}" if most else f"{least} or more"
+            )
+            message = f"{self.name} takes {wanted} arguments, not {count}; give it as many."
+            raise place_error(SqlError(message), self.function.place)
+        return self.nodes
+
+    def wrong_type(
+        self, node: exp.Expression, wanted: str, dtype: pa.DataType
+    ) -> TypeMismatchError:
+        """The error of an argument of another type."""
+        message = f"{self.name} needs {wanted}, not {type_name(dtype)}; give it one."
+        place = node if span(node) else self.function.place
+        return place_error(TypeMismatchError(message), place)
+
+
+def _unnest(given: CallArguments) -> PlannedCall:
+    series = given.series
+    if series is not None:
+        call = _generate_series(series)
+        columns: list[Column] = [("f0", call.answers.types[0])]
+        return _numbered(given, call.arguments, columns, call.make)
+    nodes = given.take(1)
+    names = len(given.function.columns) - given.function.ordinality
+    columns, shapes = [], list[Shape]()
+    arguments = [(node, given.type_of(node)) for node in nodes]
+    for node, dtype in arguments:
+        single = len(nodes) == 1 and names == 1
+        if pa.types.is_map(dtype) and (len(nodes) > 1 or given.function.ordinality):
+            fix = "its entries have no order; unnest MAP_ENTRIES(m), which puts them in one"
+            what = (
+                "WITH ORDINALITY of a MAP"
+                if len(nodes) == 1
+                else "a MAP beside other arguments of UNNEST"
+            )
+            raise refusal(node if span(node) else given.function.place, f"{what} is", fix)
+        if pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type):
+            shapes.append("rows")
+            columns += _row_columns(dtype.value_type)
+        elif pa.types.is_list(dtype):
+            columns.append((f"f{len(columns)}", dtype.value_type))
+            shapes.append("items")
+        elif _is_multiset(dtype, single):
+            columns += _row_columns(dtype.key_type)
+            shapes.append("counted")
+        elif pa.types.is_map(dtype):
+            columns += [("KEY", dtype.key_type), ("VALUE", dtype.item_type)]
+            shapes.append("pairs")
+        else:
+            raise given.wrong_type(node, "an ARRAY, a MAP or a MULTISET", dtype)
+    return _numbered(given, tuple(arguments), columns, _unnesting("UNNEST", shapes))
+
+
+def _is_multiset(dtype: pa.DataType, single: bool) -> bool:
+    """Tell whether a MAP of values to counts is unnested as a MULTISET: that of rows, and where one name is given."""
+    counts = pa.types.is_map(dtype) and pa.types.is_integer(dtype.item_type)
+    return counts and (single or pa.types.is_struct(dtype.key_type))
+
+
+def _row_columns(dtype: pa.DataType) -> list[Column]:
+    """The columns that values of a type become: the fields of a ROW."""
+    if pa.types.is_struct(dtype):
+        return [(each.name, each.type) for each in dtype]
+    return [("f0", dtype)]
+
+
+def _numbered(
+    given: CallArguments, arguments: tuple[Argument, ...], columns: list[Column], make: Make
+) -> PlannedCall:
+    """A call whose rows are numbered from 1, in a column after the others, if that is asked for."""
+    if not given.function.ordinality:
+        return PlannedCall("UNNEST", arguments, pa.schema(columns), make)
+    whole = pa.schema([*columns, ("ORDINALITY", pa.int32())])
+    return PlannedCall("UNNEST", arguments, whole, make, number=len(columns))
+
+
+def _unnesting(name: str, shapes: Sequence[Shape]) -> Make:
+    chosen = tuple(shapes)
+    return lambda arguments, answers, ordinality: Unnest(
+        name, arguments, answers, chosen, ordinality=ordinality
+    )
+
+
+def _explode(given: CallArguments) -> PlannedCall:
+    (node,) = given.take(1, 1)
+    dtype = given.type_of(node)
+    numbered = given.name.startswith("POS")
+    if pa.types.is_list(dtype):
+        columns, shape = [("col", dtype.value_type)], "items"
+    elif pa.types.is_map(dtype):
+        if numbered:
+            fix = "its entries have no order; explode MAP_ENTRIES(m), which puts them in one"
+            raise refusal(given.function.place, f"{given.name} of a MAP is", fix)
+        columns, shape = [("key", dtype.key_type), ("value", dtype.item_type)], "pairs"
+    else:
+        raise given.wrong_type(node, "an ARRAY or a MAP", dtype)
+    whole = [("pos", pa.int32()), *columns] if numbered else columns
+    make = _unnesting(given.name, ["pairs" if shape == "pairs" else "items"])
+    number = 0 if numbered else None
+    outer = given.name.endswith("_OUTER")
+    return PlannedCall(given.name, ((node, dtype),), pa.schema(whole), make, (), number, 0, outer)
+
+
+def _inline(given: CallArguments) -> PlannedCall:
+    (node,) = given.take(1, 1)
+    dtype = given.type_of(node)
+    if not (pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type)):
+        raise given.wrong_type(node, "an ARRAY of STRUCT", dtype)
+    columns = pa.schema(list(dtype.value_type))
+    make = _unnesting(given.name, ["rows"])
+    outer = given.name.endswith("_OUTER")
+    return PlannedCall(given.name, ((node, dtype),), columns, make, is_outer=outer)
+
+
+def _stack(given: CallArguments) -> PlannedCall:
+    count, *nodes = given.take(2)
+    text = count.name if isinstance(count, exp.Literal) and not count.is_string else ""
+    if not text.isdigit() or not 1 <= int(text) <= _HIGHEST:
+        message = f"STACK needs a number of rows first, 1 to {_HIGHEST}; write STACK(2, a, b)."
+        raise place_error(SqlError(message), given.function.place)
+    width = -(-len(nodes) // int(text))
+    nodes += [exp.null() for _ in range(width * int(text) - len(nodes))]
+    types = []
+    for place in range(width):
+        own = nodes[place::width]
+        with given.scope.at(given.function.place):
+            dtype = common([given.type_of(each) for each in own], own[0])
+            if pa.types.is_null(dtype):
+                raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
+        types.append(dtype)
+    arguments = tuple((node, types[place % width]) for place, node in enumerate(nodes))
+    columns = pa.schema([(f"col{place}", dtype) for place, dtype in enumerate(types)])
+    return PlannedCall(given.name, arguments, columns, _stacking(given.name))
+
+
+def _stacking(name: str) -> Make:
+    return lambda arguments, answers, ordinality: Stack(
+        name, arguments, answers, ordinality=ordinality
+    )
+
+
+def _json_tuple(given: CallArguments) -> PlannedCall:
+    text, *fields = given.take(2)
+    dtype = given.type_of(text)
+    if not pa.types.is_string(dtype):
+        raise given.wrong_type(text, "a STRING", dtype)
+    arguments = []
+    for each in fields:
+        name = each.name if isinstance(each, exp.Literal) and each.is_string else None
+        if not name or _PATH_WORDS & set(name):
+            fix = "write names of fields in quotes, without brackets, quotes and backslashes"
+            raise refusal(given.function.place, "this name of a field in JSON_TUPLE is", fix)
+        path = exp.Literal.string(f"$['{name}']")
+        call = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[text.copy(), path])
+        arguments.append((call, pa.string()))
+    columns = pa.schema([(f"c{place}", pa.string()) for place in range(len(fields))])
+    return PlannedCall(given.name, tuple(arguments), columns, _stacking(given.name))
+
+
+def _generate_series(given: CallArguments) -> PlannedCall:
+    nodes = given.take(2, 3)
+    return _series(given, nodes, "generate_series", False)
+
+
+def _range(given: CallArguments) -> PlannedCall:
+    nodes = given.take(1, 3)
+    nodes = [exp.Literal.number(0), *nodes] if len(nodes) == 1 else nodes
+    return _series(given, nodes, "id", True)
+
+
+def _series(
+    given: CallArguments, nodes: list[exp.Expression], column: str, open_end: bool
+) -> PlannedCall:
+    """Numbers of the widest type of the arguments; those of RANGE are BIGINT."""
+    nodes = [*nodes, exp.Literal.number(1)] if len(nodes) == 2 else nodes
+    types = [given.type_of(node) for node in nodes]
+    for node, dtype in zip(nodes, types, strict=True):
+        if not pa.types.is_integer(dtype):
+            raise given.wrong_type(node, "whole numbers", dtype)
+    wide = pa.int64() if open_end else common(types, nodes[0])
+    make: Make = lambda arguments, answers, ordinality: Series(  # noqa: E731
+        given.name, arguments, answers, open_end, ordinality=ordinality
+    )
+    arguments = tuple((node, wide) for node in nodes)
+    return PlannedCall(given.name, arguments, pa.schema([(column, wide)]), make)
+
+
+def _sequence(given: CallArguments) -> PlannedCall:
+    """SEQUENCE(a, b) in FROM is the array that it gives, unnested."""
+    nodes = given.take(2, 3)
+    whole = exp.Anonymous(this="SEQUENCE", expressions=[each.copy() for each in nodes])
+    dtype = given.type_of(whole)
+    columns = pa.schema([("col", dtype.value_type)])
+    return PlannedCall(given.name, ((whole, dtype),), columns, _unnesting(given.name, ["items"]))
+
+
+FUNCTIONS: Final[dict[str, Callable[[CallArguments], PlannedCall]]] = {
+    "UNNEST": _unnest,
+    **dict.fromkeys(("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER"), _explode),
+    **dict.fromkeys(("INLINE", "INLINE_OUTER"), _inline),
+    "STACK": _stack,
+    "JSON_TUPLE": _json_tuple,
+    "GENERATE_SERIES": _generate_series,
+    "RANGE": _range,
+    "SEQUENCE": _sequence,
+}
+NAMED_BY_ALIAS: Final = ("UNNEST", "GENERATE_SERIES", "SEQUENCE")

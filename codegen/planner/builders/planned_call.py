@@ -1,0 +1,68 @@
+"""A call of a table function on its way into a plan: over expressions, with the names that the query gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Calc, Correlate, Node, TableCall, mark
+from aggloom.codegen.operators.base import Key
+from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.scope import Scope
+
+Make = Callable[[Key, pa.Schema, tuple[str, int] | None], TableCall]
+Argument = tuple[exp.Expression, pa.DataType]
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A call of a table function on its way into a plan.
+
+    arguments: expressions over the rows, and the types that they are cast to. answers: the columns, under the names
+    that they have there; own: their names in the order of `answers` as the query knows them. numbers_from: the first
+    number of the column that numbers rows, of which `number` is the place. is_outer: rows without any stay.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    answers: pa.Schema
+    make: Make
+    own: tuple[str, ...] = ()
+    number: int | None = None
+    numbers_from: int = 1
+    is_outer: bool = False
+
+    def plan(
+        self, node: Node, scope: Scope, outer: bool, columns: Sequence[str] | None = None
+    ) -> Node:
+        """The rows of a node with those that the function makes of each; columns: those of the node that stay."""
+        sign = mark(node.schema, self.answers)
+        names: list[str] = []
+        computed: list[tuple[str, str, pa.DataType]] = []
+        for expression, dtype in self.arguments:
+            name = expression.name if isinstance(expression, exp.Column) else None
+            if name is None or node.schema.field(name).type != dtype:
+                sql = scope.input_sql(expression)
+                if (
+                    infer(scope.flink_divisions(expression.copy(), scope.types), scope.types)
+                    != dtype
+                ):
+                    sql = f"CAST({sql} AS {type_name(dtype)})"
+                name = f"{sign}argument_{len(names)}"
+                computed.append((name, sql, dtype))
+            names.append(name)
+        stay = node.schema.names if columns is None else columns
+        if computed:
+            every = tuple((each, quote_name(each)) for each in node.schema.names)
+            fields = [*node.schema, *(pa.field(each, dtype) for each, _, dtype in computed)]
+            more = tuple((each, sql) for each, sql, _ in computed)
+            node = Calc(node, (*every, *more), pa.schema(fields))
+        number = None if self.number is None else self.answers.names[self.number]
+        ordinality = None if number is None else (number, self.numbers_from)
+        call = self.make(tuple(names), self.answers, ordinality)
+        return Correlate(node, call, outer or self.is_outer, (*stay, *self.answers.names))

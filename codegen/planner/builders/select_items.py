@@ -1,0 +1,63 @@
+"""The items of a SELECT over joined rows: each * written out, names that come twice told apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.relations import Relations
+from aggloom.codegen.sql.scope import bare, pretty
+from aggloom.codegen.sql.stars import select_star_columns
+from aggloom.codegen.sql.subqueries import queries
+
+
+def resolve_items(
+    items: list[exp.Expression], relations: Relations, names_aliases: bool
+) -> list[exp.Expression]:
+    """The items of SELECT, each * written out; names that come twice are told apart as in Flink: a, a0, a1.
+
+    names_aliases: items may name aliases to their left.
+    """
+    shown: list[tuple[str | None, exp.Expression]] = []
+    left: set[str] = set()
+
+    def keep(column: exp.Column) -> bool:
+        known = names_aliases and column.name.casefold() in left
+        return known and not column.table
+
+    for item in items:
+        inner = item.this if isinstance(item, exp.Column) else item
+        if isinstance(inner, exp.Star):
+            of = item if isinstance(item, exp.Column) else None
+            shown += select_star_columns(item, relations.star(of))
+        elif isinstance(bare(item), exp.Dot):
+            shown.append((str(bare(item).expression.name), relations.resolve(item)))
+        elif isinstance(bare(item), exp.Column):
+            shown.append((_own_name(bare(item), relations), relations.resolve(item, keep)))
+        else:
+            resolved = relations.resolve(item, keep)
+            left |= {item.alias.casefold()} - {""}
+            if not item.alias and any(queries(item)):
+                name = exp.to_identifier(pretty(bare(item)), quoted=True)
+                resolved = exp.Alias(this=resolved, alias=name)
+            shown.append((None, resolved))
+    names = Counter(item.alias for _, item in shown if isinstance(item, exp.Alias))
+    found = []
+    for name, node in shown:
+        if name is None:
+            found.append(node)
+            continue
+        free, number = name, 0
+        while names[free]:
+            free, number = f"{name}{number}", number + 1
+        names[free] += 1
+        found.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
+    return found
+
+
+def _own_name(column: exp.Expression, relations: Relations) -> str:
+    """A column's name as its table spells it."""
+    written = str(column.name)
+    names = (name for each in relations.tables for name in each.columns)
+    return next((name for name in names if name.casefold() == written.casefold()), written)

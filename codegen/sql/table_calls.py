@@ -1,0 +1,149 @@
+"""Table functions in SQL: UNNEST, LATERAL, LATERAL VIEW, and Spark's generators in SELECT.
+
+All become joins with a source of FROM, each a call over columns of what stands to its left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import place_error, refusal, span
+from aggloom.codegen.sql.scope import bare
+from aggloom.codegen.sql.window_parser import TABLE_FUNCTIONS, Descriptor, TableArgument, WindowCall
+from aggloom.errors import SqlError
+
+GENERATORS: Final = (
+    *("explode", "explode_outer", "posexplode", "posexplode_outer"),
+    *("inline", "inline_outer", "json_tuple", "stack"),
+)
+"""Spark's functions that make several rows of one."""
+_HIDDEN: Final = "hidden"
+_NAME: Final = "(generator)"
+
+
+@dataclass(frozen=True)
+class TableFunction:
+    """A table function in FROM, as it was written.
+
+    name: the function in capitals. ordinality: rows are to be numbered. alias, columns: the names that it is given, if
+    any. hidden: it stands in SELECT, so that its columns are found by its alias alone.
+    """
+
+    place: exp.Expression
+    name: str
+    arguments: tuple[exp.Expression, ...]
+    ordinality: bool = False
+    alias: str = ""
+    columns: tuple[str, ...] = ()
+    hidden: bool = False
+
+
+def read_table_function(source: exp.Expression) -> TableFunction | None:
+    """The table function that a source of FROM is; None for tables, queries and windows."""
+    call: exp.Expression | None = source
+    if isinstance(source, exp.Lateral | exp.Table):
+        call = bare(source.this)
+    if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE":
+        if len(call.expressions) != 1:
+            message = "TABLE(..) takes one call of a table function; write TABLE(f(x))."
+            raise place_error(SqlError(message), call)
+        call = bare(call.expressions[0])
+    if isinstance(call, WindowCall) and _is_window(call):
+        return None
+    if not isinstance(call, exp.Func | exp.Unnest):
+        return None
+    alias, offset = source.args.get("alias"), call.args.get("offset")
+    names = [each.name for each in alias.columns] if alias is not None else []
+    names += [offset.name] if isinstance(offset, exp.Identifier) else []
+    named = isinstance(call, exp.Anonymous | WindowCall | CallNode)
+    return TableFunction(
+        call if span(call) else source,
+        call.name.upper() if named else call.sql_name().upper(),
+        tuple(
+            call.expressions if named or isinstance(call, exp.Unnest) else call.iter_expressions()
+        ),
+        bool(offset),
+        source.alias,
+        tuple(names),
+        bool(source.meta.get(_HIDDEN)),
+    )
+
+
+def _is_window(call: WindowCall) -> bool:
+    """Tell whether a call is a window's: by its name, or as a table, a DESCRIPTOR or a named argument is in it."""
+    parts = (TableArgument, Descriptor, exp.Kwarg)
+    return call.name in TABLE_FUNCTIONS or any(isinstance(each, parts) for each in call.expressions)
+
+
+def is_on_true(join: exp.Join) -> bool:
+    """Tell whether a join has no condition, or TRUE."""
+    on = join.args.get("on")
+    return on is None or (isinstance(bare(on), exp.Boolean) and bool(bare(on).this))
+
+
+def join_table_functions(tree: exp.Expression) -> None:
+    """Make joins of the LATERAL VIEWs of a query and of the generators among its items, in place."""
+    for select in list(tree.find_all(exp.Select)):
+        for view in select.args.get("laterals") or []:
+            view.set("view", False)
+            _append(select, view, bool(view.args.get("outer")))
+            view.set("outer", False)
+        select.set("laterals", None)
+        _join_generator(select)
+
+
+def _join_generator(select: exp.Select) -> None:
+    """Make a join of the generator among the items of a SELECT."""
+    found = list(_generators(select))
+    if not found:
+        return
+    if len(found) > 1:
+        fix = "write LATERAL VIEW for the others"
+        raise refusal(_call(found[1]), "a second generator in one SELECT is", fix)
+    item = found[0]
+    call = _call(item)
+    fix = "explode in a sub-query in FROM"
+    if select.args.get("group") or select.args.get("having") or _aggregates(select):
+        raise refusal(call, f"{call.name.upper()} beside aggregates is", fix)
+    names: list[exp.Identifier] = []
+    if isinstance(item, exp.Aliases):
+        names = [each.copy() for each in item.args["expressions"]]
+    elif isinstance(item, exp.Alias):
+        names = [item.args["alias"].copy()]
+    alias = exp.TableAlias(this=exp.to_identifier(_NAME, quoted=True), columns=names)
+    source = exp.Lateral(this=call.copy(), view=False, outer=False, alias=alias)
+    source.meta[_HIDDEN] = True
+    star = exp.Column(this=exp.Star(), table=exp.to_identifier(_NAME, quoted=True))
+    select.set("expressions", [star if each is item else each for each in select.expressions])
+    if select.args.get("from_") is None:
+        select.set("from_", exp.From(this=source))
+    else:
+        _append(select, source, False)
+
+
+def _append(select: exp.Select, source: exp.Lateral, outer: bool) -> None:
+    """Join a source with all that FROM has; outer: rows without any stay."""
+    words = {"side": "LEFT", "on": exp.true()} if outer else {"kind": "CROSS"}
+    select.append("joins", exp.Join(this=source, **words))
+
+
+def _generators(select: exp.Select) -> Iterator[exp.Expression]:
+    """The items of a SELECT that are generators."""
+    for item in select.expressions:
+        call = _call(item)
+        if isinstance(call, exp.Anonymous) and call.name.lower() in GENERATORS:
+            yield item
+
+
+def _call(item: exp.Expression) -> exp.Expression:
+    """The expression of an item without its names."""
+    return bare(item.this if isinstance(item, exp.Alias | exp.Aliases) else item)
+
+
+def _aggregates(select: exp.Select) -> bool:
+    return any(_call(item).find(CallNode, exp.Window) for item in select.expressions)

@@ -1,0 +1,161 @@
+"""The step of table functions: each row with the rows that a function makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen.planner import Correlate, Series, Stack, Unnest
+from aggloom.errors import DataError
+from aggloom.runtime.operators.steps import Rows, has_values
+from aggloom.runtime.storage.arena import Array, NumberArray
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds
+
+_MOST = 2**31 - 1
+"""Rows that one batch may become: what an Arrow array counts in 32 bits."""
+
+
+class Answers(NamedTuple):
+    """The rows that a function makes of each row of a batch.
+
+    counts: number of rows by row of the batch. column: gives an answer's column by name, for rows of the batch
+    (int64[n]) and places among the rows of each (int64[n]); a place that is no row is NULL.
+    """
+
+    counts: Array  # int64[rows]
+    column: Callable[[str, NumberArray, NumberArray], pa.Array]
+
+
+def correlate_rows(node: Correlate, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NumberArray]:
+    """Return the joined rows, and for each the number of the row that it was made of (int64[n]), in order.
+
+    Raises DataError where they are too many.
+    """
+    answers = _ANSWER[type(node.call)](node.call, batch)
+    counts = answers.counts
+    emitted = np.maximum(counts, 1) if node.outer else counts
+    total = int(emitted.sum())
+    if total > _MOST:
+        raise DataError(
+            f"{node.call.text} makes {total:,} rows of {batch.num_rows:,}, and a batch has {_MOST:,} at most; "
+            "give smaller batches, or filter before"
+        )
+    rows = np.repeat(np.arange(batch.num_rows), emitted)
+    places = np.arange(total) - np.repeat(np.cumsum(emitted) - emitted, emitted)
+    own, taken = set(batch.schema.names), pa.array(rows)
+    columns = []
+    for field in node.schema:
+        if field.name in own:
+            columns.append(batch.column(field.name).take(taken))
+        elif node.call.ordinality is not None and field.name == node.call.ordinality[0]:
+            numbers = places + node.call.ordinality[1]
+            columns.append(pa.array(numbers, field.type, mask=places >= counts[rows]))
+        else:
+            columns.append(answers.column(field.name, rows, places).cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=node.schema), rows
+
+
+def correlate(node: Correlate, rows: Rows) -> Rows:
+    """Each row with the rows that the function makes of it; those of an update are deleted and inserted."""
+    batch, kinds = rows
+    found, numbers = correlate_rows(node, batch)
+    return found, single_kinds(kinds)[numbers]
+
+
+def single_kinds(kinds: Kinds) -> Kinds:
+    """The kinds (int8[rows]) of rows that replace none: -U is a deletion, +U an insertion.
+
+    Example:
+        >>> single_kinds(np.array([0, 1, 2, 3], np.int8)).tolist()
+        [0, 3, 0, 3]
+    """
+    return np.where(kinds & UPDATE_BEFORE, np.int8(DELETE), np.int8(INSERT))
+
+
+def _unnest(call: Unnest, batch: pa.RecordBatch) -> Answers:
+    """The items of collections, side by side."""
+    parts: list[Array] = []
+    columns: dict[str, tuple[Array, Array, pa.Array]] = {}
+    names = iter(call.values)
+    for argument, shape in zip(call.arguments, call.shapes, strict=True):
+        counts, values = _open_argument(batch.column(argument), shape)
+        starts = np.cumsum(counts) - counts
+        parts.append(counts)
+        columns |= {next(names): (counts, starts, value) for value in values}
+
+    def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
+        counts, starts, value = columns[name]
+        if len(rows) == len(value) and (places < counts[rows]).all():
+            return value
+        missing = places >= counts[rows]
+        return value.take(pa.array(np.where(missing, 0, starts[rows] + places), mask=missing))
+
+    return Answers(np.maximum.reduce(parts), column)
+
+
+def _open_argument(column: pa.Array, shape: str) -> tuple[Array, list[pa.Array]]:
+    """Return how many items each value of a column has (int64[rows]), and the columns of the items of all."""
+    if pa.types.is_map(column.type):
+        key, item = column.type.key_type, column.type.item_type
+        column = column.cast(pa.list_(pa.struct([("key", key), ("value", item)])))
+    lengths = pc.list_value_length(column).fill_null(0)
+    counts = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    items = column.flatten()
+    if shape == "items":
+        return counts, [items]
+    fields = items.flatten()
+    if shape != "counted":
+        return counts, fields
+    times = np.maximum(fields[1].fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), 0)
+    ends = np.concatenate([[0], np.cumsum(times)])
+    last = np.cumsum(counts)
+    repeated = np.repeat(np.arange(len(times)), times)
+    keys = fields[0].take(pa.array(repeated))
+    values = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+    return ends[last] - ends[last - counts], values
+
+
+def _count(call: Series, batch: pa.RecordBatch) -> Answers:
+    """Numbers from one to another."""
+    known = has_values(batch, call.arguments)
+    first, last, step = (
+        batch.column(name).fill_null(1).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in call.arguments
+    )
+    if (known & (step == 0)).any():
+        raise DataError(f"{call.text}: the step is 0; give another one, or filter such rows out")
+    # Ends of the whole range of BIGINT are further apart than BIGINT holds.
+    wide = [float(value) for value in (np.abs(first).max(initial=0), np.abs(last).max(initial=0))]
+    if sum(wide) >= 2.0**62:
+        raise DataError(f"{call.text}: its ends are further apart than 2^62; give nearer ones")
+    span = (last - first) // np.where(step == 0, 1, step)
+    if call.open_end:
+        span = np.where((last - first) % np.where(step == 0, 1, step) == 0, span - 1, span)
+    counts = np.where(known, np.maximum(span + 1, 0), 0)
+
+    def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
+        return pa.array(first[rows] + places * step[rows], mask=places >= counts[rows])
+
+    return Answers(counts, column)
+
+
+def _stack(call: Stack, batch: pa.RecordBatch) -> Answers:
+    """The arguments, row by row."""
+    width, height = len(call.values), call.height
+
+    def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
+        parts = [batch.column(each) for each in call.arguments[call.values.index(name) :: width]]
+        return pa.concat_arrays(parts).take(pa.array(places * batch.num_rows + rows))
+
+    return Answers(np.full(batch.num_rows, height, np.int64), column)
+
+
+_ANSWER: dict[type[Any], Callable[[Any, pa.RecordBatch], Answers]] = {
+    Series: _count,
+    Stack: _stack,
+    Unnest: _unnest,
+}
