@@ -13,8 +13,8 @@ from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.spec.dtypes import type_name
 
 Shape = Literal["items", "rows", "pairs", "counted"]
-"""How an argument becomes columns: the items of an array; the fields of the rows in one; the keys and values of a map;
-the keys of a map, each as often as its value says."""
+"""The way in which an argument becomes columns: the items of an array; the fields of the rows in one; the keys and
+values of a map; the keys of a map, each as often as its value says."""
 
 
 @dataclass(frozen=True)

@@ -61,16 +61,15 @@ def read_table_function(source: exp.Expression) -> TableFunction | None:
     names = [each.name for each in alias.columns] if alias is not None else []
     names += [offset.name] if isinstance(offset, exp.Identifier) else []
     named = isinstance(call, exp.Anonymous | WindowCall | CallNode)
+    parts = call.expressions if named or isinstance(call, exp.Unnest) else call.iter_expressions()
     return TableFunction(
-        call if span(call) else source,
-        call.name.upper() if named else call.sql_name().upper(),
-        tuple(
-            call.expressions if named or isinstance(call, exp.Unnest) else call.iter_expressions()
-        ),
-        bool(offset),
-        source.alias,
-        tuple(names),
-        bool(source.meta.get(_HIDDEN)),
+        place=call if span(call) else source,
+        name=call.name.upper() if named else call.sql_name().upper(),
+        arguments=tuple(parts),
+        ordinality=bool(offset),
+        alias=source.alias,
+        columns=tuple(names),
+        hidden=bool(source.meta.get(_HIDDEN)),
     )
 
 

@@ -107,7 +107,7 @@ QUERIES: dict[str, tuple[str, Callable[[Row], list[Row]]]] = {
         lambda row: [(e,) for e in range(row[1] if row[1] is not None else 0, 0, -2)],
     ),
 }
-"""By name: a query whose first column is the id, and the other columns of the rows that it makes of one row."""
+"""Queries by name, whose first column is the id, each with a model of the other columns of the rows that one makes."""
 
 texts = st.sampled_from([None, "", "p", "ä" * 20])
 numbers = st.none() | st.integers(-1, 5)

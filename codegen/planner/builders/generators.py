@@ -95,7 +95,7 @@ def _unnest(given: CallArguments) -> PlannedCall:
     if series is not None:
         call = _generate_series(series)
         columns: list[Column] = [("f0", call.answers.types[0])]
-        return _numbered(given, call.arguments, columns, call.make)
+        return _number_rows(given, call.arguments, columns, call.make)
     nodes = given.take(1)
     names = len(given.function.columns) - given.function.ordinality
     columns, shapes = [], list[Shape]()
@@ -124,7 +124,7 @@ def _unnest(given: CallArguments) -> PlannedCall:
             shapes.append("pairs")
         else:
             raise given.wrong_type(node, "an ARRAY, a MAP or a MULTISET", dtype)
-    return _numbered(given, tuple(arguments), columns, _unnesting("UNNEST", shapes))
+    return _number_rows(given, tuple(arguments), columns, _make_unnest("UNNEST", shapes))
 
 
 def _is_multiset(dtype: pa.DataType, single: bool) -> bool:
@@ -140,7 +140,7 @@ def _row_columns(dtype: pa.DataType) -> list[Column]:
     return [("f0", dtype)]
 
 
-def _numbered(
+def _number_rows(
     given: CallArguments, arguments: tuple[Argument, ...], columns: list[Column], make: Make
 ) -> PlannedCall:
     """A call whose rows are numbered from 1, in a column after the others, if that is asked for."""
@@ -150,7 +150,7 @@ def _numbered(
     return PlannedCall("UNNEST", arguments, whole, make, number=len(columns))
 
 
-def _unnesting(name: str, shapes: Sequence[Shape]) -> Make:
+def _make_unnest(name: str, shapes: Sequence[Shape]) -> Make:
     chosen = tuple(shapes)
     return lambda arguments, answers, ordinality: Unnest(
         name, arguments, answers, chosen, ordinality=ordinality
@@ -161,8 +161,9 @@ def _explode(given: CallArguments) -> PlannedCall:
     (node,) = given.take(1, 1)
     dtype = given.type_of(node)
     numbered = given.name.startswith("POS")
+    shape: Shape = "items"
     if pa.types.is_list(dtype):
-        columns, shape = [("col", dtype.value_type)], "items"
+        columns: list[Column] = [("col", dtype.value_type)]
     elif pa.types.is_map(dtype):
         if numbered:
             fix = "its entries have no order; explode MAP_ENTRIES(m), which puts them in one"
@@ -171,10 +172,16 @@ def _explode(given: CallArguments) -> PlannedCall:
     else:
         raise given.wrong_type(node, "an ARRAY or a MAP", dtype)
     whole = [("pos", pa.int32()), *columns] if numbered else columns
-    make = _unnesting(given.name, ["pairs" if shape == "pairs" else "items"])
-    number = 0 if numbered else None
-    outer = given.name.endswith("_OUTER")
-    return PlannedCall(given.name, ((node, dtype),), pa.schema(whole), make, (), number, 0, outer)
+    make = _make_unnest(given.name, [shape])
+    return PlannedCall(
+        given.name,
+        ((node, dtype),),
+        pa.schema(whole),
+        make,
+        number=0 if numbered else None,
+        numbers_from=0,
+        is_outer=given.name.endswith("_OUTER"),
+    )
 
 
 def _inline(given: CallArguments) -> PlannedCall:
@@ -183,7 +190,7 @@ def _inline(given: CallArguments) -> PlannedCall:
     if not (pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type)):
         raise given.wrong_type(node, "an ARRAY of STRUCT", dtype)
     columns = pa.schema(list(dtype.value_type))
-    make = _unnesting(given.name, ["rows"])
+    make = _make_unnest(given.name, ["rows"])
     outer = given.name.endswith("_OUTER")
     return PlannedCall(given.name, ((node, dtype),), columns, make, is_outer=outer)
 
@@ -206,10 +213,10 @@ def _stack(given: CallArguments) -> PlannedCall:
         types.append(dtype)
     arguments = tuple((node, types[place % width]) for place, node in enumerate(nodes))
     columns = pa.schema([(f"col{place}", dtype) for place, dtype in enumerate(types)])
-    return PlannedCall(given.name, arguments, columns, _stacking(given.name))
+    return PlannedCall(given.name, arguments, columns, _make_stack(given.name))
 
 
-def _stacking(name: str) -> Make:
+def _make_stack(name: str) -> Make:
     return lambda arguments, answers, ordinality: Stack(
         name, arguments, answers, ordinality=ordinality
     )
@@ -230,7 +237,7 @@ def _json_tuple(given: CallArguments) -> PlannedCall:
         call = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[text.copy(), path])
         arguments.append((call, pa.string()))
     columns = pa.schema([(f"c{place}", pa.string()) for place in range(len(fields))])
-    return PlannedCall(given.name, tuple(arguments), columns, _stacking(given.name))
+    return PlannedCall(given.name, tuple(arguments), columns, _make_stack(given.name))
 
 
 def _generate_series(given: CallArguments) -> PlannedCall:
@@ -267,7 +274,7 @@ def _sequence(given: CallArguments) -> PlannedCall:
     whole = exp.Anonymous(this="SEQUENCE", expressions=[each.copy() for each in nodes])
     dtype = given.type_of(whole)
     columns = pa.schema([("col", dtype.value_type)])
-    return PlannedCall(given.name, ((whole, dtype),), columns, _unnesting(given.name, ["items"]))
+    return PlannedCall(given.name, ((whole, dtype),), columns, _make_unnest(given.name, ["items"]))
 
 
 FUNCTIONS: Final[dict[str, Callable[[CallArguments], PlannedCall]]] = {

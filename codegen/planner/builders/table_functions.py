@@ -47,7 +47,7 @@ def plan_call(function: TableFunction, scope: Scope) -> PlannedCall:
         if names.count(name) > 1:
             message = f"two columns of {function.name} are called {name!r}; name them AS t(a, b)."
             raise place_error(DuplicateNameError(message), function.place)
-    return _renamed(call, names, names)
+    return _rename_columns(call, names, names)
 
 
 def check_correlation(
@@ -89,10 +89,10 @@ def check_read(function: TableFunction, argument: exp.Expression, known: set[str
 
 def rename_answers(call: PlannedCall, names: Mapping[str, str]) -> PlannedCall:
     """The call with columns under the names that a mapping of the query's names says."""
-    return _renamed(call, [names[name] for name in call.own], list(call.own))
+    return _rename_columns(call, [names[name] for name in call.own], list(call.own))
 
 
-def _renamed(call: PlannedCall, names: list[str], own: list[str]) -> PlannedCall:
+def _rename_columns(call: PlannedCall, names: list[str], own: list[str]) -> PlannedCall:
     fields = zip(names, call.answers.types, strict=True)
     return replace(call, answers=pa.schema(list(fields)), own=tuple(own))
 

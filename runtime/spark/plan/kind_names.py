@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import CharType, DataType, StringType, VarcharType
 
-from aggloom.errors import UnknownChangeTypeError
-from aggloom.runtime.spark.plan.column_frames import KIND
+from aggloom.codegen.planner import Correlate, Node
+from aggloom.errors import OptionError, UnknownChangeTypeError
+from aggloom.runtime.spark.plan.column_frames import KIND, apply_step
 from aggloom.runtime.spark.read.records import shown_word
 from aggloom.runtime.values.changelog import (
     CHANGE_TYPES,
@@ -27,12 +28,24 @@ _APPEND_ONLY: Final = (
 )
 
 
-def single_kinds(rows: DataFrame, profile: str) -> DataFrame:
-    """Rows of a result that replace none: -U is a deletion, +U an insertion, in the words of a profile."""
+def apply_result_step(rows: DataFrame, node: Node, profile: str) -> DataFrame:
+    """Rows of a result after a step, with kinds in the words of a profile.
+
+    Rows of a table function replace none: -U is a deletion, +U an insertion. Raises OptionError where rows that came
+    too late are among them, which no step reads.
+    """
+    if len(rows.columns) > len(node.inputs[0].schema) + 1:
+        raise OptionError(
+            f"late_rows is true, and {node.title[0]} stands above the windows; take it out of the query, and "
+            "write it over the result"
+        )
+    found = apply_step(rows, node, (StringType(), KIND))
+    if not isinstance(node, Correlate):
+        return found
     insert, before, after, delete = PROFILES[profile]
     kind = F.col(f"`{KIND}`")
     single = F.when(kind == before, delete).when(kind == after, insert).otherwise(kind)
-    return rows.withColumn(KIND, single)
+    return found.withColumn(KIND, single)
 
 
 def translate_kinds(

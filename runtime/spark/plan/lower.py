@@ -22,7 +22,6 @@ from aggloom.codegen import AggSpec, quicken_expression, spell_zone
 from aggloom.codegen.planner import (
     ONE_ROW,
     Calc,
-    Correlate,
     Exchange,
     Node,
     Plan,
@@ -71,7 +70,7 @@ from aggloom.runtime.spark.plan.expressions import (
     spark_arrow,
 )
 from aggloom.runtime.spark.plan.host_settings import HostSettings
-from aggloom.runtime.spark.plan.kind_names import single_kinds, translate_kinds
+from aggloom.runtime.spark.plan.kind_names import apply_result_step, translate_kinds
 from aggloom.runtime.spark.plan.one_batch_source import stream_once
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, Packer, Route
 from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
@@ -175,9 +174,7 @@ class SparkLowering:
         if isinstance(node, Stateful):
             return self._unpack_changes(node, profile)
         if not isinstance(node, Calc | Scan):
-            below = self._lower_result(node.inputs[0])
-            found = apply_step(below, node, (StringType(), KIND))
-            return single_kinds(found, profile) if isinstance(node, Correlate) else found
+            return apply_result_step(self._lower_result(node.inputs[0]), node, profile)
         if isinstance(node, Calc):
             below = self._lower_result(node.input)
             late = [name for name in below.columns if name == LATE_ROW]
