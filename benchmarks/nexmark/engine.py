@@ -22,6 +22,7 @@ from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.query import LocalQuery, QuerySettings
 from aggloom.runtime.engine.rows_source import RowsInput
+from aggloom.runtime.engine.scan_columns import scan_columns
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
 from nexmark.catalogue import NAMES, QUERIES, Query
@@ -57,7 +58,10 @@ def open_query(plan: Plan, query: Query, events: Events, place: Path, write: Wri
             return RowsInput(scan, events.side(), position)
         options = {"maxFilesPerTrigger": files}
         folder = str(events.folder / name)
-        return FileInput(root, folder, "parquet", scan, options, ends=True, position=position)
+        more = [watermarks[name][0]] if name in watermarks else []
+        columns = scan_columns(plan, name, more)
+        about: dict[str, Any] = {"ends": True, "position": position, "columns": columns}
+        return FileInput(root, folder, "parquet", scan, options, **about)
 
     watermarks = query.watermarks()
     settings = QuerySettings(FunctionBatches(write), watermarks, buckets=BUCKETS)

@@ -48,6 +48,8 @@ _IN_COMMIT = 1 << 20
 """A snapshot of up to so many bytes lies in its commit."""
 _RENEWED_AFTER = 400
 """Rows that so many later commits have left where they are are copied into the next one, so that files go."""
+_DELETED_AT_ONCE = 8
+"""So many old commits go with a commit: a snapshot may free hundreds, and no batch is to wait for them."""
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
 
 
@@ -153,7 +155,7 @@ class LocalCheckpoint:
         self._needed[commit.batch] = commit.first_needed
         self._needed = {n: first for n, first in self._needed.items() if n >= oldest}
         needed = min(oldest, *self._needed.values())
-        while self._first < needed:
+        for _ in range(min(needed - self._first, _DELETED_AT_ONCE)):
             for directory in ("commits", "plans"):
                 (self.root / directory / str(self._first)).unlink(missing_ok=True)
             self._first += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ class FileInput:
     """The files of a table.
 
     options: those of the format and of places, and how many files or bytes a batch may have. ends: whether files that
-    are added later are not waited for. position: the last batch whose files were read. Raises SpecError.
+    are added later are not waited for. position: the last batch whose files were read. columns: those that are read of
+    files that lie by column. Raises SpecError.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class FileInput:
         *,
         ends: bool,
         position: Any,
+        columns: Sequence[str] | None = None,
     ) -> None:
         self._table, self._path, self.ends = scan.table, path, ends
         if not isinstance(position, int | None):
@@ -57,7 +59,7 @@ class FileInput:
         _refuse_options(options, f"table {scan.table}")
         ours = (*_CAPS, *_OF_SPARK)
         rest = {name: value for name, value in options.items() if name.lower() not in ours}
-        self._reader = FileReader(path, format, scan, rest)
+        self._reader = FileReader(path, format, scan, rest, columns)
         self._most_files = next((int(caps[name]) for name in _FILES if caps.get(name)), None)
         self._most_bytes = int(caps.get(_BYTES) or _MOST_BYTES)
         self._log = FileLog(root, scan.table, position)

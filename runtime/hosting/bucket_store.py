@@ -12,7 +12,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -104,7 +104,8 @@ class Head:
     @property
     def text(self) -> str:
         """All of it: one column, for which Spark does less than for six."""
-        return json.dumps(astuple(self))
+        # `astuple` copies what it finds, which takes a twentieth of a small batch.
+        return json.dumps(list(vars(self).values()))
 
 
 class BucketStore:

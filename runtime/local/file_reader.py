@@ -41,16 +41,24 @@ def read_files(
 class FileReader:
     """Reads the files of a table, those that are there or some of them.
 
-    options: those of the format, and which files of a directory are meant, in which order. Raises SpecError.
+    options: those of the format, and which files of a directory are meant, in which order. columns: those that are read
+    of files that lie by column; all by default. Raises SpecError.
     """
 
     def __init__(
-        self, path: str | Path, format: str, scan: Scan, options: Mapping[str, Any]
+        self,
+        path: str | Path,
+        format: str,
+        scan: Scan,
+        options: Mapping[str, Any],
+        columns: Sequence[str] | None = None,
     ) -> None:
         check_in_lines(format, "a harness")
         if format not in FORMATS:
             raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
         self._path, self._format, self._scan = path, format, scan
+        fields = [each for each in scan.schema if columns is None or each.name in columns]
+        self._read = pa.schema(fields)
         self._which, where = which(options), f"table {scan.table}"
         self.by_name = is_by_name(options.get("order", "time"), where)
         ours = (NAMES.lower(), DEEP.lower(), "order")
@@ -79,7 +87,8 @@ class FileReader:
             if self._format == "csv":
                 yield _csv(file, self._scan, self._options, parts[file], self._words)
             else:
-                yield from _parquet(file, self._scan, parts[file], self._words, self._cuts)
+                both = self._scan.schema, self._read
+                yield from _parquet(file, *both, parts[file], self._words, self._cuts)
 
 
 def _cuts_nanoseconds(options: dict[str, Any], where: str) -> bool:
@@ -110,26 +119,29 @@ def _messages(
 
 def _parquet(
     file: Path,
-    scan: Scan,
+    schema: pa.Schema,
+    read_schema: pa.Schema,
     parts: Mapping[str, str | None],
     words: ChangeWords,
     cuts: bool,
 ) -> Iterator[Read]:
-    where, own = str(file), scan.schema.names
-    wanted = {name.lower() for name in (*own, *words.names(own), *words.list_markers(own))}
+    """Yield the rows of a file, of which some columns are read; all that are declared must be there."""
+    where, own = str(file), schema.names
+    more = (*words.names(own), *words.list_markers(own))
+    wanted = {name.lower() for name in (*read_schema.names, *more)}
     try:
         found = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.
-        empty = add_partitions(found.schema_arrow.empty_table(), parts, scan.schema, file)
-        arrow_rows(empty, None, scan.schema, where, words)
+        empty = add_partitions(found.schema_arrow.empty_table(), parts, schema, file)
+        arrow_rows(empty, None, schema, where, words)
         names = [name for name in found.schema_arrow.names if name.lower() in wanted]
         for groups in _cut_row_groups(found.metadata):
             read = found.read_row_groups(groups, names)
             if cuts:
                 columns = [cut_nanoseconds(column) for column in read.columns]
                 read = pa.Table.from_arrays(columns, names=read.column_names)
-            table = add_partitions(read, parts, scan.schema, file)
-            yield *arrow_rows(table, None, scan.schema, where, words), [], 0
+            table = add_partitions(read, parts, read_schema, file)
+            yield *arrow_rows(table, None, read_schema, where, words), [], 0
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:

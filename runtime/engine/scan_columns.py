@@ -1,0 +1,20 @@
+"""The columns of a table that a plan reads: the others need not leave the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aggloom.codegen.planner import Plan, Scan, walk
+from aggloom.runtime.operators.stateless import columns_read
+
+
+def scan_columns(plan: Plan, table: str, more: Iterable[str] = ()) -> tuple[str, ...]:
+    """The columns of a table that its readers in a plan read, in their order; more: others that are wanted."""
+    scan = plan.scans[table]
+    read = set(more)
+    if isinstance(plan.root, Scan):
+        return tuple(scan.schema.names)
+    for node in walk(plan.root):
+        if any(isinstance(below, Scan) and below.table == table for below in node.inputs):
+            read |= set(columns_read((node,), scan.schema))
+    return tuple(name for name in scan.schema.names if name in read)
