@@ -36,7 +36,8 @@ if TYPE_CHECKING:
         prepare,
     )
     from aggloom.codegen.scalar.expressions import columns as columns_of
-    from aggloom.codegen.scalar.expressions import quote_name
+    from aggloom.codegen.scalar.expressions import infer_type, quote_name
+    from aggloom.codegen.scalar.own_calls import OwnCalls, with_typed_nulls
     from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
     from aggloom.codegen.scalar.spark_shortcuts import quicken_expression
     from aggloom.codegen.scalar.time_digits import cut_column
@@ -119,6 +120,7 @@ __all__ = [
     "Mode",
     "Option",
     "OrphanPolicy",
+    "OwnCalls",
     "SchemaLike",
     "Shape",
     "SortKey",
@@ -136,6 +138,7 @@ __all__ = [
     "finish",
     "generate",
     "having_kinds",
+    "infer_type",
     "insertions",
     "join_sql",
     "last_statement",
@@ -168,6 +171,7 @@ __all__ = [
     "type_name",
     "unregister",
     "with_absent",
+    "with_typed_nulls",
     "without_absent",
 ]
 
@@ -221,12 +225,14 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     ".scalar.expressions": (
         "columns as columns_of",
+        "infer_type",
         "quote_name",
     ),
     ".scalar.result_types": (
         "ANALYSER",
         "Analyser",
     ),
+    ".scalar.own_calls": ("OwnCalls", "with_typed_nulls"),
     ".scalar.spark_shortcuts": ("quicken_expression",),
     ".scalar.time_digits": ("cut_column",),
     ".spec.absent_columns": (

@@ -35,6 +35,7 @@ from aggloom.codegen.planner.rules.join_state import join_state
 from aggloom.codegen.planner.rules.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.rules.multi_join import multi_join
 from aggloom.codegen.planner.rules.normalise import normalise
+from aggloom.codegen.planner.rules.own_calls import check_own_calls
 from aggloom.codegen.planner.rules.prune_calls import prune_calls
 from aggloom.codegen.planner.rules.rank_strategy import rank_strategy
 from aggloom.codegen.planner.rules.reuse import reuse
@@ -209,6 +210,7 @@ def _plan_query(
     if ordered and script.target is None:
         script.query, order = split_order(script.query)
     logical = logical_plan(script, scans, dialect, chosen, notes)
+    check_own_calls(logical)
     if script.target is not None:
         logical = plan_insertion(script, script.target, logical, dialect)
     plan = _apply_rules(logical, RULES, chosen, dialect, notes)

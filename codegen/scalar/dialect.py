@@ -12,7 +12,16 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.hive import HiveParser
 from sqlglot.tokens import Token, TokenType
 
+from aggloom.codegen.scalar.flink_forms import (
+    make_overlaps,
+    make_similar,
+    name_fields,
+    read_map,
+    read_rounded_time,
+)
 from aggloom.codegen.scalar.flink_functions import READ_AS_SPARKS
+from aggloom.codegen.scalar.json_words import PARSERS as JSON_PARSERS
+from aggloom.codegen.scalar.json_words import read_predicate
 from aggloom.codegen.scalar.spark_functions import ARITIES
 
 _BITS = {
@@ -83,8 +92,6 @@ _SPECIAL: Final = (
 """Functions with a syntax of their own, and hints."""
 _COUNTED: Final = ("CEIL", "FLOOR", "SUBSTR", "SUBSTRING")
 """Those of them whose parser passes over arguments that are too many."""
-WORDED: Final = ("JSON_ARRAY", "JSON_EXISTS", "JSON_OBJECT", "JSON_QUERY", "JSON_VALUE")
-"""Functions of standard SQL with words among their arguments, which Spark lacks."""
 
 
 @cache
@@ -128,7 +135,7 @@ def _parse_counted(name: str) -> Callable[[Any], Any]:
 
     def parse(parser: Any) -> Any:
         start = parser._index
-        node = Spark.Parser.FUNCTION_PARSERS[name](parser)
+        node = read_rounded_time(Spark.Parser.FUNCTION_PARSERS[name](parser))
         count = _commas(parser._tokens[start : parser._index]) + 1
         if count <= (ARITIES[name.lower()][1] or count):
             return node
@@ -136,6 +143,11 @@ def _parse_counted(name: str) -> Callable[[Any], Any]:
         return call.update_positions(parser._tokens[start - 2])
 
     return parse
+
+
+def _parse_cast(name: str) -> Callable[[Any], Any]:
+    """The parser of a cast; one of ROW(..) to a ROW names the fields."""
+    return lambda parser: name_fields(Spark.Parser.FUNCTION_PARSERS[name](parser))
 
 
 def _commas(tokens: list[Token]) -> int:
@@ -166,6 +178,18 @@ def _is_doubled(first: Token, second: Token, sql: str) -> bool:
     return texts and second.start == first.end + 1 and sql[first.end] == sql[second.start]
 
 
+def _is_row_type(tokens: list[Token], token: Token) -> bool:
+    """Tell whether the last token is the ROW of a type such as ROW<a INT>, which is STRUCT to Spark."""
+    if token.token_type != TokenType.LT or tokens[-1].text.upper() != "ROW":
+        return False
+    before = tokens[-2].token_type if len(tokens) > 1 else None
+    return before in (TokenType.ALIAS, TokenType.LT, TokenType.VAR)
+
+
+def _place(token: Token) -> tuple[int, int, int, int]:
+    return token.line, token.col, token.start, token.end
+
+
 class ScalarSpark(Spark):  # type: ignore[misc]
     """Spark's dialect.
 
@@ -180,6 +204,8 @@ class ScalarSpark(Spark):  # type: ignore[misc]
             """The tokens of a text, of which one holds a whole literal."""
             found: list[Token] = []
             for token in super().tokenize(sql):
+                if found and _is_row_type(found, token):
+                    found[-1] = Token(TokenType.STRUCT, "STRUCT", *_place(found[-1]))
                 if found and _is_doubled(found[-1], token, sql):
                     whole = found.pop()
                     text = f"{whole.text}{sql[token.start]}{token.text}"
@@ -207,7 +233,8 @@ class ScalarSpark(Spark):  # type: ignore[misc]
             **{name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL},
             **{name: _parse_counted(name) for name in _COUNTED},
             "POSITION": lambda self: self._parse_position_call(),
-            **{name: lambda self, name=name: self._skip_arguments(name) for name in WORDED},
+            **JSON_PARSERS,
+            **{name: _parse_cast(name) for name in ("CAST", "TRY_CAST")},
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {
             name: Spark.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
@@ -215,6 +242,11 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         TYPE_CONVERTERS: ClassVar = {
             **Spark.Parser.TYPE_CONVERTERS,
             exp.DType.TIME: _time_of_day,
+        }
+        RANGE_PARSERS: ClassVar = {
+            **Spark.Parser.RANGE_PARSERS,
+            TokenType.OVERLAPS: lambda self, this: make_overlaps(this, self._parse_bitwise()),
+            TokenType.SIMILAR_TO: lambda self, this: self._parse_similar(this),
         }
         TERM: ClassVar = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         BITWISE: ClassVar[dict[TokenType, type[exp.Expression]]] = {}
@@ -245,16 +277,18 @@ class ScalarSpark(Spark):  # type: ignore[misc]
                 return exp.StrPosition(this=self._parse_bitwise(), substr=given[0])
             return _of_class("LOCATE")(given)
 
-        def _skip_arguments(self, name: str) -> exp.Expression:
-            """A call that is refused by its name, whatever stands in its parentheses."""
-            node = exp.Anonymous(this=name).update_positions(self._tokens[self._index - 2])
-            depth = 1
-            while self._curr and depth:
-                depth += self._curr.token_type == TokenType.L_PAREN
-                depth -= self._curr.token_type == TokenType.R_PAREN
-                if depth:
-                    self._advance()
-            return node
+        def _parse_is(self, this: Any) -> Any:
+            return read_predicate(super()._parse_is(this))
+
+        def _parse_bracket(self, this: Any = None) -> Any:
+            found = read_map(self, this)
+            return super()._parse_bracket(this) if found is None else self._parse_bracket(found)
+
+        def _parse_similar(self, this: Any) -> exp.Expression:
+            """The pattern after SIMILAR TO, and its escape."""
+            pattern = self._parse_bitwise()
+            escape = self._parse_string() if self._match(TokenType.ESCAPE) else None
+            return make_similar(this, pattern, escape)
 
         def _parse_bitwise(self) -> Any:
             return self._parse_bits(*_BITS)

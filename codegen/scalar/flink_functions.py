@@ -37,5 +37,49 @@ def _read(name: str) -> Build:
     return build
 
 
-READ_AS_SPARKS: Final[dict[str, Build]] = {name: _read(name) for name in _OF_ONE}
+def _trim(name: str, position: str) -> Build:
+    """LTRIM and RTRIM of certain characters; of blanks as Spark has them."""
+
+    def build(given: list[Any]) -> exp.Expression:
+        if len(given) != 2:
+            return (
+                exp.Trim(this=given[0], position=position)
+                if len(given) == 1
+                else _call(name)(given)
+            )
+        return exp.Trim(this=given[0], expression=given[1], position=position)
+
+    return build
+
+
+def _convert_zone(given: list[Any]) -> exp.Expression:
+    """CONVERT_TZ: a text from one time zone into another; NULL for a text that is no time."""
+    if len(given) != 3:
+        return _call("CONVERT_TZ")(given)
+    text, *zones = given
+    time = exp.TryCast(
+        this=text, to=exp.DataType.build("TIMESTAMP_NTZ", dialect="spark"), safe=True
+    )
+    moved = exp.Anonymous(this="CONVERT_TIMEZONE", expressions=[*zones, time])
+    pattern = exp.Literal.string("yyyy-MM-dd HH:mm:ss")
+    return exp.TimeToStr(this=exp.TimeStrToTime(this=moved), format=pattern)
+
+
+def _row(given: list[Any]) -> exp.Expression:
+    """ROW(a, b) with Flink's names of fields."""
+    parts = [
+        part
+        for place, value in enumerate(given)
+        for part in (exp.Literal.string(f"EXPR${place}"), value)
+    ]
+    return exp.Anonymous(this="NAMED_STRUCT" if parts else "ROW", expressions=parts)
+
+
+READ_AS_SPARKS: Final[dict[str, Build]] = {
+    **{name: _read(name) for name in _OF_ONE},
+    "CONVERT_TZ": _convert_zone,
+    "LTRIM": _trim("LTRIM", "LEADING"),
+    "ROW": _row,
+    "RTRIM": _trim("RTRIM", "TRAILING"),
+}
 """The readers of calls, by the name of the function in capitals."""

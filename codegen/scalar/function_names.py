@@ -7,6 +7,7 @@ from typing import Final
 from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find, list_functions
+from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.scalar.result_types import current_analyser
 from aggloom.codegen.scalar.spark_functions import AGGREGATES, ARITIES, WINDOW_FUNCTIONS
 from aggloom.errors import SpecError, UnknownFunctionError, UnsupportedSqlError, nearest
@@ -15,34 +16,19 @@ _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
 """Parents below which an exp.Anonymous is no scalar function: a hint, or a source in FROM."""
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
-    "array_slice": "write SLICE(a, start, length)",
-    "convert_tz": "write CONVERT_TIMEZONE(from, to, time)",
     "current_row_timestamp": "write PROCTIME()",
-    "element": "write ELEMENT_AT(a, 1)",
     "group_id": "write GROUPING_ID()",
-    "is_alpha": "write s RLIKE '^[A-Za-z]+$'",
-    "is_decimal": "write TRY_CAST(s AS DOUBLE) IS NOT NULL",
-    "is_digit": "write s RLIKE '^[0-9]+$'",
-    "json_length": "write JSON_ARRAY_LENGTH(s)",
-    "json_unquote": "write GET_JSON_OBJECT(s, '$')",
-    "map_union": "write MAP_CONCAT(a, b)",
     "unnest": "write it in FROM: CROSS JOIN UNNEST(a) AS u(x)",
-    "row": "write STRUCT(a, b), or COUNT(DISTINCT a, b)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",
-    "json_array": "write TO_JSON(ARRAY(..))",
-    "json_exists": "write GET_JSON_OBJECT(s, path) IS NOT NULL",
-    "json_object": "write TO_JSON(NAMED_STRUCT('key', value, ..))",
-    "json_query": "write GET_JSON_OBJECT(s, path)",
-    "json_string": "write TO_JSON(x)",
-    "json_value": "write GET_JSON_OBJECT(s, path)",
-    "split_index": "write SPLIT_PART(s, separator, n + 1)",
-    "truncate": "write CAST(x AS DECIMAL(p,s)), or ROUND, FLOOR or CEIL",
 }
 """Spark's names in place of functions of Flink and others."""
 _FORMS: Final[dict[type[exp.Expression], tuple[str, str]]] = {
-    exp.JSON: ("IS JSON", "write TRY_PARSE_JSON(s) IS NOT NULL"),
-    exp.Overlaps: ("OVERLAPS", "compare the ends: start1 < end2 AND start2 < end1"),
-    exp.SimilarTo: ("SIMILAR TO", "write RLIKE with a pattern of Java's"),
+    exp.JSON: ("IS JSON with UNIQUE KEYS", "take the words out"),
+    exp.Overlaps: ("OVERLAPS of anything but pairs", "write (start, end) OVERLAPS (start, end)"),
+    exp.SimilarTo: (
+        "SIMILAR TO a pattern that is no literal",
+        "write RLIKE with a pattern of Java's",
+    ),
     exp.Glob: ("GLOB", "write LIKE or RLIKE"),
 }
 """Operators of other databases that the parser reads, with what to write in their place."""
@@ -84,8 +70,8 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     """Return the fault of a call; None if it has none."""
     name, count = node.name, len(node.expressions)
     folded = name.lower()
-    if folded in ARITIES:
-        least, most = ARITIES[folded]
+    if folded in ARITIES or folded in OWN_FUNCTIONS:
+        least, most = ARITIES[folded] if folded in ARITIES else OWN_FUNCTIONS[folded][:2]
         if count >= least and (most is None or count <= most):
             return None
         message = f"{name.upper()} takes {_number(least, most)}, not {count}; give it as many."
@@ -102,7 +88,7 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     fix = _FIXES.get(folded)
     if fix is not None:
         return UnknownFunctionError(f"there is no function {name.upper()} in Spark; {fix}.")
-    names = [each.upper() for each in ARITIES] + list_functions()
+    names = [each.upper() for each in (*ARITIES, *OWN_FUNCTIONS)] + list_functions()
     hint = nearest(name.upper(), names)
     return UnknownFunctionError(f"neither Spark nor the catalogue has a function {name}. {hint}")
 

@@ -6,65 +6,25 @@ that is not in it, or arguments for which its rule has no answer, are asked of S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.scalar.arguments import Arguments, Infer, Rule
 from aggloom.codegen.scalar.fixed_types import FIXED
 from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
+from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
 from aggloom.errors import SpecError
 
-Infer = Callable[..., pa.DataType]
-Rule = Callable[["Arguments"], pa.DataType | None]
 _UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
 _NO_VALUE: Final = (exp.Interval, exp.Lambda, exp.Var, exp.Star, exp.DataType)
 _BIG: Final = (pa.int64(),)
 _SMALL: Final = (pa.int8(), pa.int16(), pa.int32())
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of one call. infer tells the type of an expression; names bound by a lambda go into it too."""
-
-    nodes: Sequence[exp.Expression]
-    infer: Infer
-    types: list[pa.DataType]
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def type(self, place: int) -> pa.DataType:
-        """The type of an argument; null if it is not there."""
-        return self.types[place] if place < len(self.types) else pa.null()
-
-    def common(self, places: Sequence[int] | None = None) -> pa.DataType:
-        """The one type that arguments become where Spark wants a single one."""
-        every = range(len(self.nodes)) if places is None else places
-        return common([self.types[place] for place in every], self.nodes[0])
-
-    def literal(self, place: int) -> exp.Expression:
-        """An argument that is a literal, as it is; NULL for another, whose type is all that counts."""
-        node = self.nodes[place]
-        return node.copy() if isinstance(node, exp.Literal) else exp.null()
-
-    def text(self, place: int) -> str | None:
-        """An argument that is a text literal."""
-        node = self.nodes[place] if place < len(self.nodes) else None
-        return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None
-
-    def lambda_type(self, place: int, *types: pa.DataType) -> pa.DataType | None:
-        """The type of a lambda's body, its names being of these types."""
-        node = self.nodes[place] if place < len(self.nodes) else None
-        if not isinstance(node, exp.Lambda):
-            return None
-        names = [each.name for each in node.expressions]
-        return self.infer(node.this, dict(zip(names, types, strict=False)))
 
 
 def result_type(name: str, arguments: Sequence[exp.Expression], infer: Infer) -> pa.DataType | None:
@@ -339,6 +299,7 @@ def _map_itself(given: Arguments) -> pa.DataType | None:
 
 
 RULES: Final[dict[str, Rule]] = {
+    **{name: each.type for name, each in OWN_FUNCTIONS.items()},
     **{name: _always(kind) for kind, names in FIXED.items() for name in names.split()},
     **dict.fromkeys(("abs", "negative", "nullifzero", "positive"), _number),
     **dict.fromkeys(

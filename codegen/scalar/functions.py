@@ -14,17 +14,21 @@ from aggloom.codegen.scalar import (
     date_texts,
     dates,
     encodings,
+    flink_entries,
     json_texts,
     lambdas,
     logic,
     numbers,
     patterns,
     shorthand,
+    sql_json,
     texts,
     words,
 )
 from aggloom.codegen.scalar.lowering import LoweringEntry
 
+OWN_FAMILY: Final = "Functions of Flink that Spark lacks"
+"""The family of the functions in `own_functions`."""
 FAMILIES: Final = {
     "Values, logic and comparisons": (*logic.ENTRIES, *shorthand.ENTRIES),
     "Conditionals": branching.ENTRIES,
@@ -33,6 +37,7 @@ FAMILIES: Final = {
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
     "JSON": json_texts.ENTRIES,
+    OWN_FAMILY: (*sql_json.ENTRIES, *flink_entries.ENTRIES),
     "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES, *clocks.ENTRIES),
 }
 BY_NODE: Final[dict[type[exp.Expression] | str, LoweringEntry]] = {

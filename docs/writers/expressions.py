@@ -38,6 +38,10 @@ between operators, and the harness asks the session that it is given, or refuses
 - Instants are shown in the session's time zone. What depends on which of two equal
   hours is meant, as DATE_TRUNC('HOUR', ..), is left to Spark unless the zone is UTC.
 
+- Spark lacks some functions of Flink, the last family below. On Spark a worker computes their calls into columns, for
+  all rows, before Spark evaluates the rest of a filter or projection; a branch of CASE does not spare a row.
+  An argument of such a call must be one that a worker computes.
+
 {figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what differs
 in the last bit between Java and C (EXP, LN, POWER, SIN, ...).
 

@@ -201,7 +201,7 @@ class Pipeline:
             if session is None:
                 raise
         from aggloom.runtime.spark.failures import translate_failures, while_java_lives
-        from aggloom.runtime.spark.plan.expressions import calculate_with
+        from aggloom.runtime.spark.plan.session_calc import calculate_with
 
         # A session that the user made says what went wrong in a class of its own, or with a trace of Java's.
         with translate_failures("expressions"), while_java_lives(session):

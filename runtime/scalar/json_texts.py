@@ -51,11 +51,11 @@ _DECODER: Final = json.JSONDecoder(
 def parse_json(text: str) -> Any:
     """The first value of a text, whose texts may stand between single quotes too; raises ValueError."""
     try:
-        return _parse(text)
+        return read_first_value(text, _DECODER)
     except ValueError:
         if "'" not in text:
             raise
-    return _parse(_QUOTED.sub(_quote_doubly, text))
+    return read_first_value(_QUOTED.sub(_quote_doubly, text), _DECODER)
 
 
 def _quote_doubly(match: re.Match[str]) -> str:
@@ -65,10 +65,11 @@ def _quote_doubly(match: re.Match[str]) -> str:
     return '"' + re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', inner, flags=re.S) + '"'
 
 
-def _parse(text: str) -> Any:
+def read_first_value(text: str, decoder: json.JSONDecoder) -> Any:
+    """Decode the first value of a text; raises ValueError."""
     start = _SPACE.match(text)
     assert start is not None
-    value, end = _DECODER.raw_decode(text, start.end())
+    value, end = decoder.raw_decode(text, start.end())
     if not isinstance(value, list | str) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
         raise ValueError("a word goes on")
     return value

@@ -12,6 +12,7 @@ import aggloom as al
 from aggloom.codegen.scalar.expressions import infer_type
 from aggloom.codegen.scalar.function_types import RULES
 from aggloom.codegen.scalar.nondeterminism import CHANGING
+from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.errors import (
@@ -325,7 +326,8 @@ SAMPLES = [
 
 def test_every_rule_has_a_sample() -> None:
     called = " ".join(SAMPLES).lower()
-    assert [name for name in RULES if f"{name}(" not in called] == []
+    own = OWN_FUNCTIONS  # Spark has no opinion of these.
+    assert [name for name in RULES if name not in own and f"{name}(" not in called] == []
 
 
 @about_newest

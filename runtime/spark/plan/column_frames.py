@@ -127,7 +127,7 @@ def filter_changes(
         return df.where(" OR ".join([f"({quicken_expression(str(node.where))})", *came_late]))
     expressions = [str(node.where), *(sql for _, sql in node.select)]
     read = {name for sql in expressions for name in columns_of(sql)}
-    names = [name for name in node.input.schema.names if name in read] + late + [KIND]
+    names = [name for name in df.columns if name in read] + late + [KIND]
     fields = [StructField(name, df.schema[name].dataType, True) for name in names]
     stage = Having(profile, upsert, bool(late))
     passes = f"({quicken_expression(str(node.where))}) AS `row passes`"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type, quicken_expression
+from aggloom.codegen import ANALYSER, Analyser, parse_type, quicken_expression, with_typed_nulls
 from aggloom.codegen.planner import Calc
 from aggloom.errors import (
     SpecError,
@@ -24,9 +23,7 @@ from aggloom.errors import (
     UntoldTypeError,
     nearest,
 )
-from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.release import SPARK, require
-from aggloom.runtime.values.changelog import Kinds
 
 # Before 4.2 that was the only zone.
 _UTC: dict[str, str] = {} if SPARK < (4, 2) else {"timezone": "UTC"}
@@ -112,32 +109,6 @@ def check_output(names: Sequence[str], change_column: str) -> None:
         )
 
 
-def calculate_with(
-    spark: SparkSession,
-    node: Calc,
-    batch: pa.RecordBatch,
-    kinds: Kinds,
-    *,
-    shown: bool,
-    upsert: bool,
-) -> tuple[pa.RecordBatch, Kinds]:
-    """As `calculate`, with the expressions evaluated by Spark."""
-    if node.where is not None:
-        df, place, kind = _number_rows(spark, batch, kinds)
-        with refusals("WHERE"):
-            ordered = df.selectExpr(f"({node.where}) AS passes", quote(kind), quote(place))
-        flags, _ = _collect_rows(ordered, pa.schema([("passes", pa.bool_())]))
-        keep = flags.column(0).fill_null(False).to_numpy(False)
-        if shown:
-            keep, kinds = having_kinds(kinds, keep, upsert)
-        batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
-    df, place, kind = _number_rows(spark, batch, kinds)
-    columns = [*project_columns(node), quote(kind), quote(place)]
-    with refusals("SELECT"):
-        df = df.selectExpr(*columns)
-    return _collect_rows(df, node.schema)
-
-
 def analyser(spark: SparkSession) -> Analyser:
     """Return a function that tells the type of an expression over columns by a session's analyser.
 
@@ -146,6 +117,7 @@ def analyser(spark: SparkSession) -> Analyser:
 
     def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
         empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
+        sql = with_typed_nulls(sql, types)
         with refusals(f"expression {sql}"):
             asked = empty.selectExpr(f"{sql} AS value", "*")
         try:
@@ -192,34 +164,3 @@ def project_columns(node: Calc) -> list[str]:
         f"CAST(({quicken_expression(sql)}) AS {type_text(spark_type(field.type))}) AS {quote(field.name)}"
         for (_, sql), field in zip(node.select, node.schema, strict=True)
     ]
-
-
-def _number_rows(
-    spark: SparkSession, batch: pa.RecordBatch, kinds: Kinds
-) -> tuple[DataFrame, str, str]:
-    """The batch as a DataFrame with its row numbers and kinds, and those two columns' names."""
-    place, kind = "row place", "row kind"
-    while {place, kind} & set(batch.schema.names):
-        place, kind = place + " ", kind + " "
-    table = pa.Table.from_batches([batch])
-    table = table.append_column(kind, pa.array(kinds, pa.int8()))
-    table = table.append_column(place, pa.array(range(batch.num_rows), pa.int64()))
-    df = spark.createDataFrame(table.cast(spark_arrow(table.schema)), spark_schema(table.schema))
-    return df, place, kind
-
-
-def _collect_rows(df: DataFrame, schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
-    """The rows of a DataFrame whose last columns are kind and place, back in order."""
-    table = df.toArrow()
-    table = table.sort_by(table.column_names[-1]) if table.num_rows else table
-    arrays = [
-        column.combine_chunks().cast(field.type)
-        for column, field in zip(table.columns, schema, strict=False)
-    ]
-    kinds = table.column(table.num_columns - 2).to_numpy().astype(np.int8)
-    bare = (
-        pa.RecordBatch.from_arrays(arrays, schema=schema)
-        if arrays
-        else empty_columns(table.num_rows)
-    )
-    return bare, kinds

@@ -1,8 +1,6 @@
-"""A plan as a Spark query: packed rows between keyed operators, ordinary columns where expressions are evaluated.
+"""A plan as a Spark query: packed rows between keyed operators, ordinary columns where Spark evaluates expressions.
 
-Calcs that only pick columns, Calcs that are lowered to Arrow, and Expands run where rows are packed; an expression that
-Arrow cannot say as Spark does is Spark's own business.
-UNION ALL below an exchange is a union of packed rows.
+Calcs that Arrow computes, and Expands, run where rows are packed, and UNION ALL below an exchange unites packed rows.
 """
 
 from __future__ import annotations
@@ -72,6 +70,7 @@ from aggloom.runtime.spark.plan.expressions import (
 from aggloom.runtime.spark.plan.host_settings import HostSettings
 from aggloom.runtime.spark.plan.kind_names import apply_result_step, translate_kinds
 from aggloom.runtime.spark.plan.one_batch_source import stream_once
+from aggloom.runtime.spark.plan.own_calls import compute_own_calls
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, Packer, Route
 from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
 from aggloom.runtime.spark.plan.unpack import Unpack
@@ -176,7 +175,7 @@ class SparkLowering:
         if not isinstance(node, Calc | Scan):
             return apply_result_step(self._lower_result(node.inputs[0]), node, profile)
         if isinstance(node, Calc):
-            below = self._lower_result(node.input)
+            below, node = compute_own_calls(self._lower_result(node.input), node, self._zone)
             late = [name for name in below.columns if name == LATE_ROW]
             if node.where is not None:
                 below = filter_changes(
@@ -205,6 +204,8 @@ class SparkLowering:
             rows = self._rows(node.inputs[0])
             return replace(rows, df=apply_step(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
+        df, node = compute_own_calls(below.df, node, self._zone)
+        below = replace(below, df=df)
         df = below.df if node.where is None else below.filter(quicken_expression(node.where))
         df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)

@@ -1,0 +1,79 @@
+"""Functions of Flink that Spark lacks: their number of arguments and their types. Workers alone evaluate them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.arguments import Arguments, Rule
+from aggloom.codegen.spec.dtypes import parse_type, type_name
+from aggloom.errors import SpecError, TypeMismatchError
+
+
+class OwnFunction(NamedTuple):
+    """The least and the greatest number of arguments (None: any), and the rule of the type."""
+
+    least: int
+    most: int | None
+    type: Rule
+
+
+def _always(kind: pa.DataType) -> Rule:
+    return lambda given: kind
+
+
+def _same(given: Arguments) -> pa.DataType:
+    return given.type(0)
+
+
+def _item(given: Arguments) -> pa.DataType:
+    argument = given.type(0)
+    if not pa.types.is_list(argument):
+        raise TypeMismatchError(f"ELEMENT takes an ARRAY, not {type_name(argument)}; give one.")
+    return argument.value_type
+
+
+def _carried_type(given: Arguments) -> pa.DataType | None:
+    """The type that a call of JSON_VALUE or JSON_QUERY carries as a text."""
+    text = given.text(2)
+    try:
+        return pa.string() if text is None else parse_type(text, is_cut=True)
+    except SpecError:
+        return None
+
+
+_TEXT: Final = _always(pa.string())
+_FLAG: Final = _always(pa.bool_())
+OWN_FUNCTIONS: Final[dict[str, OwnFunction]] = {
+    "array_slice": OwnFunction(2, 3, _same),
+    "element": OwnFunction(1, 1, _item),
+    "is_alpha": OwnFunction(1, 1, _FLAG),
+    "is_decimal": OwnFunction(1, 1, _FLAG),
+    "is_digit": OwnFunction(1, 1, _FLAG),
+    "is_json": OwnFunction(2, 2, _FLAG),
+    "json": OwnFunction(1, 1, _TEXT),
+    "json_array": OwnFunction(0, None, _TEXT),
+    "json_array_null": OwnFunction(0, None, _TEXT),
+    "json_exists": OwnFunction(2, 3, _FLAG),
+    "json_length": OwnFunction(1, 2, _always(pa.int32())),
+    "json_object": OwnFunction(0, None, _TEXT),
+    "json_object_absent": OwnFunction(0, None, _TEXT),
+    "json_query": OwnFunction(2, 6, _carried_type),
+    "json_quote": OwnFunction(1, 1, _TEXT),
+    "json_string": OwnFunction(1, 1, _TEXT),
+    "json_type": OwnFunction(1, 2, _TEXT),
+    "json_unquote": OwnFunction(1, 1, _TEXT),
+    "json_value": OwnFunction(2, 7, _carried_type),
+    "map_union": OwnFunction(2, None, _same),
+    "floor_time": OwnFunction(2, 2, _same),
+    "ceil_time": OwnFunction(2, 2, _same),
+    "split_index": OwnFunction(3, 3, _TEXT),
+    "truncate": OwnFunction(1, 2, _same),
+}
+
+
+def is_own_call(node: exp.Expression) -> bool:
+    """Tell whether a node is a call of a function that Spark lacks."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in OWN_FUNCTIONS

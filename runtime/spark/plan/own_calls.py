@@ -1,0 +1,60 @@
+"""Calls that Spark lacks: a worker computes them into columns before Spark evaluates the rest of a Calc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from aggloom.codegen import LoweredCalc, OwnCalls, columns_of, infer_type, lower_calc
+from aggloom.codegen.planner import Calc
+from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
+from aggloom.runtime.spark.plan.expressions import quote, spark_type
+from aggloom.runtime.values.changelog import INSERT
+
+_COLUMN = "own call"
+
+
+def compute_own_calls(df: DataFrame, node: Calc, zone: str) -> tuple[DataFrame, Calc]:
+    """The rows with a column for each call that Spark lacks, and the Calc that reads these columns.
+
+    Raises UnsupportedExpressionError for an argument that only Spark evaluates.
+    """
+    calls = OwnCalls(_COLUMN)
+    where = None if node.where is None else calls.take_out(node.where)
+    select = tuple((name, calls.take_out(sql)) for name, sql in node.select)
+    if not calls.columns:
+        return df, node
+    for name, sql in calls.columns.items():
+        df = df.withColumn(name, _column(df, node, sql, zone))
+    return df, replace(node, where=where, select=select)
+
+
+def _column(df: DataFrame, node: Calc, sql: str, zone: str) -> Column:
+    below = node.input.schema
+    read = [below.field(name) for name in columns_of(sql)]
+    dtype = infer_type(sql, below)
+    # A call of literals has no column to come from: a constant gives it its number of rows.
+    rows = pa.schema(read or [pa.field("nothing", pa.int32())])
+    calc = lower_calc(None, (("value", sql),), pa.schema([("value", dtype)]), rows, zone=zone)
+    columns = [F.col(quote(field.name)) for field in read] or [F.lit(0)]
+
+    def compute_call(*arrays: pa.Array) -> pa.Array:
+        return _values(calc, arrays)
+
+    return arrow_udf(compute_call, spark_type(dtype))(*columns)
+
+
+def _values(calc: LoweredCalc, arrays: Sequence[pa.Array]) -> pa.Array:
+    """The values of a call for the rows of a batch; arrays: one for each column that it reads, in order."""
+    cast = [
+        array.cast(field.type) if array.type != field.type else array
+        for array, field in zip(arrays, calc.rows, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(cast, schema=calc.rows)
+    rows, _ = calc.run(batch, np.full(batch.num_rows, INSERT, np.int8))
+    return rows.column(0)
