@@ -19,6 +19,7 @@ from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGE
 from aggloom.errors import AggloomError, IgnoredOptionWarning
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.masking import mask_secrets
+from aggloom.move_cli import move
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
 from aggloom.page_cli import report, ui
 from aggloom.pandas_on_demand import put_off_pandas
@@ -101,6 +102,7 @@ for _command in (
     inspect,
     explain,
     init,
+    move,
     sql_shell,
     run_tests,
     completion,

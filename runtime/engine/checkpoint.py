@@ -36,15 +36,21 @@ from aggloom.runtime.engine.commit_file import (
 )
 from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
 from aggloom.runtime.engine.state_rows import StateRows, read_rows
-from aggloom.runtime.hosting.checkpoint_paths import LOCAL_MARK_FILE, batches, corrupt
+from aggloom.runtime.hosting.checkpoint_paths import (
+    HAND_OVER,
+    LOCAL_MARK_FILE,
+    batches,
+    corrupt,
+    refuse_moved,
+)
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 LAYOUT = 1
 RETAINED = 10
 """So many commits can be looked at besides the last."""
-_DIRECTORIES = ("plans", "commits", "snapshots", "sources")
-_IN_COMMIT = 1 << 20
+DIRECTORIES = ("plans", "commits", "snapshots", "sources")
+IN_COMMIT = 1 << 20
 """A snapshot of up to so many bytes lies in its commit."""
 _RENEWED_AFTER = 400
 """Rows that so many later commits have left where they are are copied into the next one, so that files go."""
@@ -70,8 +76,8 @@ class LocalCheckpoint:
         self.root, self._retained = root, retained
         self._lock = _take_lock(root)
         try:
-            self.id = read_id(root) or _write_mark(root)
-            for name in _DIRECTORIES:
+            self.id = read_id(root) or write_mark(root, str(uuid.uuid4()))
+            for name in DIRECTORIES:
                 (root / name).mkdir(exist_ok=True)
             _remove_unfinished(root)
             self.last, self.rows = load_state(root)
@@ -142,7 +148,7 @@ class LocalCheckpoint:
     def _add(self, key: BucketId, batch: int, state: StateRows, rows: list[bytes]) -> AddedRows:
         """Put what a bucket adds among the rows of the commit, or if it is much into a file of its own."""
         lengths = tuple(map(len, state.added))
-        if not state.replaces or sum(lengths) <= _IN_COMMIT:
+        if not state.replaces or sum(lengths) <= IN_COMMIT:
             rows += state.added
             return AddedRows(lengths)
         name = f"snapshots/{key[0]}.{key[1]}.{batch}"
@@ -245,12 +251,18 @@ def check_local_directory(root: Path) -> None:
     if not root.is_dir():
         raise CheckpointError(f"{root}: a checkpoint is a directory, and this is a file. {_OWN}")
     names = {path.name for path in root.iterdir()} - {"lock", LOCAL_MARK_FILE + ASIDE}
+    refuse_moved(root)
     if not names or LOCAL_MARK_FILE in names:
         return
+    if HAND_OVER in names:
+        raise CheckpointError(
+            f"{root}: this checkpoint was moved to Spark. Run the query with --engine spark; once it has begun there, "
+            "`aggloom move` brings it back."
+        )
     if {"offsets", "commits", "metadata"} <= names:
         raise CheckpointError(
-            f"{root}: this is a checkpoint of Spark. Run the query with --engine spark, or give it a checkpoint "
-            "directory of its own."
+            f"{root}: this is a checkpoint of Spark. Run the query with --engine spark, or move it: "
+            f"aggloom move {root} NEW --to local."
         )
     raise CheckpointError(
         f"{root}: this is no checkpoint; found there: {', '.join(sorted(names)[:5])}. Nothing was written. {_OWN}"
@@ -295,17 +307,16 @@ def read_id(root: Path) -> str | None:
     return found
 
 
-def _write_mark(root: Path) -> str:
-    """Give a new checkpoint an id, which no other has."""
-    made = str(uuid.uuid4())
-    text = with_checksum(json.dumps({"layout": LAYOUT, "id": made}))
+def write_mark(root: Path, id: str) -> str:
+    """Give a new checkpoint an id."""
+    text = with_checksum(json.dumps({"layout": LAYOUT, "id": id}))
     write_whole(root / LOCAL_MARK_FILE, [text.encode()])
-    return made
+    return id
 
 
 def _remove_unfinished(root: Path) -> None:
     """Delete the files that a run was about to write when it was killed."""
-    for directory in (root, *(root / name for name in _DIRECTORIES)):
+    for directory in (root, *(root / name for name in DIRECTORIES)):
         for file in directory.glob(f"*{ASIDE}"):
             file.unlink()
         sync_directory(directory)

@@ -7,6 +7,7 @@ the files of all batches before it, too.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +31,27 @@ class ListedFile(NamedTuple):
     batch: int
 
 
+def has_files(root: Path, table: str) -> bool:
+    """Tell whether a checkpoint has notes of files of a table."""
+    return (root / "sources" / quote(table, safe="")).is_dir()
+
+
+def write_files(root: Path, table: str, batch: int, files: Sequence[ListedFile]) -> None:
+    """Write one note of all files that the batches up to this one have read; the last of them is of this batch."""
+    directory = root / "sources" / quote(table, safe="")
+    directory.mkdir(parents=True, exist_ok=True)
+    listed = [each._replace(batch=min(each.batch, batch)) for each in files]
+    listed[-1] = listed[-1]._replace(batch=batch)
+    _write_note(directory / str(batch), None, listed)
+
+
+def _write_note(file: Path, before: int | None, files: Sequence[ListedFile]) -> None:
+    text = json.dumps({"before": before, "files": files}, ensure_ascii=False)
+    write_whole(file, [with_checksum(text).encode()])
+
+
 class FileLog:
-    """The notes of one table; known: the files of all batches up to the last that was committed."""
+    """The notes of one table; known: the files of all batches up to the last that was committed, by path."""
 
     def __init__(self, root: Path, table: str, position: int | None) -> None:
         self._root = root
@@ -39,7 +59,7 @@ class FileLog:
         self._directory.mkdir(parents=True, exist_ok=True)
         self.known: dict[str, ListedFile] = {}
         for each in self._read_back(position):
-            self.known[each.path] = each
+            self.known[os.path.normpath(each.path)] = each
         self._last = position
 
     def files_of(self, batch: int) -> list[ListedFile]:
@@ -54,8 +74,7 @@ class FileLog:
         whole = lost or len(numbers) >= _NOTES
         listed = [*(self.known.values() if whole else ()), *files]
         before = None if whole else self._last
-        text = json.dumps({"before": before, "files": listed}, ensure_ascii=False)
-        write_whole(self._directory / str(batch), [with_checksum(text).encode()])
+        _write_note(self._directory / str(batch), before, listed)
         if whole:
             for number in numbers:
                 (self._directory / str(number)).unlink()
@@ -67,7 +86,7 @@ class FileLog:
             self._settle(batch, self.files_of(batch))
 
     def _settle(self, batch: int, files: Sequence[ListedFile]) -> None:
-        self.known |= {each.path: each for each in files}
+        self.known |= {os.path.normpath(each.path): each for each in files}
         self._last = batch
 
     def _read_back(self, position: int | None) -> list[ListedFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ class FileInput:
             return []
         found = []
         for file in files:
-            path = str(file.absolute())
+            path = os.path.normpath(file.absolute())
             status = None if path in self._log.known else _stat(file)
             if status is not None:
                 found.append(ListedFile(path, *status, batch))

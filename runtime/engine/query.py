@@ -32,6 +32,7 @@ from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.hosting.journal_files import JournalFiles
 from aggloom.runtime.hosting.query_record import (
     Query,
+    known_buckets,
     read_committed_query,
     write,
 )
@@ -110,7 +111,9 @@ class LocalQuery:
         added = plan.options.added_calls
         self._host = DurableHost(self.checkpoint, texts, added, packers, threads)
         handlers = cache(lambda spec: texts(spec).load())
-        self._pipeline = Pipeline(plan, handlers, buckets=settings.buckets, host=self._host)
+        # The number of buckets is fixed for the life of a checkpoint, which may have begun on another engine.
+        buckets = (known_buckets(root) if last else None) or settings.buckets
+        self._pipeline = Pipeline(plan, handlers, buckets=buckets, host=self._host)
         self._closing.callback(self._pipeline.close)
         self._record_query(root)
         positions = last.positions if last else {}

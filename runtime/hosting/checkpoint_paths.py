@@ -9,6 +9,10 @@ from aggloom.errors import CheckpointError, StateCorruptError
 QUERY_FILE = "aggloom-query.json"
 LOCAL_MARK_FILE = "aggloom-local.json"
 """The file that a checkpoint of the local engine has, and one of Spark's has not."""
+HAND_OVER = "aggloom-handover"
+"""The directory of a checkpoint that was moved from the local engine, until Spark has begun from it."""
+MOVED_FILE = "aggloom-moved.json"
+"""The file that says of a checkpoint that another one goes on with its query."""
 _LOCAL_DIRECTORIES = ("plans", "commits", "snapshots")
 
 
@@ -34,7 +38,16 @@ def refuse_local_checkpoint(checkpoint: str | Path) -> None:
     if is_local(checkpoint) and is_local_checkpoint(local(checkpoint)):
         raise CheckpointError(
             f"{checkpoint}: this is a checkpoint of the local engine. Run the query with --engine local (aggloom.local "
-            "in Python), or give it a checkpoint directory of its own."
+            f"in Python), or move it: aggloom move {checkpoint} NEW --to spark."
+        )
+
+
+def refuse_moved(root: Path) -> None:
+    """Raise CheckpointError for a checkpoint whose query goes on elsewhere: two would write the same batches."""
+    if (root / MOVED_FILE).exists():
+        raise CheckpointError(
+            f"{root}: this checkpoint was moved, and the query goes on with the new one ({MOVED_FILE} says where). To "
+            f"go on with this one, delete the new one, then {MOVED_FILE}."
         )
 
 

@@ -57,6 +57,17 @@ def read_committed_query(checkpoint: str | Path) -> Query | None:
     return version.query if version else None
 
 
+def known_buckets(checkpoint: str | Path) -> int | None:
+    """The number of buckets into which the state of the newest query that is noted is cut; None if none is known."""
+    versions = [version.query for version in _versions(local(checkpoint)) if version.query]
+    return buckets_of(versions[-1]) if versions else None
+
+
+def buckets_of(query: Query) -> int | None:
+    """The number of buckets into which a query's state is cut: a global aggregate has one in any case."""
+    return max((int(each["buckets"]) for each in query.operators), default=None)
+
+
 def write(checkpoint: str | Path, query: Query | None) -> None:
     """Note in a local checkpoint the query that is about to start."""
     if not is_local(checkpoint):

@@ -17,12 +17,14 @@ from aggloom.checkpoint_file import check_files, open_file, read_file, read_text
 from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE
 from aggloom.runtime.hosting.checkpoint_paths import (
+    HAND_OVER,
     QUERY_FILE,
     batches,
     corrupt,
     is_local,
     local,
     refuse_local_checkpoint,
+    refuse_moved,
 )
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
@@ -48,10 +50,11 @@ def check_directory(checkpoint: str | Path) -> None:
             f"{checkpoint}: a checkpoint is a directory, and this is a file. {_OWN}"
         )
     refuse_local_checkpoint(root)
+    refuse_moved(root)
     names = sorted(path.name for path in root.iterdir())
     _check_version(root)
     check_place(root)
-    if not names or {QUERY_FILE, TABLE_FILE} & set(names) or _has_our_state(root):
+    if not names or {QUERY_FILE, TABLE_FILE, HAND_OVER} & set(names) or _has_our_state(root):
         return
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     what = "the checkpoint of another query of Spark's" if "offsets" in names else "no checkpoint"
@@ -117,6 +120,11 @@ def check_records(checkpoint: str | Path) -> None:
     """Raise StateCorruptError if Spark's records under a local checkpoint are damaged, or some are missing."""
     root = local(checkpoint)
     check_files(root)
+    if (root / HAND_OVER).is_dir():
+        raise CheckpointError(
+            f"{checkpoint}: it was moved from the local engine, and Spark begins with it where the query is started "
+            "with al.write_changes, or with `aggloom run --engine spark`."
+        )
     for pattern in _RECORDS:
         for file in root.glob(pattern):
             if file.name[0] == "." or not file.is_file():

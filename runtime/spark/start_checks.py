@@ -27,8 +27,10 @@ from aggloom.runtime.connectors.files.source_log import (
 from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.evolution import compare_operators
-from aggloom.runtime.hosting.query_record import Query
+from aggloom.runtime.hosting.query_record import Query, buckets_of
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
+from aggloom.runtime.spark.moving.begin import begin_handed_over
+from aggloom.runtime.spark.moving.source_lines import note_lines
 from aggloom.runtime.spark.plan.lower import SparkLowering, find_lowering
 from aggloom.runtime.spark.plan.timers import check_timers
 from aggloom.runtime.spark.sessions.cluster import check_shared
@@ -47,6 +49,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     """
     check_shared(df.sparkSession, "checkpoint", checkpoint)
     check_directory(checkpoint)
+    begin_handed_over(df, find_lowering(df), checkpoint)
     check_records(checkpoint)
     note_repartitions(checkpoint)
     original = copied_from(checkpoint)
@@ -65,6 +68,12 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         query_record.write(checkpoint, None)
         return df
     old, new = query_record.read_committed_query(checkpoint), query.about()
+    known = buckets_of(old) if old else None
+    if known and query.settings.buckets is None and known != buckets_of(new):
+        df = query.lower_again(buckets=known)
+        query = find_lowering(df)
+        assert query is not None
+        new = query.about()
     calls = _describe_calls(old, query, new) if old else []
     if old:
         fragments = [each.fragment for each in query.factories]
@@ -77,6 +86,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     for name, table in query.tables.items():
         warn_renamed(name, table.df, read)
     query_record.write(checkpoint, new)
+    note_lines(checkpoint, df, query)
     check_topics(checkpoint, [table.df for table in query.tables.values()])
     if batch and query.still:
         names = ", ".join(query.still)
@@ -85,7 +95,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         )
     for line in calls:
         _log.warning("%s: %s", checkpoint, line)
-    return query.call_every_bucket(batch) if calls else df
+    return query.lower_again(carries=batch) if calls else df
 
 
 def ordered_by_name(query: SparkLowering | None) -> dict[str, FileSourceNote]:

@@ -63,7 +63,7 @@ def live(life: Life) -> None:
     draw = random.Random(f"log {life.seed}")
     # Short runs have logs, snapshots, and snapshots in files of their own.
     bucket_store.LOG_MINIMUM_BYTES = draw.choice([1 << 10, 1 << 14, 4 << 20])
-    checkpoint._IN_COMMIT = draw.choice([1 << 8, 1 << 20])
+    checkpoint.IN_COMMIT = draw.choice([1 << 8, 1 << 20])
     checkpoint._RENEWED_AFTER = draw.choice([2, 400])
     job = life.job()
     assert job.checkpoint is not None

@@ -147,7 +147,7 @@ def test_snapshots_in_commits_and_files_are_read(
     monkeypatch.setattr(bucket_store, "LOG_MAXIMUM_ENTRIES", 2)
     write_files(tmp_path / "in", changes, FILES)
     for name, largest in (("inside", 1 << 20), ("beside", 0)):
-        monkeypatch.setattr(checkpoint_module, "_IN_COMMIT", largest)
+        monkeypatch.setattr(checkpoint_module, "IN_COMMIT", largest)
         run_to_end(job_over(tmp_path / "in", "sums", tmp_path / name))
         assert any((tmp_path / name / "snapshots").iterdir()) == (name == "beside")
         for batch in range(FILES):

@@ -105,7 +105,7 @@ def test_damage_gives_no_wrong_result(
     seed: int, query: str, sink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(seed)
-    monkeypatch.setattr(checkpoint_module, "_IN_COMMIT", draw.choice([100, 1 << 20]))
+    monkeypatch.setattr(checkpoint_module, "IN_COMMIT", draw.choice([100, 1 << 20]))
     monkeypatch.setattr(bucket_store, "LOG_MAXIMUM_ENTRIES", draw.choice([2, 256]))
     root, out = tmp_path / "state", tmp_path / "out"
     changes = random_changes(seed, 100, retracts=query != "windows")

@@ -145,7 +145,7 @@ def test_old_commits_go_and_idle_buckets_stay(
 def test_large_snapshots_are_files_that_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from aggloom.runtime.hosting import bucket_store
 
-    monkeypatch.setattr(checkpoint_module, "_IN_COMMIT", 100)
+    monkeypatch.setattr(checkpoint_module, "IN_COMMIT", 100)
     monkeypatch.setattr(bucket_store, "LOG_MAXIMUM_ENTRIES", 2)
     write_files(tmp_path / "in", random_changes(2, 300), 40)
     job = job_over(tmp_path / "in", "sums", tmp_path / "state")

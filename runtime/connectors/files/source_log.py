@@ -110,6 +110,12 @@ def read_files(checkpoint: str | Path) -> dict[str, int]:
     return {each.path: each.time for log in logs for each in _entries(log)}
 
 
+def list_read_files(root: Path, source: int, last: int) -> list[Listed]:
+    """The local files that a source has read up to a number of its log, each once, in their order."""
+    listed = (each for each in _entries(root / "sources" / str(source)) if each.number <= last)
+    return sorted(set(listed), key=lambda each: (each.number, each.time, each.path))
+
+
 def check_order(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
     """Raise FileOrderError if a stream's files on this machine have equal times and may come in several batches.
 

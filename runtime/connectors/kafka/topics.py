@@ -95,6 +95,23 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
     replace_file(root / TOPICS_FILE, with_checksum(text))
 
 
+def note_topics(root: Path, df: DataFrame, ids: Mapping[str, str]) -> None:
+    """Note in a checkpoint the ids of topics that another engine has read for a DataFrame."""
+    topics = _TOPICS.get(df)
+    if topics is None:
+        return
+    known = _read_topic_ids(root / TOPICS_FILE)
+    known |= {f"{name} {topics.servers}": number for name, number in ids.items() if number}
+    replace_file(root / TOPICS_FILE, with_checksum(json.dumps(known, sort_keys=True)))
+
+
+def noted_topics(root: Path) -> dict[str, str]:
+    """The ids of the topics that a checkpoint has noted, by name; raises StateCorruptError."""
+    return {
+        key.partition(" ")[0]: each for key, each in _read_topic_ids(root / TOPICS_FILE).items()
+    }
+
+
 def _cluster(topics: Topics) -> tuple[str, str]:
     """Return the key by which topics are asked for together."""
     return topics.servers, repr(sorted(topics.properties.items()))

@@ -19,13 +19,14 @@ import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from aggloom.runtime.engine.hand_over import read_state
 from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore, Head, gather
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory
 from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
-from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.platform.memory_reuse import keep_memory
 from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK
 from aggloom.runtime.spark.node.lazy_processor import LazyProcessor, Variables
@@ -55,6 +56,7 @@ class Options:
     ttls: the times to live of the operators, in milliseconds.
     time_mode: Spark's word for the timers that there are.
     stamped: whether the first column of packed rows is the time of their batch, for operators without timers of Spark.
+    handed_over: the directory from which each bucket takes the state that another engine has left, and does no more.
     """
 
     buckets: int
@@ -66,6 +68,7 @@ class Options:
     state_limit: int | None = None
     added_calls: str = "refuse"
     stamped: bool = False
+    handed_over: str | None = None
 
 
 class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -132,6 +135,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             return
         head, log = self._variables
         store = BucketStore(head, BlobList(log), owner, factory.description)
+        if options.handed_over is not None:
+            yield from self._take_over(store, options.handed_over)
+            return
         directory = directory_of(self._query, options.place, factory.digest, options.buckets)
         with open_live_state(self._root(), directory, bucket, self._limit) as live:
             head = store.head()
@@ -154,6 +160,32 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
                 live.mark_clean(token, fragment.arenas)
         emitted = [changes] if carried is None else [carried, changes]
         yield from emit_frames(options.encoding, bucket, emitted, late, counts)
+
+    def _take_over(self, store: BucketStore, place: str) -> Iterator[pd.DataFrame]:
+        """Have the state of a bucket from a directory, and the timer that it asks for."""
+        number, bucket = self._options.place, store.owner.bucket
+        state = read_state(place, (number, bucket))
+        head, log = self._variables
+        if state is not None:
+            head.update((state.head,))
+            BlobList(log).put([(row,) for row in state.rows])
+            self._arm_taken(store)
+        fragment = self._factory.open(None, bucket)
+        changes = no_rows(fragment.root.schema)
+        counts = [bucket, *_take_counts([Tally(operator) for operator in fragment.operators])]
+        yield from emit_frames(self._options.encoding, bucket, [changes], (), counts)
+
+    def _arm_taken(self, store: BucketStore) -> None:
+        """Set the timers of a bucket whose state has just come here."""
+        found = store.head()
+        assert found is not None
+        if found.description == store.described:
+            fragment = _wake(self._factory, store, found, None, store.owner.bucket)
+            self._set_timer(fragment)
+            fragment.close()
+        elif self._options.time_mode != "None":
+            # The first batch carries the state of another version over, and sets the timers that it asks for.
+            self._handle.registerTimer(1)
 
     def _run_once(
         self, bucket: int, bucket_input: BucketInput, clock: Clock

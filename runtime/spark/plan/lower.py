@@ -29,7 +29,6 @@ from aggloom.codegen.planner import (
     above,
     below_unions,
     union_parts,
-    walk,
 )
 from aggloom.errors import OptionError, SpecError
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
@@ -67,6 +66,7 @@ from aggloom.runtime.spark.plan.expressions import (
     refusals,
     spark_arrow,
 )
+from aggloom.runtime.spark.plan.file_arrivals import find_orderly
 from aggloom.runtime.spark.plan.host_settings import HostSettings
 from aggloom.runtime.spark.plan.kind_names import apply_result_step, translate_kinds
 from aggloom.runtime.spark.plan.one_batch_source import stream_once
@@ -97,7 +97,8 @@ class SparkLowering:
 
     still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
     depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
-    called. text: the query, if it was said as SQL.
+    called. text: the query, if it was said as SQL. handed_over: the directory from which each bucket takes its state in
+    the first batch. scans: the tables in the order in which the query reads them, once each time.
     """
 
     def __init__(
@@ -108,7 +109,10 @@ class SparkLowering:
         settings: HostSettings,
         carries: int | None = None,
         text: str | None = None,
+        handed_over: str | None = None,
     ) -> None:
+        self._handed_over = handed_over
+        self.scans: list[str] = []
         self._streams = any(table.df.isStreaming for table in tables.values())
         if not self._streams:
             ready_for_state(_any(tables).df.sparkSession)
@@ -147,9 +151,26 @@ class SparkLowering:
         _LOWERED[result] = self
         return result
 
-    def call_every_bucket(self, batch: int) -> DataFrame:
-        """The result once more, as one that calls every bucket in a batch."""
-        return SparkLowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
+    def lower_again(self, carries: int | None = None, buckets: int | None = None) -> DataFrame:
+        """The result once more: one that calls every bucket in a batch, or that has state in so many buckets."""
+        return self._lower_over(self.tables, buckets, carries, None)
+
+    def over(
+        self, tables: Mapping[str, InputTable], buckets: int | None, handed_over: str
+    ) -> DataFrame:
+        """The result over other tables, as one whose buckets take their state from a directory in the first batch."""
+        return self._lower_over(tables, buckets, 0, handed_over)
+
+    def _lower_over(
+        self,
+        tables: Mapping[str, InputTable],
+        buckets: int | None,
+        carries: int | None,
+        handed_over: str | None,
+    ) -> DataFrame:
+        settings = replace(self.settings, buckets=buckets or self.settings.buckets)
+        about = self.plan, tables, self.handler_of, settings, carries, self.text, handed_over
+        return SparkLowering(*about).result()
 
     @property
     def factories(self) -> list[FragmentFactory]:
@@ -183,7 +204,7 @@ class SparkLowering:
                 )
             return below.selectExpr(*project_columns(node), *late, quote(KIND))
         assert isinstance(node, Scan)
-        rows = scan_table(self.tables[node.table], node)
+        rows = self._scan(node)
         df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
         if rows.kind is None:
             return df.withColumn(KIND, F.lit(PROFILES[profile][0]))
@@ -197,7 +218,7 @@ class SparkLowering:
     def _rows(self, node: Node) -> OrdinaryRows:
         """A part of the plan below an aggregate as ordinary columns."""
         if isinstance(node, Scan):
-            return scan_table(self.tables[node.table], node)
+            return self._scan(node)
         if isinstance(node, Stateful):
             return OrdinaryRows(self._unpack_changes(node, None), KIND, change_column=KIND)
         if not isinstance(node, Calc):
@@ -209,6 +230,11 @@ class SparkLowering:
         df = below.df if node.where is None else below.filter(quicken_expression(node.where))
         df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
+
+    def _scan(self, node: Scan) -> OrdinaryRows:
+        """A table as the columns that a scan reads."""
+        self.scans.append(node.table)
+        return scan_table(self.tables[node.table], node)
 
     def _pack_node(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
         """The rows of a part of the plan on their way to the next operator."""
@@ -271,6 +297,7 @@ class SparkLowering:
         if files is not None and isinstance(node, Scan):
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
+            self.scans.append(node.table)
             packed = files.pack_rows(pack, f"{self._reads} #{self._number}")
             self._reads += 1
             return self._with_marker(packed, route)
@@ -322,7 +349,7 @@ class SparkLowering:
             isinstance(encoding, PackedRowOutput) and encoding.route.always
         )
         for each, part in zip(nodes, fragment.parts, strict=True):
-            self.orderly |= _orderly(each, part.spec.needs_order)
+            self.orderly |= find_orderly(each, part.spec.needs_order)
         packed = [
             self._feed_fragment(exchange, fragment, number, buckets, always, place)
             for number, exchange in enumerate(exchanges)
@@ -337,7 +364,7 @@ class SparkLowering:
         mode = time_mode(fragment, self.plan.awaits_watermark) if self._streams else "None"
         live = self.settings.state_directory, place, encoding, mode, self.settings.state_limit
         ttls, added = tuple(fragment.ttls), self.plan.options.added_calls
-        hosting = Options(buckets, ttls, *live, added, stamped)
+        hosting = Options(buckets, ttls, *live, added, stamped, self._handed_over)
         if stamped:
             packed = [each.selectExpr(_NOW, "*") for each in packed]
         groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
@@ -387,14 +414,3 @@ class SparkLowering:
 
 def _any(tables: Mapping[str, InputTable]) -> InputTable:
     return next(iter(tables.values()))
-
-
-def _orderly(node: Stateful, ordered: bool) -> set[str]:
-    """The tables below a node whose rows it may not have in another order: its table could be another.
-
-    A row that is taken back before it came is dropped, or kept and forgotten by a window; only aggregates heal.
-    """
-    arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
-    arrivals = arrivals or not node.handlers
-    scans = [each for each in walk(node) if isinstance(each, Scan)]
-    return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}

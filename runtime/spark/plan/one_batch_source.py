@@ -49,3 +49,21 @@ def stream_once(df: DataFrame) -> DataFrame:
     spark.dataSource.register(OneBatchSource)
     row = spark.readStream.format(OneBatchSource.name()).load()
     return df.crossJoin(F.broadcast(row)).drop(_COLUMN)
+
+
+def stream_nothing(df: DataFrame) -> DataFrame:
+    """A stream with the columns of a DataFrame, and one batch without rows.
+
+    A task runs, where Spark would leave out what it knows to be empty.
+    """
+    spark = df.sparkSession
+    spark.dataSource.register(OneBatchSource)
+    row = spark.readStream.format(OneBatchSource.name()).load()
+    return row.mapInArrow(_no_rows, df.schema)
+
+
+def _no_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    """Take rows, and give none."""
+    for _ in batches:
+        pass
+    return iter(())

@@ -1,0 +1,127 @@
+"""The move of a query's checkpoint from one engine to the other, into a new directory, which is there whole or not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import time
+
+from aggloom.errors import CheckpointError, SpecError
+from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table_file
+from aggloom.runtime.engine.checkpoint import LocalCheckpoint
+from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
+from aggloom.runtime.engine.hand_over import states_of, take_over, write_checkpoint
+from aggloom.runtime.hosting.checkpoint_paths import (
+    HAND_OVER,
+    MOVED_FILE,
+    QUERY_FILE,
+    is_local,
+    is_local_checkpoint,
+    refuse_moved,
+    require_checkpoint,
+)
+from aggloom.runtime.hosting.journal_files import BEAT_SECONDS, PROGRESS_FILE, read_progress
+
+_BESIDE = (TABLE_FILE, QUERY_FILE, PROGRESS_FILE)
+"""Files that both engines have in the same form."""
+_SILENT_SECONDS = 4 * BEAT_SECONDS
+
+
+def move_checkpoint(source: Path, target: Path, to: str) -> int:
+    """Make `target` the checkpoint of the query at `source`, for another engine; the number of its next batch.
+
+    to: `spark` or `local`. Raises CheckpointError, before anything is written, where the other engine cannot go on, and
+    StateCorruptError for damage.
+    """
+    for path in (source, target):
+        if not is_local(str(path)):
+            raise SpecError(f"move: {path} is not on this machine; give directories that are")
+    if (source / HAND_OVER).is_dir():
+        raise CheckpointError(
+            f"{source}: it was moved to Spark, which has not begun from it. Delete it, and {MOVED_FILE} in the "
+            "directory that it was moved from, to go on there."
+        )
+    require_checkpoint(source)
+    refuse_moved(source)
+    _check_target(target)
+    here = "local" if is_local_checkpoint(source) else "spark"
+    if here == to:
+        raise SpecError(f"move: {source} is a checkpoint of --engine {to} already")
+    batch = _to_spark(source, target) if to == "spark" else _to_local(source, target)
+    # From here on both are whole; two runs would write the same batches.
+    about = json.dumps({"to": str(target.absolute()), "batch": batch})
+    write_whole(source / MOVED_FILE, [about.encode()])
+    return batch + 1
+
+
+def _check_target(target: Path) -> None:
+    """Raise CheckpointError unless the target is an empty directory, or not there yet."""
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise CheckpointError(
+            f"{target}: this is there already. Name a directory that is empty or not there yet."
+        )
+
+
+def _to_spark(source: Path, target: Path) -> int:
+    """Write the directory from which Spark begins; the last batch."""
+    with LocalCheckpoint(source) as locked:
+        facts = take_over(locked)
+        with _made_whole(target) as made:
+            _copy_beside(source, made)
+            write_checkpoint(made / HAND_OVER, facts, states_of(source))
+    return facts.batch
+
+
+def _to_local(source: Path, target: Path) -> int:
+    """Write a checkpoint of the local engine; the last batch."""
+    try:
+        from aggloom.runtime.spark.moving import take_over as spark
+    except ImportError:
+        raise SpecError(
+            "move: the state of a checkpoint of Spark is read by Spark: pip install 'aggloom[spark]', and Java 17"
+        ) from None
+    _check_rest(source)
+    facts = spark.take_over(source)
+    with _made_whole(target) as made:
+        _copy_beside(source, made)
+        write_checkpoint(made, facts, spark.states_after(source, facts.batch))
+    return facts.batch
+
+
+def _check_rest(source: Path) -> None:
+    """Raise CheckpointError if the query of a checkpoint seems to run: Spark's has no lock."""
+    seen = read_progress(source)
+    runs = "start" in seen.run and "end" not in seen.run
+    if runs and seen.beat is not None and time() - seen.beat < _SILENT_SECONDS:
+        raise CheckpointError(
+            f"{source}: its query runs, or was killed less than {_SILENT_SECONDS:.0f} seconds ago. Stop it, and wait "
+            "so long if it was killed."
+        )
+
+
+def _copy_beside(source: Path, made: Path) -> None:
+    """Copy what both engines have in the same form; raises StateCorruptError for a damaged table."""
+    for name in _BESIDE:
+        if (source / name).is_file():
+            if name == TABLE_FILE:
+                read_table_file(source / name)
+            write_whole(made / name, [(source / name).read_bytes()])
+
+
+@contextmanager
+def _made_whole(target: Path) -> Iterator[Path]:
+    """A directory beside the target, which is renamed into its place in the end; what a killed move left goes."""
+    made = target.absolute().with_name(target.absolute().name + ASIDE)
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    try:
+        yield made
+        sync_directory(made)
+        made.replace(target.absolute())
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    sync_directory(made.parent)

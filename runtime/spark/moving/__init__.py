@@ -1,0 +1,1 @@
+"""Queries that come from another engine, and go there."""
