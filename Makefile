@@ -14,7 +14,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage mutations matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site constraints fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site constraints fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ chaos: $(READY) java ## kill runs on real Spark, half a minute each, or with ENG
 
 chaos-cdc: $(READY) java postgres kafka ## kill runs of the demo's line, half a minute each: broker, database, Debezium, driver, workers: make chaos-cdc RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/servers.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
+
+moves: $(READY) java ## random queries that move between the engines, half a minute each: make moves COUNT=50 SEED=0
+	@AGGLOOM_MOVES=$(or $(SEED),0):$(or $(COUNT),10) $(BIN)/python -m pytest -q tests/spark/test_move.py -k random $(ARGS)
 
 matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
 	@$(BIN)/python tests/support/older_sparks.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from aggloom.engine_choice import name_missing
 from aggloom.errors import SpecError
 from aggloom.options_cli import SingleOption, debug_option
 from aggloom.project import write_project
@@ -23,6 +24,9 @@ def init(directory: Path) -> None:
     for path in write_project(directory):
         click.echo(str(path))
     click.echo(f"\ncd {shlex.quote(str(directory))}\naggloom test\naggloom run job.yaml")
+    missing = name_missing()
+    where = f"on the local engine, for {missing} is not there" if missing else "on Spark"
+    click.echo(f"\nThe job runs {where}; --engine spark or --engine local decides.")
 
 
 @click.command(cls=SingleOption)

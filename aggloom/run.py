@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from importlib import import_module
-from importlib.util import find_spec
 from os import environ
 from pathlib import Path
-from shutil import which
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ import click
 import pyarrow as pa
 
 from aggloom.active_session import end_java
+from aggloom.engine_choice import choose_engine
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
 from aggloom.job_plan import declared_tables, plan_of_job
@@ -69,7 +68,7 @@ def run(*jobs: Job) -> None:
                 place = Path(places.enter_context(made)) / "checkpoint"
             _check_places(job, place)
             placed.append((job, place))
-        if _choose_engine(jobs) == "local":
+        if choose_engine(jobs) == "local":
             from aggloom.run_local import run_jobs
 
             run_jobs(placed, places.close, _tell)
@@ -77,25 +76,6 @@ def run(*jobs: Job) -> None:
             for _, place in placed:
                 refuse_local_checkpoint(place)
             _run(placed, places.close)
-
-
-def _choose_engine(jobs: Sequence[Job]) -> str:
-    """The engine of jobs, by name: as they say, else Spark where it is installed, with Java."""
-    engine = next((job.engine for job in jobs if job.engine), "")
-    if engine:
-        return engine
-    missing = _name_missing()
-    if missing:
-        click.echo(f"engine: local ({missing} is not there)", err=True)
-    return "local" if missing else "spark"
-
-
-def _name_missing() -> str:
-    """Name the part of Spark that is not installed; "" if all is there."""
-    if find_spec("pyspark") is None:
-        return "pyspark"
-    has_java = environ.get("JAVA_HOME") or environ.get("SPARK_REMOTE") or which("java")
-    return "" if has_java else "Java"
 
 
 def _check_places(job: Job, checkpoint: Path) -> None:

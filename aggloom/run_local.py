@@ -17,6 +17,7 @@ from aggloom.interrupts import Interrupts
 from aggloom.job_plan import plan_of_job, source_options
 from aggloom.lake_tables import lake_source, open_lake
 from aggloom.progress_lines import ProgressLines
+from aggloom.run_checks import check_run
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.source_options import from_entries
@@ -88,6 +89,7 @@ def open_query(
     threads: that run them; 0: one for each core.
     """
     plan = plan_of_job(job)
+    check_run(job, plan)
     given = rows or {}
 
     def open_source(root: Path, name: str, position: Any) -> Source:

@@ -30,6 +30,7 @@ KINDS = {
     "state table": r"state/\d+/\d+/.*\.sst",
     "table": r"aggloom-table\.arrow",
     "query": r"aggloom-query\.json",
+    "sources": r"aggloom-sources\.json",
     "plan": r"aggloom-plan\.json",
     "progress": r"aggloom-progress\.jsonl",
 }

@@ -151,7 +151,17 @@ ROOMS: dict[str, set[str]] = {
     | _in("runtime", "inspection", "local", "spark", "page", "hosting", "engine", "values"),
     **{
         f"runtime/spark{room}": PLANS | HOST | {"aggloom.runtime"}
-        for room in ("", "/api", "/node", "/plan", "/read", "/sessions", "/watch", "/write")
+        for room in (
+            "",
+            "/api",
+            "/moving",
+            "/node",
+            "/plan",
+            "/read",
+            "/sessions",
+            "/watch",
+            "/write",
+        )
     },
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},

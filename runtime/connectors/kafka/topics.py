@@ -30,6 +30,8 @@ _SECONDS = 10
 _PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that Kafka writes for a topic of a broker that gives none."""
+_TO_JAVA, _FROM_JAVA = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
+"""Java's client spells ids in the Base64 of URLs, librdkafka in the ordinary one."""
 _TOPICS: WeakKeyDictionary[DataFrame, Topics] = WeakKeyDictionary()
 
 
@@ -96,20 +98,25 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
 
 
 def note_topics(root: Path, df: DataFrame, ids: Mapping[str, str]) -> None:
-    """Note in a checkpoint the ids of topics that another engine has read for a DataFrame."""
+    """Note in a checkpoint the ids of topics that another engine has read for a DataFrame, as librdkafka has them."""
     topics = _TOPICS.get(df)
     if topics is None:
         return
     known = _read_topic_ids(root / TOPICS_FILE)
-    known |= {f"{name} {topics.servers}": number for name, number in ids.items() if number}
+    made = {
+        f"{name} {topics.servers}": each.translate(_TO_JAVA) for name, each in ids.items() if each
+    }
+    known |= made
     replace_file(root / TOPICS_FILE, with_checksum(json.dumps(known, sort_keys=True)))
 
 
 def noted_topics(root: Path) -> dict[str, str]:
-    """The ids of the topics that a checkpoint has noted, by name; raises StateCorruptError."""
-    return {
-        key.partition(" ")[0]: each for key, each in _read_topic_ids(root / TOPICS_FILE).items()
-    }
+    """The ids of the topics that a checkpoint has noted, by name, as librdkafka spells them.
+
+    Raises StateCorruptError.
+    """
+    noted = _read_topic_ids(root / TOPICS_FILE)
+    return {key.partition(" ")[0]: each.translate(_FROM_JAVA) for key, each in noted.items()}
 
 
 def _cluster(topics: Topics) -> tuple[str, str]:

@@ -53,7 +53,12 @@ def begin_handed_over(
     Raises CheckpointError, before anything is written, where Spark cannot go on with it.
     """
     root = local(checkpoint)
-    if not is_local(checkpoint) or not (root / HAND_OVER).is_dir():
+    if not is_local(checkpoint):
+        return
+    done = root / f"{HAND_OVER}.done"
+    # A start that was killed as its last step has left it.
+    shutil.rmtree(done, ignore_errors=True)
+    if not (root / HAND_OVER).is_dir():
         return
     lines = None if lowering is None else find_lines(df, lowering)
     if lowering is None or lines is None:
@@ -81,7 +86,6 @@ def begin_handed_over(
             ids = {topic: str(about["id"]) for topic, about in topics["topics"].items()}
             note_topics(root, table.df, ids)
     _renumber(root, facts, spoken)
-    done = root / f"{HAND_OVER}.done"
     (root / HAND_OVER).rename(done)
     sync_directory(root)
     shutil.rmtree(done, ignore_errors=True)
@@ -110,7 +114,7 @@ def _take_states(lowering: SparkLowering, root: Path) -> None:
             name: _without_rows(table) for name, table in lowering.tables.items() if name != ONE_ROW
         }
         buckets = known_buckets(root) or lowering.settings.buckets
-        seed = lowering.over(tables, buckets, str(root / HAND_OVER))
+        seed = lowering.lower_again(0, buckets, tables, str(root / HAND_OVER))
         writer = seed.writeStream.outputMode("append").option("checkpointLocation", str(root))
         writer = writer.trigger(availableNow=True).foreachBatch(_run_through)
         await_end(start_query(writer))

@@ -111,7 +111,6 @@ class SparkLowering:
         text: str | None = None,
         handed_over: str | None = None,
     ) -> None:
-        self._handed_over = handed_over
         self.scans: list[str] = []
         self._streams = any(table.df.isStreaming for table in tables.values())
         if not self._streams:
@@ -125,7 +124,7 @@ class SparkLowering:
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings
-        self._carries, self.text = carries, text
+        self._carries, self.text, self._handed_over = carries, text, handed_over
         self.nodes: dict[int, tuple[Stateful, ...]] = {}
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
@@ -151,26 +150,17 @@ class SparkLowering:
         _LOWERED[result] = self
         return result
 
-    def lower_again(self, carries: int | None = None, buckets: int | None = None) -> DataFrame:
-        """The result once more: one that calls every bucket in a batch, or that has state in so many buckets."""
-        return self._lower_over(self.tables, buckets, carries, None)
-
-    def over(
-        self, tables: Mapping[str, InputTable], buckets: int | None, handed_over: str
-    ) -> DataFrame:
-        """The result over other tables, as one whose buckets take their state from a directory in the first batch."""
-        return self._lower_over(tables, buckets, 0, handed_over)
-
-    def _lower_over(
+    def lower_again(
         self,
-        tables: Mapping[str, InputTable],
-        buckets: int | None,
-        carries: int | None,
-        handed_over: str | None,
+        carries: int | None = None,
+        buckets: int | None = None,
+        tables: Mapping[str, InputTable] | None = None,
+        handed_over: str | None = None,
     ) -> DataFrame:
+        """The result once more, with other settings: a batch in which every bucket is called, buckets, tables."""
         settings = replace(self.settings, buckets=buckets or self.settings.buckets)
-        about = self.plan, tables, self.handler_of, settings, carries, self.text, handed_over
-        return SparkLowering(*about).result()
+        about = self.handler_of, settings, carries, self.text, handed_over
+        return SparkLowering(self.plan, tables or self.tables, *about).result()
 
     @property
     def factories(self) -> list[FragmentFactory]:
@@ -343,7 +333,8 @@ class SparkLowering:
                 "stateful node have; set spark.sql.ansi.enabled, or leave fragments_enabled out"
             )
         place, self._places = self._places, self._places + 1
-        buckets = self._count(exchanges[0])
+        # A global aggregate has one key, so one bucket.
+        buckets = self._buckets if exchanges[0].keys else 1
         # What is above may wait for a first bundle, which this node then has to hand on.
         always = fragment.always or (
             isinstance(encoding, PackedRowOutput) and encoding.route.always
@@ -374,10 +365,7 @@ class SparkLowering:
             outputMode="Append",
             timeMode=mode,
         )
-        return self._observe_counts(hosted, [part.name for part in fragment.parts], hosting)
-
-    def _observe_counts(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
-        """Return the output of a fragment, the counts of its operators observed."""
+        names = [part.name for part in fragment.parts]
         about = (hosting.place, self._number, hosting.buckets, hosting.encoding.change_column)
         return metrics.operators_counted(hosted, names, *about)
 
@@ -406,10 +394,6 @@ class SparkLowering:
         )
         name = ", ".join(dict.fromkeys(part.name for part in fragment.consumers(number)))
         return self._pack_node(exchange.input, route, name, fragment.is_ordered(number))
-
-    def _count(self, exchange: Exchange) -> int:
-        """Return the number of buckets of an operator; a global aggregate has one key, so one bucket."""
-        return self._buckets if exchange.keys else 1
 
 
 def _any(tables: Mapping[str, InputTable]) -> InputTable:

@@ -1,0 +1,33 @@
+"""The engine that jobs run on where they do not say one: Spark where it is installed, with Java, else the local one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from os import environ
+from shutil import which
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from aggloom.job import Job
+
+
+def choose_engine(jobs: Sequence[Job]) -> str:
+    """The engine of jobs, by name: as they say, else Spark where it is installed; says so where it is not."""
+    engine = next((job.engine for job in jobs if job.engine), "")
+    if engine:
+        return engine
+    missing = name_missing()
+    if missing:
+        click.echo(f"engine: local ({missing} is not there)", err=True)
+    return "local" if missing else "spark"
+
+
+def name_missing() -> str:
+    """Name the part of Spark that is not installed; "" if all is there."""
+    if find_spec("pyspark") is None:
+        return "pyspark"
+    has_java = environ.get("JAVA_HOME") or environ.get("SPARK_REMOTE") or which("java")
+    return "" if has_java else "Java"
