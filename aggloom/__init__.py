@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         prepare,
         rank_sql,
         register,
+        table_function,
         unregister,
     )
     from aggloom.codegen.planner import window_spec
@@ -178,6 +179,7 @@ __all__ = [
     "ship",
     "sql",
     "state",
+    "table_function",
     "unregister",
     "why",
     "window_aggregate",

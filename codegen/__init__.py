@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from aggloom.codegen.sql.rank_sql import rank_sql
     from aggloom.codegen.templating import environment as templates
     from aggloom.codegen.user.register import aggregate, register, unregister
+    from aggloom.codegen.user.table_functions import load_table_function, table_function
     from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
@@ -144,6 +145,7 @@ __all__ = [
     "last_statement",
     "lines_of_calls",
     "load",
+    "load_table_function",
     "load_text",
     "lookup_sql",
     "lookup_table",
@@ -165,6 +167,7 @@ __all__ = [
     "shown_query",
     "spell_zone",
     "step_of_digits",
+    "table_function",
     "tables_read",
     "templates",
     "to_schema",
@@ -297,6 +300,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "aggregate",
         "register",
         "unregister",
+    ),
+    ".user.table_functions": (
+        "load_table_function",
+        "table_function",
     ),
     ".views": ("VIEW_KINDS",),
 }

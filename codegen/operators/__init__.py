@@ -31,6 +31,7 @@ from aggloom.codegen.operators.table_call import (
     Stack,
     TableCall,
     Unnest,
+    UserRows,
     call_data,
     call_from,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "TimedJoin",
     "Union",
     "Unnest",
+    "UserRows",
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",

@@ -21,7 +21,7 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.plan_text import shown_names
-from aggloom.codegen.operators.table_call import TableCall
+from aggloom.codegen.operators.table_call import TableCall, UserRows
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,9 @@ class Correlate(Node):
         return below if below is not None and set(below) <= set(self.columns) else None
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        if isinstance(self.call, UserRows):
+            # The text of a checkpoint would have its source, which must not run from there.
+            return f"{self.call.name}, a table function of your own, stands between them"
         own = set(self.input.schema.names)
         return ({name: name for name in names if name in own},)
 
@@ -109,6 +112,12 @@ class Correlate(Node):
         kind = "LEFT" if self.outer else "INNER"
         said = {"invocation": [self.call.text], "joinType": [kind]}
         return "Correlate", said | {"select": shown_names(self.columns)}
+
+    @property
+    def remark(self) -> str:
+        if not isinstance(self.call, UserRows):
+            return ""
+        return f"{self.call.name}: a table function of your own, row by row in Python"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self._spare()

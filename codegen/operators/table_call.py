@@ -114,6 +114,22 @@ class Stack(TableCall):
         return {"kind": "stack"}
 
 
+@dataclass(frozen=True)
+class UserRows(TableCall):
+    """The rows that a function of a user's own gives, in Python.
+
+    source: a class whose method `rows` makes them. nulls: ignore, so that a row with a NULL among the arguments makes
+    none, or respect.
+    """
+
+    source: str
+    nulls: str
+
+    def data(self) -> dict[str, Any]:
+        """Return the source."""
+        return {"kind": "user", "source": self.source, "nulls": self.nulls}
+
+
 def call_data(call: TableCall) -> dict[str, Any]:
     """Return a call as JSON can hold it, but for the types of its columns."""
     own = list(call.ordinality) if call.ordinality else None

@@ -6,6 +6,8 @@ import ast
 import inspect
 import linecache
 import textwrap
+from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 from aggloom.codegen.user import source as user_source
@@ -23,25 +25,47 @@ def capture(cls: Any, function: str) -> str:
         raise SpecError(
             f"{function}: the source of {cls.__name__} cannot be read: {error}"
         ) from None
-    own_names = {cls.__name__, "self"}
-    used: dict[str, str] = {}
-    for item in tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else ():
-        if isinstance(item, ast.FunctionDef):
-            item.decorator_list = []
-            for name in sorted(user_source.free_names(item) - own_names - used.keys()):
-                line = _line_of(name, item.name, cls, function)
-                used |= {name: line} if line else {}
-    lines = sorted(used.values(), key=lambda line: (not line.startswith(("import", "from")), line))
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    methods = [item for item in body if isinstance(item, ast.FunctionDef)]
+    for item in methods:
+        item.decorator_list = []
+    lines = capture_uses(methods, cls, function, {cls.__name__, "self"})
     return "\n".join([*lines, *[""] * 2 * bool(lines), text.rstrip(), ""])
+
+
+def capture_uses(
+    methods: Sequence[ast.FunctionDef], cls: Any, function: str, own_names: set[str]
+) -> list[str]:
+    """The lines of imports and constants that methods use; own_names: what they may name of their own."""
+    used: dict[str, str] = {}
+    for item in methods:
+        for name in sorted(user_source.free_names(item) - own_names - used.keys()):
+            line = _line_of(name, item.name, cls, function)
+            used |= {name: line} if line else {}
+    return sorted(used.values(), key=lambda line: (not line.startswith(("import", "from")), line))
 
 
 def _class_text(cls: Any, function: str) -> str:
     """The lines of the class statement, without decorators; found by the place of a method, not by name."""
     methods = [m for m in map(inspect.unwrap, _functions(cls)) if hasattr(m, "__code__")]
     if not methods:
-        raise SpecError(f"{function}: class {cls.__name__} has no `def create()`")
-    code = methods[0].__code__
-    lines = linecache.getlines(code.co_filename, getattr(methods[0], "__globals__", None))
+        raise SpecError(
+            f"{function}: class {cls.__name__} has no methods; write those that it needs"
+        )
+    return _statement_text(methods[0], ast.ClassDef, cls.__name__, function)
+
+
+def function_text(made: FunctionType, function: str) -> str:
+    """The lines of the `def` of a function, without decorators; raises SpecError where they are not at hand."""
+    return _statement_text(made, ast.FunctionDef, made.__name__, function)
+
+
+def _statement_text(
+    inside: Any, kind: type[ast.ClassDef | ast.FunctionDef], name: str, function: str
+) -> str:
+    """The lines of the innermost statement of a kind and name in which a function stands, or that makes it."""
+    code = inside.__code__
+    lines = linecache.getlines(code.co_filename, getattr(inside, "__globals__", None))
     try:
         tree = ast.parse("".join(lines))
     except SyntaxError:
@@ -49,12 +73,16 @@ def _class_text(cls: Any, function: str) -> str:
     spans = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
-        if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0)
+        if isinstance(node, kind) and node.name == name
+        # A function's code begins with its first decorator.
+        if min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+        <= code.co_firstlineno
+        <= (node.end_lineno or 0)
     ]
     if not spans:
+        word = "class" if kind is ast.ClassDef else "function"
         raise SpecError(
-            f"{function}: the source of {cls.__name__} is not at hand; define the class in a file or a notebook"
+            f"{function}: the source of {name} is not at hand; define the {word} in a file or a notebook"
         )
     span = max(spans, key=lambda node: node.lineno)
     return textwrap.dedent("".join(lines[span.lineno - 1 : span.end_lineno]))

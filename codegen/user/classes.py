@@ -118,8 +118,8 @@ def _probe_class(source: str, name: str, given: tuple[str, ...]) -> Verdict:
     return probe(functions, dict(methods), state, given)
 
 
-def _instance(source: str, name: str) -> tuple[dict[str, Any], Any]:
-    """The functions of a source, run here, and what create returns."""
+def run_source(source: str, name: str) -> dict[str, Any]:
+    """The methods of a source, run here, by their names."""
     parsed = user_source.parse(source, name)
     constants, methods = user_source.functions(parsed, "user")
     scope: dict[str, Any] = {"__name__": "aggloom_user_function"}
@@ -127,7 +127,12 @@ def _instance(source: str, name: str) -> tuple[dict[str, Any], Any]:
         scope[alias] = __import__(module)
     for text in (*constants, *(text for _, text in methods)):
         exec(compile(text, "<aggloom>", "exec"), scope)
-    functions = {method: scope[f"user_{method}"] for method, _ in methods}
+    return {method: scope[f"user_{method}"] for method, _ in methods}
+
+
+def _instance(source: str, name: str) -> tuple[dict[str, Any], Any]:
+    """The functions of a source, run here, and what create returns."""
+    functions = run_source(source, name)
     try:
         return functions, functions["create"]()
     except Exception as error:

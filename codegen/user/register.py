@@ -24,6 +24,7 @@ from aggloom.codegen.user import classes as user_code
 from aggloom.codegen.user import definition
 from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.capture import capture
+from aggloom.codegen.user.table_functions import forget_table_function, list_table_functions
 from aggloom.errors import (
     NotRetractableError,
     SpecError,
@@ -80,9 +81,10 @@ def unregister(name: str) -> None:
     """Forget a registered function; a built-in one that it replaced is back."""
     if not isinstance(name, str):
         raise SpecError(f"unregister: name is {name!r}; give the function's name")
-    if USER_DEFINED.pop(name.upper(), None) is None:
+    if USER_DEFINED.pop(name.upper(), None) is None and not forget_table_function(name):
+        known = [*USER_DEFINED, *list_table_functions()]
         raise UnknownFunctionError(
-            f"no function {name.upper()} is registered. {nearest(name, USER_DEFINED)}"
+            f"no function {name.upper()} is registered. {nearest(name, known)}"
         )
 
 

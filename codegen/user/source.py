@@ -86,14 +86,19 @@ def check_methods(source: UserSource, function: str, arguments: list[str]) -> No
                     f"{function}: class {source.class_name} has no `def {name}({shown})`"
                 )
             continue
-        given = source.methods[name].args
-        plain = [*given.posonlyargs, *given.args]
-        if len(plain) != len(names) or given.vararg or given.kwarg or given.kwonlyargs:
-            shown = ", ".join(names)
-            raise SpecError(
-                f"{function}: {name} must take {len(names)} arguments, `def {name}({shown})`, as the function is "
-                f"declared; it takes {', '.join(a.arg for a in plain) or 'none'}"
-            )
+        check_arguments(source.methods[name], function, names)
+
+
+def check_arguments(method: ast.FunctionDef, function: str, names: list[str]) -> None:
+    """Raise SpecError unless a method takes as many arguments as these."""
+    given = method.args
+    plain = [*given.posonlyargs, *given.args]
+    if len(plain) != len(names) or given.vararg or given.kwarg or given.kwonlyargs:
+        shown = ", ".join(names)
+        raise SpecError(
+            f"{function}: {method.name} must take {len(names)} arguments, `def {method.name}({shown})`, as the "
+            f"function is declared; it takes {', '.join(a.arg for a in plain) or 'none'}"
+        )
 
 
 def functions(source: UserSource, prefix: str) -> tuple[list[str], list[tuple[str, str]]]:

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.codegen.planner import Correlate, Series, Stack, Unnest
+from aggloom.codegen import load_table_function, type_name
+from aggloom.codegen.planner import Correlate, Series, Stack, Unnest, UserRows
 from aggloom.errors import DataError
 from aggloom.runtime.operators.steps import Rows, has_values
 from aggloom.runtime.storage.arena import Array, NumberArray
@@ -154,8 +155,61 @@ def _stack(call: Stack, batch: pa.RecordBatch) -> Answers:
     return Answers(np.full(batch.num_rows, height, np.int64), column)
 
 
+def _call_function(call: UserRows, batch: pa.RecordBatch) -> Answers:
+    """The rows that a user's function gives of the values of each row."""
+    function = load_table_function(call.source, call.name)
+    known = has_values(batch, call.arguments if call.nulls == "ignore" else ())
+    inputs = zip(*(batch.column(name).to_pylist() for name in call.arguments), strict=True)
+    given = inputs if call.arguments else ((),) * batch.num_rows
+    counts = np.zeros(batch.num_rows, np.int64)
+    found: list[tuple[Any, ...]] = []
+    for row, values in enumerate(given):
+        if known[row]:
+            made = _make_rows(call, function, values)
+            counts[row] = len(made)
+            found += made
+    starts = np.cumsum(counts) - counts
+
+    def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
+        place, dtype = call.values.index(name), call.answers.field(name).type
+        try:
+            values = pa.array([each[place] for each in found], dtype)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"{call.name}: a value of its column {name!r} is no {type_name(dtype)}: {error}; correct the "
+                "function, or declare another type"
+            ) from None
+        missing = places >= counts[rows]
+        return values.take(pa.array(np.where(missing, 0, starts[rows] + places), mask=missing))
+
+    return Answers(counts, column)
+
+
+def _make_rows(
+    call: UserRows, function: Callable[..., Any], values: tuple[Any, ...]
+) -> list[tuple[Any, ...]]:
+    """The rows of one call as tuples; raises DataError where the function fails, or gives none."""
+    width = len(call.values)
+    try:
+        made = list(function(*values))
+    except Exception as error:
+        raise DataError(
+            f"{call.name}({', '.join(map(repr, values))}) fails: {type(error).__name__}: {error}; correct the "
+            "function, or filter such rows out"
+        ) from error
+    rows = [each if isinstance(each, tuple) or width > 1 else (each,) for each in made]
+    wrong = next((each for each in rows if not isinstance(each, tuple) or len(each) != width), None)
+    if wrong is not None:
+        raise DataError(
+            f"{call.name}({', '.join(map(repr, values))}) gives {wrong!r} as a row; give tuples of {width} values "
+            f"({', '.join(call.values)})"
+        )
+    return rows
+
+
 _ANSWER: dict[type[Any], Callable[[Any, pa.RecordBatch], Answers]] = {
     Series: _count,
     Stack: _stack,
     Unnest: _unnest,
+    UserRows: _call_function,
 }

@@ -44,7 +44,7 @@ HERE = {
     "sql.md": {"sql": [1]},
     "state.md": {"python": [0]},
     "sub-queries.md": {"sql": [0]},
-    "table-functions.md": {"sql": [0, 1]},
+    "table-functions.md": {"sql": [0, 1], "python": [0], "text": [0]},
     "testing.md": {"yaml": [0], "shell": [0], "text": [0, 1]},
 }
 """Blocks that run here or in test_docs_blocks.py, by their kind and their number of it on the page."""

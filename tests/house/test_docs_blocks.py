@@ -6,6 +6,7 @@ import ast
 import builtins
 import contextlib
 import io
+import linecache
 import os
 import re
 from collections.abc import Iterator
@@ -98,9 +99,12 @@ def names_of(code: str) -> tuple[set[str], set[str]]:
 
 
 def printed(block: Block, names: dict[str, Any]) -> str:
-    out = io.StringIO()
+    out, file = io.StringIO(), f"docs/{block.page}:{block.line}"
+    # Functions of a block are registered with their source, as in a notebook.
+    lines = block.code.splitlines(keepends=True)
+    linecache.cache[file] = (len(block.code), None, lines, file)
     with contextlib.redirect_stdout(out):
-        exec(compile(block.code, f"docs/{block.page}:{block.line}", "exec"), names)
+        exec(compile(block.code, file, "exec"), names)
     return out.getvalue()
 
 

@@ -27,6 +27,8 @@ QUERIES = {
     "join": "SELECT a.id, b.amount FROM orders a JOIN orders b ON a.customer = b.customer AND a.amount < b.amount",
     "rank": "SELECT * FROM (SELECT id, customer, amount, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY amount DESC,"
     " id) AS r FROM orders) WHERE r <= 2",
+    "unnest": "SELECT customer, e, o, COUNT(*) AS n FROM orders LEFT JOIN UNNEST(ARRAY(amount, id % 3)) "
+    "WITH ORDINALITY AS u(e, o) ON TRUE GROUP BY customer, e, o",
     "filter": "SELECT id, amount + 1 AS more FROM orders WHERE amount > 3",
     "windows": "SELECT window_start, customer, SUM(amount) AS s FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(at),"
     " INTERVAL '10' SECOND)) GROUP BY window_start, window_end, customer",

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import Node, one_row
 from aggloom.codegen.planner.builders.generators import FUNCTIONS, NAMED_BY_ALIAS, CallArguments
+from aggloom.codegen.planner.builders.own_functions import find_own_function
 from aggloom.codegen.planner.builders.planned_call import PlannedCall
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.errors import place_error, refusal, span
@@ -17,6 +18,7 @@ from aggloom.codegen.sql.relations import Relations
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.table_calls import TableFunction, is_on_true
 from aggloom.codegen.sql.window_parser import TABLE_FUNCTIONS
+from aggloom.codegen.user.table_functions import list_table_functions
 from aggloom.errors import DuplicateNameError, SqlError, UnknownFunctionError, nearest
 
 
@@ -33,9 +35,9 @@ def plan_call(function: TableFunction, scope: Scope) -> PlannedCall:
 
     Raises UnknownFunctionError, TypeMismatchError and SqlError, with their places.
     """
-    build = FUNCTIONS.get(function.name)
+    build = FUNCTIONS.get(function.name) or find_own_function(function.name)
     if build is None:
-        known = [*FUNCTIONS, *TABLE_FUNCTIONS]
+        known = [*list_table_functions(), *FUNCTIONS, *TABLE_FUNCTIONS]
         message = f"there is no table function {function.name}. {nearest(function.name, known)}"
         raise place_error(UnknownFunctionError(message), function.place)
     if function.ordinality and function.name != "UNNEST":
