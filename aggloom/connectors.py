@@ -54,10 +54,9 @@ def source_of(
     settings |= {name: value for name in own if (value := words.take(name)) is not None}
     words.end()
     settings |= {"schema": table.columns, "changes": table.changes}
-    if table.watermark is not None:
-        settings["watermark"] = " ".join(table.watermark)
     made = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
-    return replace(made, schema=to_schema(table.columns, dialect, is_cut=True), keys=table.key)
+    schema = to_schema(table.columns, dialect, is_cut=True)
+    return replace(made, schema=schema, keys=table.key, watermark=table.event_time)
 
 
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:

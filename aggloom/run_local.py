@@ -27,7 +27,7 @@ from aggloom.runtime.engine.journal import BatchReport
 from aggloom.runtime.engine.lake_source import LakeInput
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.rows_source import RowsInput
-from aggloom.runtime.engine.scan_columns import scan_columns
+from aggloom.runtime.engine.scan_columns import scan_columns, time_columns
 from aggloom.runtime.engine.side_input import SideInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
@@ -132,7 +132,7 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
         source = from_entries(KafkaSource, table.kafka)
         made = TopicInput(source, table.format, scan, options, **about)
     else:
-        more = [] if table.watermark is None else [table.watermark[0]]
+        more = [] if table.watermark is None else time_columns(table.watermark[0], scan.schema)
         columns = scan_columns(plan, name, more)
         made = FileInput(root, table.path, table.format, scan, options, columns=columns, **about)
     return made if side is None else SideInput(made, side, str(read_id(root)))

@@ -36,7 +36,12 @@ if TYPE_CHECKING:
         prepare,
     )
     from aggloom.codegen.scalar.expressions import columns as columns_of
-    from aggloom.codegen.scalar.expressions import infer_type, quote_name
+    from aggloom.codegen.scalar.expressions import (
+        infer_type,
+        is_expression,
+        quote_name,
+        quoted_text,
+    )
     from aggloom.codegen.scalar.own_calls import OwnCalls, with_typed_nulls
     from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
     from aggloom.codegen.scalar.spark_shortcuts import quicken_expression
@@ -141,6 +146,7 @@ __all__ = [
     "having_kinds",
     "infer_type",
     "insertions",
+    "is_expression",
     "join_sql",
     "last_statement",
     "lines_of_calls",
@@ -160,6 +166,7 @@ __all__ = [
     "prepare",
     "quicken_expression",
     "quote_name",
+    "quoted_text",
     "rank_sql",
     "read_script",
     "register",
@@ -229,7 +236,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ".scalar.expressions": (
         "columns as columns_of",
         "infer_type",
+        "is_expression",
         "quote_name",
+        "quoted_text",
     ),
     ".scalar.result_types": (
         "ANALYSER",

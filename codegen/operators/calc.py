@@ -19,7 +19,7 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.plan_text import shown_projection
 from aggloom.codegen.scalar.calc import lower_calc
-from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name
+from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name, quoted_text
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.signs import Signs
 from aggloom.codegen.spec.dtypes import type_name
@@ -115,7 +115,14 @@ class Calc(Node):
     @cached_property
     def event_times(self) -> frozenset[str]:
         below = self.input.event_times
-        return frozenset(name for name, sql in self.select if column_name(sql) in below)
+        found = {name for name, sql in self.select if column_name(sql) in below}
+        computed = below - set(self.input.schema.names)
+        if computed:
+            # The time of a table may be an expression: it is a column from here on, or passes with its columns.
+            same = {name for name, sql in self.select if column_name(sql) == name}
+            found |= {name for name, sql in self.select if quoted_text(sql) in computed}
+            found |= {sql for sql in computed if same >= set(columns_of(sql))}
+        return frozenset(found)
 
     @cached_property
     def window_columns(self) -> WindowColumns | None:

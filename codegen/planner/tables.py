@@ -9,6 +9,12 @@ import pyarrow as pa
 
 from aggloom.codegen.operators import Node, Scan, normalise_rows
 from aggloom.codegen.planner.scripts.script import Script
+from aggloom.codegen.scalar.expressions import (
+    infer_type,
+    is_expression,
+    parse_scalar,
+    quoted_text,
+)
 from aggloom.codegen.spec.absent_columns import ABSENT, WHOLE_IMAGES
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
@@ -17,6 +23,8 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.argument_names import names_of
+from aggloom.codegen.sql.errors import place_error
+from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import (
     OptionError,
     SpecError,
@@ -93,7 +101,13 @@ def created_nodes(
     else:
         changes = dict.fromkeys(tables, input_changes) | declared
     own: dict[str, str | Sequence[str]] = {n: s.key for n, s in streams.items() if s.key}
-    times = {name: each.watermark for name, each in streams.items() if each.watermark}
+    times = {name: each.event_time for name, each in streams.items() if each.event_time}
+    for name, (time, _) in times.items():
+        columns = to_schema(schemas[name], dialect, is_cut=True)
+        try:
+            _event_time(name, columns, time)
+        except SpecError as error:
+            raise place_error(error, streams[name].place) from None
     merged = own | dict(keys or {}) if isinstance(keys or {}, Mapping) else keys
     created = {name: each.columns for name, each in streams.items()}
     timed = {**times, **(watermarks or {})}
@@ -120,12 +134,7 @@ def _table(
             f"table {name}: its key names no column; name some, or leave the table out of keys."
         )
     key = tuple(_column(name, "key", columns.names, each) for each in listed or declared)
-    on = None if time is None else _column(name, "watermark", columns.names, time)
-    if on is not None and not pa.types.is_timestamp(columns.field(on).type):
-        kind = type_name(columns.field(on).type)
-        raise TypeMismatchError(
-            f"table {name}: its watermark goes by {on!r}, which is {kind}, and no TIMESTAMP."
-        )
+    on = None if time is None else _event_time(name, columns, time)
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")
     cut = tuple((each, n) for each, n in digits if each in columns.names)
@@ -191,6 +200,24 @@ def _column(table: str, what: str, names: list[str], wanted: str) -> str:
         hint = nearest(wanted, names)
         raise UnknownColumnError(f"table {table}: its {what} names column {wanted!r}. {hint}")
     return found[0]
+
+
+def _event_time(table: str, columns: pa.Schema, time: str) -> str:
+    """The column of a watermark, or the expression of one that is computed; raises TypeMismatchError and SpecError."""
+    if is_expression(time, columns.names):
+        on, kind = quoted_text(time), infer_type(time, columns)
+        if any(map(is_clock, parse_scalar(time).walk())):
+            raise SpecError(
+                f"table {table}: its watermark goes by {time}, the clock; leave the WATERMARK out, or take a column."
+            )
+    else:
+        on = _column(table, "watermark", columns.names, time)
+        kind = columns.field(on).type
+    if not pa.types.is_timestamp(kind):
+        raise TypeMismatchError(
+            f"table {table}: its watermark goes by {on!r}, which is {type_name(kind)}, and no TIMESTAMP."
+        )
+    return on
 
 
 def _changes(name: str, input_changes: str | Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ Its value is `codegen/scalar/`'s business in the harness, and Spark's on Spark w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -37,6 +38,31 @@ def quote_name(name: str) -> str:
         raise SpecError(f"{name!r} is no name; give a text.")
     text: str = spark_text(exp.column(exp.to_identifier(name, quoted=True)))
     return text
+
+
+def quoted_text(sql: str) -> str:
+    """An expression with its names in backticks, as plans write it.
+
+    >>> quoted_text("TO_TIMESTAMP_LTZ(ms, 3)")
+    'TIMESTAMP_MILLIS(`ms`)'
+    """
+
+    def quote(node: exp.Expression) -> exp.Expression:
+        return (
+            exp.to_identifier(node.name, quoted=True) if isinstance(node, exp.Identifier) else node
+        )
+
+    return deep(lambda: spark_text(parse_scalar(sql).transform(quote)))
+
+
+def is_expression(sql: str, names: Sequence[str]) -> bool:
+    """Tell whether a text is an expression of columns, and not the name of one of these."""
+    if sql in names:
+        return False
+    try:
+        return not isinstance(parse_scalar(sql), exp.Column)
+    except SpecError:
+        return False
 
 
 def columns(sql: str) -> tuple[str, ...]:

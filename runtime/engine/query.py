@@ -42,7 +42,7 @@ from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.lookup.batch import batch_scope
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
-from aggloom.runtime.operators.windows.assign import event_times
+from aggloom.runtime.operators.windows.assign import row_times
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 _LOG = logging.getLogger("aggloom")
@@ -344,7 +344,7 @@ class LocalQuery:
         """Note the newest event time of a table, if the watermark follows it."""
         if name not in self._times or not batch.num_rows:
             return
-        times = event_times(batch, self._times[name][0])
+        times = row_times(batch, self._times[name][0])
         newest[name] = max(newest.get(name, int(times.max())), int(times.max()))
 
 

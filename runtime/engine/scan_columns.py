@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
+
+from aggloom.codegen import columns_of, is_expression
 from aggloom.codegen.planner import Plan, Scan, walk
 from aggloom.runtime.operators.stateless import columns_read
+
+
+def time_columns(time: str, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that the event time of a table is made of: it is one, or an expression of some."""
+    return columns_of(time) if is_expression(time, schema.names) else (time,)
 
 
 def scan_columns(plan: Plan, table: str, more: Iterable[str] = ()) -> tuple[str, ...]:

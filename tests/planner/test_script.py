@@ -106,7 +106,7 @@ def test_upserts_and_processing_time() -> None:
         ("r ROW<a INT", "o BIGINT METADATA FROM 'offset', r ROW<a INT", "METADATA column is not"),
         ("ts - INTERVAL", "id - INTERVAL", "write WATERMARK FOR ts AS ts - INTERVAL"),
         ("FOR ts AS ts", "FOR t AS t", "WATERMARK names column 't'"),
-        ("FOR ts AS ts", "FOR doubled AS doubled", "which is computed"),
+        ("FOR ts AS ts", "FOR doubled AS doubled", "and no TIMESTAMP"),
         ("PRIMARY KEY (id)", "PRIMARY KEY (ip)", "names column 'ip'"),
         ("(id) NOT ENFORCED", "(id)", "write PRIMARY KEY (..) NOT ENFORCED"),
         ("n BIGINT", "n BIGNT", "Did you mean 'BIGINT'"),

@@ -36,14 +36,16 @@ class CreatedTable:
     """The content of a CREATE TABLE.
 
     columns: those that the table has, as DDL. key: its primary key. watermark: a column, and how far rows may be out of
-    order. computed: columns that are expressions of others, and where these stand. order: the names of all columns.
-    partitions: those of PARTITIONED BY. options: what WITH says, with the connector. place: of the name in the text.
+    order. event_time: the same, with the expression of a column that is computed. computed: columns that are
+    expressions of others, and where these stand. order: the names of all columns. partitions: those of PARTITIONED BY.
+    options: what WITH says, with the connector. place: of the name in the text.
     """
 
     name: str
     columns: str
     key: tuple[str, ...]
     watermark: tuple[str, str] | None
+    event_time: tuple[str, str] | None
     computed: Mapping[str, Span]
     order: tuple[str, ...]
     partitions: tuple[str, ...]
@@ -231,6 +233,7 @@ def _table(
 ) -> CreatedTable:
     stored, order = list[str](), list[str]()
     computed: dict[str, Span] = {}
+    times: dict[str, str] = {}
     watermark: tuple[str, str] | None = None
     for first, end in parts:
         words = pieces.words(first, 3)
@@ -245,6 +248,7 @@ def _table(
         order.append(pieces.tokens[first].text)
         if words[1:2] == ["AS"]:
             computed[pieces.tokens[first].text] = pieces.span(first + 2, end)
+            times[pieces.tokens[first].text] = pieces.text(first + 2, end)
             continue
         stored.append(_column(pieces, first, end))
     text, key = without_primary_key(", ".join(stored))
@@ -254,10 +258,6 @@ def _table(
                 raise UnknownColumnError(
                     f"{clause} names column {column!r}. {nearest(column, order)}"
                 )
-    if watermark is not None and watermark[0] in computed:
-        raise SpecError(
-            f"its watermark goes by {watermark[0]!r}, which is computed; it has to be a column of the messages."
-        )
     if watermark is not None and watermark[0] not in order:
         raise UnknownColumnError(
             f"WATERMARK names column {watermark[0]!r}. {nearest(watermark[0], order)}"
@@ -271,6 +271,9 @@ def _table(
         text,
         key=key,
         watermark=watermark,
+        event_time=(
+            None if watermark is None else (times.get(watermark[0], watermark[0]), watermark[1])
+        ),
         computed=computed,
         order=tuple(order),
         partitions=partitions,

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggloom.codegen import infer_type, is_expression, lower_calc
 from aggloom.codegen.planner import Bounds, WindowAssign, WindowTable
 from aggloom.codegen.windows import FOREVER, Aligned, to_instants, to_local
 from aggloom.errors import DataError
@@ -49,6 +50,16 @@ def event_times(batch: pa.RecordBatch, name: str) -> Array:
         )
     micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
     return np.asarray(micros.to_numpy(zero_copy_only=False)) // 1000
+
+
+def row_times(batch: pa.RecordBatch, time: str) -> Array:
+    """The event times of a table's rows in milliseconds, int64[rows]; time: a column, or an expression of columns."""
+    if not is_expression(time, batch.schema.names):
+        return event_times(batch, time)
+    schema = pa.schema([(time, infer_type(time, batch.schema))])
+    calc = lower_calc(None, ((time, time),), schema, batch.schema)
+    rows, _ = calc.run(batch, np.zeros(batch.num_rows, np.int8))
+    return event_times(rows, time)
 
 
 def bound_columns(

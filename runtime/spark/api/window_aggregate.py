@@ -10,7 +10,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import TimestampNTZType
 
-from aggloom.codegen import MODES, AggSpec, Backend, milliseconds
+from aggloom.codegen import (
+    MODES,
+    AggSpec,
+    Backend,
+    is_expression,
+    milliseconds,
+    quicken_expression,
+    quoted_text,
+)
 from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
@@ -24,13 +32,13 @@ from aggloom.runtime.spark.api.group_aggregate import (
     handler_text,
 )
 from aggloom.runtime.spark.plan.column_frames import InputTable
-from aggloom.runtime.spark.plan.expressions import quote
+from aggloom.runtime.spark.plan.expressions import quote, refusals
 from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
 from aggloom.runtime.spark.read.files import remember_watermark
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 
 _DELAY = "spark.watermarkDelayMs"
-_WALL_CLOCK = "event time"
+_TIME = "event time"
 
 
 def window_aggregate(
@@ -109,7 +117,8 @@ def add_watermark(
             f"watermark is {asked!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
         )
     column, delay = asked
-    if column not in df.columns:
+    computed = is_expression(column, df.columns)
+    if not computed and column not in df.columns:
         raise UnknownColumnError(
             f"watermark: there is no column {column!r}. {nearest(column, df.columns)}"
         )
@@ -122,17 +131,27 @@ def add_watermark(
     if ms < 0:
         raise OptionError(f"watermark is {delay!r}; rows are late by 0 or more")
     timed, time = df, column
-    if isinstance(df.schema[column].dataType, TimestampNTZType):
+    if computed:
+        column = _unused_name(_TIME, df)
+        with refusals(f"watermark {time}"):
+            timed = df.withColumn(column, F.expr(quicken_expression(quoted_text(time))))
+    if isinstance(timed.schema[column].dataType, TimestampNTZType):
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
         instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
-        column = _WALL_CLOCK
-        while column in df.columns:
-            column += " "
-        timed = df.withColumn(column, F.expr(instant))
+        column = _unused_name(_TIME, timed)
+        timed = timed.withColumn(column, F.expr(instant))
     delay = f"{ms} milliseconds"
     moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
-    remember_watermark(df, moving, time, delay)
+    if not computed:
+        remember_watermark(df, moving, time, delay)
     return InputTable(same_topics(df, same_files(df, moving)), change_column, time)
+
+
+def _unused_name(name: str, df: DataFrame) -> str:
+    """A name that no column of a DataFrame has."""
+    while name in df.columns:
+        name += " "
+    return name
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, InputTable]) -> None:
