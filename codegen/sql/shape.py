@@ -148,6 +148,9 @@ def _check_clauses(tree: exp.Select) -> None:
     for key, value in tree.args.items():
         if not value or key in _ALLOWED:
             continue
+        first = value[0] if key == "joins" else None
+        if first is not None and read_table_function(first.this) is not None:
+            raise refusal(first.this, "a table function in FROM is", _PLANNED)
         name, tokens, fix = _CLAUSES.get(key, (key.strip("_").upper(), (), "take it out"))
         place = partial(_find_token, tokens, otherwise=_first_span(value))
         raise refusal(place, f"{name} is", fix)
