@@ -265,7 +265,10 @@ def why(
 )
 @debug_option
 def repartition(checkpoint: Path, partitions: int) -> None:
-    """Rewrite a checkpoint for another number of shuffle partitions; its query must not be running."""
+    """Rewrite a checkpoint of Spark for another number of shuffle partitions; its query must not be running."""
+    from aggloom.runtime.hosting.checkpoint_paths import refuse_repartition
+
+    refuse_repartition(checkpoint)
     from aggloom.runtime.spark.sessions.command_session import session_to_look
 
     spark = session_to_look("aggloom repartition")

@@ -42,6 +42,16 @@ def refuse_local_checkpoint(checkpoint: str | Path) -> None:
         )
 
 
+def refuse_repartition(checkpoint: Path) -> None:
+    """Raise CheckpointError for a checkpoint of the local engine, which has no partitions."""
+    if is_local_checkpoint(checkpoint):
+        raise CheckpointError(
+            f"{checkpoint}: this is a checkpoint of the local engine, which has no partitions: its buckets run on as "
+            "many threads as there are cores. To run on more machines, move it: aggloom move "
+            f"{checkpoint} NEW --to spark."
+        )
+
+
 def refuse_moved(root: Path) -> None:
     """Raise CheckpointError for a checkpoint whose query goes on elsewhere: two would write the same batches."""
     if (root / MOVED_FILE).exists():

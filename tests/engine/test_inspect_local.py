@@ -280,3 +280,11 @@ def test_the_commands_say_the_same(checkpoint: Path, changes: list[Change]) -> N
     assert result.exit_code == 0 and "key customer=NULL" in result.output
     below = CliRunner().invoke(main, ["state", str(checkpoint.parent)])
     assert below.exit_code and "There are some below it: state." in below.output + below.stderr
+
+
+def test_it_has_no_partitions(checkpoint: Path) -> None:
+    before = files_of(checkpoint)
+    result = CliRunner().invoke(main, ["repartition", str(checkpoint), "--partitions", "3"])
+    assert result.exit_code
+    assert "has no partitions" in str(result.exception) + result.output
+    assert files_of(checkpoint) == before
