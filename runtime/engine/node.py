@@ -26,12 +26,10 @@ from aggloom.runtime.local.pipeline import Bundles, HostedNode, Parts
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec
-from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
+from aggloom.runtime.operators.steps import MANY_ROWS, Rows, concat_changes, no_rows, split
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 HandlerTexts = Callable[[AggSpec], HandlerText]
-_MANY_ROWS = 10_000
-"""From so many rows on a thread is worth its price."""
 _ROW_BYTES = 64
 _TIMER_STEPS = 16
 """An idle bucket forgets what is past its time to live once in so many parts of that time."""
@@ -109,7 +107,7 @@ class DurableNode:
             partial(bucket.run, each, clock, called)
             for bucket, each in zip(self.buckets, taken, strict=True)
         ]
-        if self._is_parallel and sum(map(_count_rows, bundles)) >= _MANY_ROWS:
+        if self._is_parallel and sum(map(_count_rows, bundles)) >= MANY_ROWS:
             return self._threads.run(calls)
         return [call() for call in calls]
 
@@ -169,7 +167,7 @@ class DurableBucket:
 
     def _pack(self, bundles: Bundles) -> Future[tuple[Blob, ...]]:
         """Pack the bundles for the log: beside the operators if they are large, for a thread has its price."""
-        if _count_rows(bundles) >= _MANY_ROWS:
+        if _count_rows(bundles) >= MANY_ROWS:
             return self._host.packers.submit(_pack_bundles, bundles)
         done: Future[tuple[Blob, ...]] = Future()
         done.set_result(_pack_bundles(bundles))

@@ -113,7 +113,7 @@ class LocalQuery:
         handlers = cache(lambda spec: texts(spec).load())
         # The number of buckets is fixed for the life of a checkpoint, which may have begun on another engine.
         buckets = (known_buckets(root) if last else None) or settings.buckets
-        self._pipeline = Pipeline(plan, handlers, buckets=buckets, host=self._host)
+        self._pipeline = Pipeline(plan, handlers, buckets=buckets, host=self._host, workers=threads)
         self._closing.callback(self._pipeline.close)
         self._record_query(root)
         positions = last.positions if last else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -19,7 +19,8 @@ from aggloom.runtime.operators.base import InputBatch, Operator, join_blocks, sp
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, fragment_of
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import run_steps, step_of
-from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, split
+from aggloom.runtime.operators.steps import Rows, concat_changes, cut_evenly, no_rows, split
+from aggloom.runtime.operators.workers import ALONE, Workers
 from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -122,7 +123,8 @@ class Pipeline:
     """The operators of a plan, each with its state in `buckets`, fed by `partitions` tasks.
 
     session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does. host: keeps the
-    state of its nodes (default: memory alone). Raises OptionError for a number of parts below 1.
+    state of its nodes (default: memory alone). workers: compute expressions, and gather the rows of buckets. Raises
+    OptionError for a number of parts below 1.
     """
 
     def __init__(
@@ -134,11 +136,12 @@ class Pipeline:
         partitions: int = 1,
         session: Any = None,
         host: Host | None = None,
+        workers: Workers = ALONE,
     ) -> None:
         for name, parts in (("buckets", buckets), ("partitions", partitions)):
             if not isinstance(parts, int) or isinstance(parts, bool) or parts < 1:
                 raise OptionError(f"{name}={parts!r}: it is a number of parts, at least 1")
-        self.plan, self.session = plan, session
+        self.plan, self.session, self.workers = plan, session, workers
         self._partitions = partitions
         self._stages = _Builder(plan, handler_of, buckets, self, host or MemoryHost(handler_of))
         self._is_tall = len(walk(plan.root)) > _TALL
@@ -191,6 +194,12 @@ class Pipeline:
 
     def calculate(self, node: Calc, rows: Rows, shown: bool) -> Rows:
         """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates."""
+        # Of a result the two halves of an update are judged together.
+        parts = [rows] if shown and rows[1].any() else cut_evenly(rows, self.workers)
+        calls = [partial(self._calculate_part, node, part, shown) for part in parts]
+        return concat_changes(self.workers.run(calls), node.schema)
+
+    def _calculate_part(self, node: Calc, rows: Rows, shown: bool) -> Rows:
         upsert = not self.plan.tells_before
         try:
             return calculate(
@@ -314,7 +323,7 @@ class _Builder:
         def exchange(tables: Mapping[str, Rows], clock: Clock) -> list[InputBatch]:
             parts: list[Parts] = [[] for _ in range(buckets)]
             for rows in below(tables, clock):
-                for bucket, part in split(rows, keys, buckets):
+                for bucket, part in split(rows, keys, buckets, self.pipeline.workers):
                     parts[bucket].append(part)
             return [InputBatch(*concat_changes(each, schema)) for each in parts]
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from aggloom.runtime.operators.workers import ALONE, Workers
 from aggloom.runtime.values import scalars
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.key_hash import key_hashes, sort_by_bucket
 
 Rows = tuple[pa.RecordBatch, Kinds]
+MANY_ROWS = 10_000
+"""From so many rows on a thread is worth its price."""
 
 
 def no_rows(schema: pa.Schema) -> Rows:
@@ -36,8 +40,13 @@ def has_values(batch: pa.RecordBatch, columns: Iterable[int | str]) -> npt.NDArr
     return found
 
 
-def split(rows: Rows, keys: Sequence[int], buckets: int) -> Iterator[tuple[int, Rows]]:
-    """The rows by the bucket of the columns at these places; within a bucket their order stays."""
+def split(
+    rows: Rows, keys: Sequence[int], buckets: int, workers: Workers = ALONE
+) -> Iterator[tuple[int, Rows]]:
+    """The rows by the bucket of the columns at these places; within a bucket their order stays.
+
+    workers: gather the rows of the buckets.
+    """
     batch, kinds = rows
     if not batch.num_rows:
         return
@@ -46,11 +55,28 @@ def split(rows: Rows, keys: Sequence[int], buckets: int) -> Iterator[tuple[int, 
         return
     hashes = key_hashes([batch.column(place) for place in keys], batch.num_rows)
     order, bounds = sort_by_bucket(hashes, buckets)
-    batch, kinds = batch.take(scalars.from_places(order)), kinds[order]
-    for bucket in range(buckets):
-        start, end = int(bounds[bucket]), int(bounds[bucket + 1])
-        if end > start:
-            yield bucket, (batch.slice(start, end - start), kinds[start:end])
+    kinds = kinds[order]
+    spans = [(n, int(bounds[n]), int(bounds[n + 1])) for n in range(buckets)]
+    spans = [span for span in spans if span[2] > span[1]]
+    if workers.threads == 1 or batch.num_rows < MANY_ROWS:
+        batch = batch.take(scalars.from_places(order))
+        parts = [batch.slice(start, end - start) for _, start, end in spans]
+    else:
+        parts = workers.run(
+            [partial(batch.take, scalars.from_places(order[start:end])) for _, start, end in spans]
+        )
+    for (bucket, start, end), part in zip(spans, parts, strict=True):
+        yield bucket, (part, kinds[start:end])
+
+
+def cut_evenly(rows: Rows, workers: Workers) -> list[Rows]:
+    """The rows in runs of neighbours, one for each worker; few rows in one."""
+    batch, kinds = rows
+    if workers.threads == 1 or batch.num_rows < MANY_ROWS:
+        return [rows]
+    size = -(-batch.num_rows // workers.threads)
+    starts = range(0, batch.num_rows, size)
+    return [(batch.slice(at, size), kinds[at : at + size]) for at in starts]
 
 
 def concat_changes(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
