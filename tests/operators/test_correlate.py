@@ -424,8 +424,10 @@ def test_a_slice_of_a_batch_has_its_own_items() -> None:
 ERRORS = {
     "SELECT id FROM t, UNNEST(n) AS u(e)": "TypeMismatchError: UNNEST needs an ARRAY, a MAP or a MULTISET, not INT",
     "SELECT id FROM t, UNNEST(a) AS u(e, f)": "SqlError: UNNEST has the columns f0, and 2 names are given",
-    "SELECT id FROM t, UNNEST(m) WITH ORDINALITY AS u(k, v, o)": "UnsupportedSqlError: WITH ORDINALITY of a MAP is",
-    "SELECT posexplode(m) FROM t": "UnsupportedSqlError: POSEXPLODE of a MAP is",
+    "SELECT id FROM t, UNNEST(m) WITH ORDINALITY AS u(k, v, o)": (
+        "UnsupportedSqlError: WITH ORDINALITY of a MAP over changes is"
+    ),
+    "SELECT posexplode(m) FROM t": "UnsupportedSqlError: POSEXPLODE of a MAP over changes is",
     "SELECT id FROM t FULL JOIN UNNEST(a) AS u(e) ON TRUE": "UnsupportedSqlError: a FULL JOIN of a table function is",
     "SELECT id FROM t LEFT JOIN UNNEST(a) AS u(e) ON e > 1": "UnsupportedSqlError: LEFT JOIN of a table function with",
     "SELECT id FROM t JOIN UNNEST(a) AS u(id) USING (id)": "UnsupportedSqlError: USING, NATURAL or ASOF with",
@@ -476,6 +478,29 @@ def test_series_that_have_no_end_are_errors(series: str, message: str) -> None:
         harness.process([("+I", 1, 3, None, None, None, None)], table="t")
         with pytest.raises(al.errors.DataError, match=message):
             harness.flush()
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("SELECT posexplode_outer(m) FROM t", [(0, "k", 1), (1, "l", None), (None, None, None)]),
+        (
+            "SELECT u.* FROM t, UNNEST(m) WITH ORDINALITY AS u(k, v, o)",
+            [("k", 1, 1), ("l", None, 2)],
+        ),
+        (
+            "SELECT u.* FROM t, UNNEST(m, a) AS u(k, v, e)",
+            [("k", 1, 7), ("l", None, None), (None, None, 8)],
+        ),
+    ],
+)
+def test_entries_of_maps_are_numbered_where_rows_stay(sql: str, wanted: list[Row]) -> None:
+    rows = [(1, 3, [7], None, None, [("k", 1), ("l", None)]), (2, 3, [8], None, None, [])]
+    options: dict[str, Any] = {"tables": TABLES, "input_changes": "append", "backend": "python"}
+    with al.Harness.from_sql(sql, **options) as harness:
+        harness.process([("+I", *row) for row in rows], table="t")
+        harness.flush()
+        assert Counter(harness.table()) == Counter(wanted)
 
 
 def test_more_rows_than_a_batch_has_are_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare
 from aggloom.codegen.sql.shape import check_expression
 from aggloom.codegen.sql.table_calls import TableFunction
-from aggloom.errors import SqlError, TypeMismatchError, UnsupportedExpressionError
+from aggloom.errors import AggloomError, SqlError, TypeMismatchError, UnsupportedExpressionError
 
 Column = tuple[str, pa.DataType]
 _HIGHEST: Final = 4096
@@ -81,6 +82,12 @@ class CallArguments:
             raise place_error(SqlError(message), self.function.place)
         return self.nodes
 
+    def unordered(self, what: str, node: exp.Expression) -> AggloomError:
+        """The error of entries of a MAP that are numbered, of rows that may be taken back."""
+        fix = "its entries have no order, so that a retraction could number them otherwise; unnest an array"
+        place = node if span(node) else self.function.place
+        return refusal(place, f"{what} over changes is", fix)
+
     def wrong_type(
         self, node: exp.Expression, wanted: str, dtype: pa.DataType
     ) -> TypeMismatchError:
@@ -99,17 +106,14 @@ def _unnest(given: CallArguments) -> PlannedCall:
     nodes = given.take(1)
     names = len(given.function.columns) - given.function.ordinality
     columns, shapes = [], list[Shape]()
+    obstacle: AggloomError | None = None
     arguments = [(node, given.type_of(node)) for node in nodes]
     for node, dtype in arguments:
         single = len(nodes) == 1 and names == 1
         if pa.types.is_map(dtype) and (len(nodes) > 1 or given.function.ordinality):
-            fix = "its entries have no order; unnest MAP_ENTRIES(m), which puts them in one"
-            what = (
-                "WITH ORDINALITY of a MAP"
-                if len(nodes) == 1
-                else "a MAP beside other arguments of UNNEST"
-            )
-            raise refusal(node if span(node) else given.function.place, f"{what} is", fix)
+            beside = len(nodes) > 1
+            what = "a MAP beside other arguments" if beside else "WITH ORDINALITY of a MAP"
+            obstacle = obstacle or given.unordered(f"{what} of UNNEST" if beside else what, node)
         if pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type):
             shapes.append("rows")
             columns += _row_columns(dtype.value_type)
@@ -124,7 +128,8 @@ def _unnest(given: CallArguments) -> PlannedCall:
             shapes.append("pairs")
         else:
             raise given.wrong_type(node, "an ARRAY, a MAP or a MULTISET", dtype)
-    return _number_rows(given, tuple(arguments), columns, _make_unnest("UNNEST", shapes))
+    call = _number_rows(given, tuple(arguments), columns, _make_unnest("UNNEST", shapes))
+    return replace(call, obstacle=obstacle)
 
 
 def _is_multiset(dtype: pa.DataType, single: bool) -> bool:
@@ -165,12 +170,10 @@ def _explode(given: CallArguments) -> PlannedCall:
     if pa.types.is_list(dtype):
         columns: list[Column] = [("col", dtype.value_type)]
     elif pa.types.is_map(dtype):
-        if numbered:
-            fix = "its entries have no order; explode MAP_ENTRIES(m), which puts them in one"
-            raise refusal(given.function.place, f"{given.name} of a MAP is", fix)
         columns, shape = [("key", dtype.key_type), ("value", dtype.item_type)], "pairs"
     else:
         raise given.wrong_type(node, "an ARRAY or a MAP", dtype)
+    unordered = numbered and shape == "pairs"
     whole = [("pos", pa.int32()), *columns] if numbered else columns
     make = _make_unnest(given.name, [shape])
     return PlannedCall(
@@ -181,6 +184,7 @@ def _explode(given: CallArguments) -> PlannedCall:
         number=0 if numbered else None,
         numbers_from=0,
         is_outer=given.name.endswith("_OUTER"),
+        obstacle=given.unordered(f"{given.name} of a MAP", node) if unordered else None,
     )
 
 

@@ -14,6 +14,7 @@ from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.scope import Scope
+from aggloom.errors import AggloomError
 
 Make = Callable[[Key, pa.Schema, tuple[str, int] | None], TableCall]
 Argument = tuple[exp.Expression, pa.DataType]
@@ -26,6 +27,7 @@ class PlannedCall:
     arguments: expressions over the rows, and the types that they are cast to. answers: the columns, under the names
     that they have there; own: their names in the order of `answers` as the query knows them. numbers_from: the first
     number of the column that numbers rows, of which `number` is the place. is_outer: rows without any stay.
+    obstacle: the error of a call over rows that may be taken back.
     """
 
     name: str
@@ -36,11 +38,14 @@ class PlannedCall:
     number: int | None = None
     numbers_from: int = 1
     is_outer: bool = False
+    obstacle: AggloomError | None = None
 
     def plan(
         self, node: Node, scope: Scope, outer: bool, columns: Sequence[str] | None = None
     ) -> Node:
         """The rows of a node with those that the function makes of each; columns: those of the node that stay."""
+        if self.obstacle is not None and not node.appends_only:
+            raise self.obstacle
         sign = mark(node.schema, self.answers)
         names: list[str] = []
         computed: list[tuple[str, str, pa.DataType]] = []
