@@ -82,7 +82,7 @@ class CallArguments:
             raise place_error(SqlError(message), self.function.place)
         return self.nodes
 
-    def unordered(self, what: str, node: exp.Expression) -> AggloomError:
+    def refuse_numbering(self, what: str, node: exp.Expression) -> AggloomError:
         """The error of entries of a MAP that are numbered, of rows that may be taken back."""
         fix = "its entries have no order, so that a retraction could number them otherwise; unnest an array"
         place = node if span(node) else self.function.place
@@ -113,7 +113,9 @@ def _unnest(given: CallArguments) -> PlannedCall:
         if pa.types.is_map(dtype) and (len(nodes) > 1 or given.function.ordinality):
             beside = len(nodes) > 1
             what = "a MAP beside other arguments" if beside else "WITH ORDINALITY of a MAP"
-            obstacle = obstacle or given.unordered(f"{what} of UNNEST" if beside else what, node)
+            obstacle = obstacle or given.refuse_numbering(
+                f"{what} of UNNEST" if beside else what, node
+            )
         if pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type):
             shapes.append("rows")
             columns += _row_columns(dtype.value_type)
@@ -184,7 +186,7 @@ def _explode(given: CallArguments) -> PlannedCall:
         number=0 if numbered else None,
         numbers_from=0,
         is_outer=given.name.endswith("_OUTER"),
-        obstacle=given.unordered(f"{given.name} of a MAP", node) if unordered else None,
+        obstacle=given.refuse_numbering(f"{given.name} of a MAP", node) if unordered else None,
     )
 
 
