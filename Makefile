@@ -84,9 +84,9 @@ check: $(READY) farm ## lint, formatting and strict types
 	$(BIN)/mypy
 	MYPYPATH=examples:tests:docs $(BIN)/mypy examples/*.py tests/support/strict_user.py tests/cases/*.py docs/writers/*.py
 
-cases: $(READY) java ## run a directory of case files through the harness: make cases DIR=../shared/cases
+cases: $(READY) java ## run a directory of case files through the harness, or with ENGINE=local on that engine: make cases DIR=../shared/cases
 	@dir="$(or $(DIR),$(CASES))"; \
-	if [ -d "$$dir" ]; then PYTHONPATH=tests $(BIN)/python -m cases "$$dir"; \
+	if [ -d "$$dir" ]; then PYTHONPATH=tests $(BIN)/python -m cases "$$dir" --engine $(or $(ENGINE),harness); \
 	elif [ -n "$(DIR)" ]; then echo "cases: no directory $(DIR)" >&2; exit 1; \
 	else echo "cases: skipped, $(CASES) is not here; name a directory with DIR=..."; fi
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from aggloom.checkpoint_file import read_text
 from aggloom.errors import SinkError
-from aggloom.runtime.connectors.files.sink_log import LOG, entries
+from aggloom.runtime.connectors.files.sink_log import LOG, entries, read_committed
 from aggloom.runtime.connectors.kafka.json_rows import object_writer
 from aggloom.runtime.engine.durable_files import sync_directory, write_whole
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
@@ -48,13 +48,21 @@ class FileBatches:
         if batch in numbers or max(numbers, default=-1) >= batch:
             return
         ending = _ENDINGS[self._kind]
-        for unnamed in self._path.glob(f"part-{batch:05d}-*{ending}"):
-            # A run was killed before the log named it; a reader that does not know the log would read its rows twice.
-            unnamed.unlink()
+        self._delete_unnamed(list(self._path.glob(f"part-{batch:05d}-*{ending}")))
         name = f"part-{batch:05d}-{uuid.uuid4()}{ending}"
         file = (self._path / name).absolute()
         write_whole(file, [self._encode(rows, kinds)])
         self._note(batch, file, numbers)
+
+    def _delete_unnamed(self, files: list[Path]) -> None:
+        """Delete the file of a run that was killed before the log named it: not all readers know the log.
+
+        Spark numbers the files of one batch, so that one of an earlier batch of Spark's may have this number.
+        """
+        named = read_committed(self._path) if files else None
+        for file in files:
+            if named is None or not named.has(Path(file.name)):
+                file.unlink()
 
     def _claim(self, newest: int, batch: int) -> None:
         """Write into the output whose it is; raises SinkError where another query has written there."""

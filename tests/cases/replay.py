@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.values.changelog import fold, parse_kinds
 from aggloom.runtime.values.clock import AFTER_ALL
 from cases.compare import Change, difference, net, typed
+from cases.engine import CommittedPipeline
 from cases.format import (
     MODES,
     Case,
@@ -135,8 +136,19 @@ class _Replay:
         backend = _handlers(self.setting.backend)
         parts = self.setting.parts(self.plan)
         harness = Harness.of_plan(self.plan, backend, None, session=self.session, **parts)
+        if self.setting.committed:
+            options = {**parts, "session": self.session}
+            made: Any = CommittedPipeline(
+                self.plan, self.setting.backend, self._count_late, **options
+            )
+            harness.pipeline.close()
+            harness.pipeline = made
         harness.set_ttl_time(self.ttl_time)
         return harness
+
+    def _count_late(self, rows: int) -> None:
+        """Count the late rows of operators that are let go."""
+        self.late += rows
 
     def _restore(self, before: str) -> None:
         """Begin anew from the state, if that is what is done; whatever is done ends the bundle."""
@@ -144,6 +156,10 @@ class _Replay:
             if not re.search("snapshot|savepoint|checkpoint|flush|bundle", before):
                 raise NotSupported(f"before: {before}")
             self.bundles.flush()
+            return
+        if self.setting.committed:
+            self.harness.flush()
+            cast(Any, self.harness.pipeline).reopen()
             return
         state = self.harness.snapshot()
         self.late += self.harness.counters.get("late_dropped", 0)

@@ -75,9 +75,12 @@ class Runner:
     """Runs cases on the given backends; Spark starts only for a case whose expressions need it."""
 
     def __init__(
-        self, backends: Sequence[Backend] = ("python",), session: SessionProvider | None = None
+        self,
+        backends: Sequence[Backend] = ("python",),
+        session: SessionProvider | None = None,
+        committed: bool = False,
     ) -> None:
-        self._backends = tuple(backends)
+        self._backends, self._committed = tuple(backends), committed
         self._session = functools.cache(session) if session else None
 
     def run(self, case: Case) -> Outcome:
@@ -198,7 +201,8 @@ class Runner:
     def _run_query(self, case: Case, program: Program) -> str:
         """A query over its tables, under every setting that the case lists; a remark on what was compared."""
         tables: Tables | None = None
-        for setting in settings(case, self._backends):
+        for each in settings(case, self._backends):
+            setting = replace(each, committed=self._committed)
             try:
                 found = self._replay(case, program, setting, reference=tables)
             except CaseFailed as error:
@@ -283,9 +287,13 @@ def run_directory(
     case_id: str | None = None,
     known: frozenset[str] = frozenset(),
     session: SessionProvider | None = None,
+    committed: bool = False,
 ) -> list[Outcome]:
-    """Run the cases of a directory; a failing case listed in `known` counts as a deviation."""
-    runner = Runner(backends, session)
+    """Run the cases of a directory; a failing case listed in `known` counts as a deviation.
+
+    committed: on the local engine, each bundle from the checkpoint of the one before.
+    """
+    runner = Runner(backends, session, committed)
     outcomes = []
     for case in read_cases(directory):
         if (family and case.family != family) or (case_id and case.id != case_id):
@@ -343,6 +351,13 @@ def _spark_session() -> Any:
 @click.option(
     "--backend", type=click.Choice(["python", "numba", "both"]), default="both", show_default=True
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["harness", "local"]),
+    default="harness",
+    show_default=True,
+    help="What runs the plans; local: each bundle is committed, and the next runs from the checkpoint.",
+)
 @click.option("--verbose", is_flag=True, help="Show reasons.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON.")
 def main(
@@ -350,6 +365,7 @@ def main(
     family: str | None,
     case_id: str | None,
     backend: str,
+    engine: str,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -366,6 +382,7 @@ def main(
             case_id=case_id,
             known=deviations(),
             session=_spark_session,
+            committed=engine == "local",
         )
     except AggloomError as error:
         raise click.ClickException(str(error)) from error

@@ -39,17 +39,23 @@ _TTLS = ("state_ttl_ms", "retention_ms", "min_retention_ms", "min_retention_time
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of options; `spread`: over several buckets and tasks, of which nothing may depend."""
+    """One combination of options; `spread`: over several buckets and tasks, of which nothing may depend.
+
+    committed: on the local engine, each bundle from the checkpoint of the one before.
+    """
 
     bundle: int | None
     backend: Backend
     two_phase: bool = False
     split: bool = False
     spread: bool = False
+    committed: bool = False
 
     def __str__(self) -> str:
         words = [self.backend, "per record" if self.bundle is None else f"bundles of {self.bundle}"]
-        words += [name for name in ("two_phase", "split", "spread") if getattr(self, name)]
+        words += [
+            name for name in ("two_phase", "split", "spread", "committed") if getattr(self, name)
+        ]
         return ", ".join(word.replace("_", " ") for word in words)
 
     def parts(self, plan: Plan) -> dict[str, int]:

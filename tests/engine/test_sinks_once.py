@@ -166,3 +166,22 @@ def test_a_checkpoint_that_went_back(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "copy", tmp_path / "state")
     with pytest.raises(CheckpointError, match="older copy"):
         run_to_end(job)
+
+
+def test_files_of_spark_in_the_output_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark calls the files of one batch part-00000, part-00001: the numbers are no batches."""
+    out = tmp_path / "out"
+    write_files(tmp_path / "in", random_changes(11, 60), 1)
+    job = job_over(tmp_path / "in", "sums", tmp_path / "state", f"jsonl:{out}")
+    run_to_end(job)
+    entry = out / "_spark_metadata" / "0"
+    (named,) = out.glob("part-*.json")
+    moved = out / "part-00001-of-spark.json"
+    named.rename(moved)
+    entry.write_text(entry.read_text().replace(named.name, moved.name))
+    left = out / "part-00001-of-a-killed-run.json"
+    left.write_text("{}")
+    write_files(tmp_path / "in", random_changes(12, 30, retracts=False), 1, start=1)
+    run_to_end(job)
+    assert moved.exists() and not left.exists()
+    assert len(list(out.glob("part-*.json"))) == 2

@@ -38,6 +38,12 @@ def test_own_cases_pass() -> None:
     assert [(o.id, o.status, o.reason) for o in outcomes if o.status != "passed"] == []
 
 
+def test_own_cases_pass_on_the_local_engine() -> None:
+    """Each bundle is committed, and the next one runs from the checkpoint."""
+    outcomes = run_directory(USER_DEFINED, backends=("python",), committed=True)
+    assert [(o.id, o.status, o.reason) for o in outcomes if o.status != "passed"] == []
+
+
 COMPILED = {"an aggregate of an aggregate under every setting", "grouping sets"}
 """Cases of plans that are compiled, too: each is several handlers."""
 
