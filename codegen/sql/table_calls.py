@@ -24,6 +24,8 @@ GENERATORS: Final = (
 """Spark's functions that make several rows of one."""
 _HIDDEN: Final = "hidden"
 _NAME: Final = "(generator)"
+_ABOVE_GROUPS: Final = ("with_", "distinct", "order", "limit", "offset", "qualify")
+"""Clauses of a SELECT that see the rows of its generator, and not the groups below it."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def is_on_true(join: exp.Join) -> bool:
 
 def join_table_functions(tree: exp.Expression) -> None:
     """Make joins of the LATERAL VIEWs of a query and of the generators among its items, in place."""
-    for select in list(tree.find_all(exp.Select)):
+    # Sub-queries first: a grouped query is copied.
+    for select in reversed(list(tree.find_all(exp.Select))):
         for view in select.args.get("laterals") or []:
             view.set("view", False)
             _append(select, view, bool(view.args.get("outer")))
@@ -106,9 +109,12 @@ def _join_generator(select: exp.Select) -> None:
         raise refusal(_call(found[1]), "a second generator in one SELECT is", fix)
     item = found[0]
     call = _call(item)
-    fix = "explode in a sub-query in FROM"
+    if any(_call(each).find(exp.Window) for each in select.expressions):
+        fix = "explode in a sub-query in FROM"
+        raise refusal(call, f"{call.name.upper()} beside OVER is", fix)
     if select.args.get("group") or select.args.get("having") or _aggregates(select):
-        raise refusal(call, f"{call.name.upper()} beside aggregates is", fix)
+        item = _group_below(select, item)
+        call = _call(item)
     names: list[exp.Identifier] = []
     if isinstance(item, exp.Aliases):
         names = [each.copy() for each in item.args["expressions"]]
@@ -123,6 +129,38 @@ def _join_generator(select: exp.Select) -> None:
         select.set("from_", exp.From(this=source))
     else:
         _append(select, source, False)
+
+
+def _group_below(select: exp.Select, item: exp.Expression) -> exp.Expression:
+    """Make a sub-query of the groups of a SELECT, of which its generator makes rows; return the generator over it."""
+    call, items = _call(item), list(select.expressions)
+    place = next(number for number, each in enumerate(items) if each is item)
+    if 0 < place < len(items) - 1:
+        fix = "make it the first or the last item, or explode in a sub-query in FROM"
+        raise refusal(call, f"{call.name.upper()} between items beside aggregates is", fix)
+    inner, above = select.copy(), item.copy()
+    arguments: list[exp.Expression] = []
+    for number, each in enumerate(_call(above).expressions):
+        if not isinstance(each, exp.Literal):
+            name = exp.to_identifier(f"(argument {number})", quoted=True)
+            arguments.append(exp.alias_(each.copy(), name.copy()))
+            each.replace(exp.Column(this=name))
+    inner.set("expressions", [*(e.copy() for e in items if e is not item), *arguments])
+    group = inner.args.get("group")
+    for key in list(group.expressions) if group is not None else ():
+        # The places of the items are others in the sub-query.
+        if isinstance(key, exp.Literal) and key.name.isdigit() and 0 < int(key.name) <= len(items):
+            key.replace(_call(items[int(key.name) - 1]).copy())
+    for clause in _ABOVE_GROUPS:
+        inner.set(clause, None)
+    for clause in ("joins", "where", "group", "having"):
+        select.set(clause, None)
+    alias = exp.TableAlias(this=exp.to_identifier("(groups)", quoted=True))
+    select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    rest = exp.Star(except_=[each.args["alias"].copy() for each in arguments])
+    others = [rest] if len(items) > 1 else []
+    select.set("expressions", [above, *others] if place == 0 else [*others, above])
+    return above
 
 
 def _append(select: exp.Select, source: exp.Lateral, outer: bool) -> None:
@@ -145,4 +183,4 @@ def _call(item: exp.Expression) -> exp.Expression:
 
 
 def _aggregates(select: exp.Select) -> bool:
-    return any(_call(item).find(CallNode, exp.Window) for item in select.expressions)
+    return any(_call(item).find(CallNode) for item in select.expressions)

@@ -433,7 +433,11 @@ ERRORS = {
     "SELECT id FROM t JOIN UNNEST(a) AS u(id) USING (id)": "UnsupportedSqlError: USING, NATURAL or ASOF with",
     "SELECT id FROM t, LATERAL frobnicate(a) AS u(e)": "UnknownFunctionError: there is no table function FROBNICATE.",
     "SELECT explode(a), explode(b) FROM t": "UnsupportedSqlError: a second generator in one SELECT is",
-    "SELECT explode(a), COUNT(*) FROM t": "UnsupportedSqlError: EXPLODE beside aggregates is",
+    "SELECT n, explode(COLLECT_LIST(id)), COUNT(*) FROM t GROUP BY n": (
+        "UnsupportedSqlError: EXPLODE between items beside aggregates is"
+    ),
+    "SELECT explode(a), COUNT(*) OVER () FROM t": "UnsupportedSqlError: EXPLODE beside OVER is",
+    "SELECT explode(a), COUNT(*) FROM t GROUP BY 1": "UnsupportedExpressionError: expression EXPLODE(`a`): makes",
     "SELECT explode(a) + 1 FROM t": "UnsupportedExpressionError: expression EXPLODE(`a`): makes several rows of one",
     "SELECT UNNEST(a) FROM t": "UnknownFunctionError: there is no function UNNEST in Spark; write it in FROM",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM UNNEST(t.a) AS u(e) WHERE e > 1)": (
@@ -500,6 +504,51 @@ def test_entries_of_maps_are_numbered_where_rows_stay(sql: str, wanted: list[Row
     with al.Harness.from_sql(sql, **options) as harness:
         harness.process([("+I", *row) for row in rows], table="t")
         harness.flush()
+        assert Counter(harness.table()) == Counter(wanted)
+
+
+@pytest.mark.parametrize(
+    ("sql", "names", "wanted"),
+    [
+        (
+            "SELECT n, explode(COLLECT_LIST(id)) AS e FROM t GROUP BY n",
+            "n, e",
+            [(3, 1), (3, 2), (None, 3)],
+        ),
+        (
+            "SELECT explode(COLLECT_LIST(id)), n, COUNT(*) AS c FROM t GROUP BY 2 HAVING COUNT(*) > 1",
+            "col, n, c",
+            [(1, 3, 2), (2, 3, 2)],
+        ),
+        ("SELECT DISTINCT explode(a) AS e FROM t GROUP BY a, n", "e", [(7,)]),
+        (
+            "SELECT n, stack(2, SUM(id), COUNT(*)) FROM t GROUP BY ALL",
+            "n, col0",
+            [(3, 3), (3, 2), (None, 3), (None, 1)],
+        ),
+        (
+            "WITH w AS (SELECT explode(COLLECT_LIST(id)) AS e FROM t) SELECT MAX(e) AS m FROM w",
+            "m",
+            [(3,)],
+        ),
+        (
+            "SELECT n, explode(COLLECT_LIST(id)) AS e FROM t GROUP BY n ORDER BY e DESC LIMIT 1",
+            "n, e",
+            [(None, 3)],
+        ),
+    ],
+)
+def test_generators_over_groups(sql: str, names: str, wanted: list[Row]) -> None:
+    rows = [
+        (1, 3, [7], None, None, None),
+        (2, 3, [7, 7], None, None, None),
+        (3, None, [], None, None, None),
+    ]
+    with al.Harness.from_sql(sql, tables=TABLES, backend="python") as harness:
+        harness.process([("+I", *row) for row in (*rows, rows[0])], table="t")
+        harness.process([("-D", *rows[0])], table="t")
+        harness.flush()
+        assert ", ".join(harness.plan.schema.names) == names
         assert Counter(harness.table()) == Counter(wanted)
 
 

@@ -35,6 +35,8 @@ SPARKS = [
     "SELECT id, e FROM t, LATERAL explode(a) AS u(e) WHERE e > 1",
     "SELECT id, u.* FROM t LEFT JOIN LATERAL explode(array_distinct(a)) AS u ON TRUE",
     "SELECT * FROM range(1, 9, 3)",
+    "SELECT id % 2 AS g, explode(sort_array(collect_list(id))) FROM t GROUP BY id % 2",
+    "SELECT explode(sort_array(collect_list(id))) AS e, id % 2 AS g, COUNT(*) FROM t GROUP BY 2",
     "SELECT explode(sequence(3, 1)) AS e",
     "SELECT id, explode(transform(a, v -> v + 1)) AS e FROM t",
 ]
