@@ -52,6 +52,7 @@ def parse_select(sql: str) -> exp.Select:
     if not isinstance(tree, exp.Select):
         raise not_select(tree)
     check_block(tree)
+    check_source(tree.args["from_"].this)
     if tree.args.get("hint"):
         raise refusal(span(tree.args["hint"]), "a hint is", _PLANNED)
     if tree.args.get("with_"):
@@ -137,7 +138,7 @@ def check_block(tree: exp.Select) -> None:
     source = tree.args.get("from_")
     if source is None:
         raise place_error(SqlError("the query has no FROM; write SELECT ... FROM t."), None)
-    check_source(source.this)
+    check_source(without_pivots(source.this))
     if not tree.expressions:
         place = span(tree.args["from_"])
         raise place_error(SqlError("SELECT names nothing; write columns before FROM."), place)
@@ -154,6 +155,15 @@ def _check_clauses(tree: exp.Select) -> None:
         name, tokens, fix = _CLAUSES.get(key, (key.strip("_").upper(), (), "take it out"))
         place = partial(_find_token, tokens, otherwise=_first_span(value))
         raise refusal(place, f"{name} is", fix)
+
+
+def without_pivots(source: exp.Expression) -> exp.Expression:
+    """A source of FROM without the PIVOT and UNPIVOT after it."""
+    if not source.args.get("pivots"):
+        return source
+    plain = source.copy()
+    plain.set("pivots", None)
+    return plain
 
 
 def check_source(table: exp.Expression) -> None:

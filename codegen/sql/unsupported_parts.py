@@ -21,7 +21,7 @@ READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
     kind: frozenset(parts.split())
     for kind, parts in {
         exp.Select: f"{_MODIFIERS} hint expressions distinct from_ joins laterals where group having qualify windows",
-        exp.Subquery: f"{_MODIFIERS} this alias joins",
+        exp.Subquery: f"{_MODIFIERS} this alias joins pivots",
         **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), _SETS),
         exp.With: "expressions recursive",
         exp.CTE: "this alias materialized",

@@ -172,7 +172,7 @@ class FromClause:
             inner = source.copy()
             inner.set("joins", None)
             return self._joins(inner, source.args["joins"])
-        if _is_parenthesised(source):
+        if _is_parenthesised(source) and not source.args.get("pivots"):
             inner = source.this.copy()
             joins = inner.args.get("joins") or []
             inner.set("joins", None)

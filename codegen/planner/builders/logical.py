@@ -52,9 +52,10 @@ from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
+from aggloom.codegen.sql.pivots import pivot_query
 from aggloom.codegen.sql.query import SelectBlock
 from aggloom.codegen.sql.scope import Scope
-from aggloom.codegen.sql.shape import check_block, check_source
+from aggloom.codegen.sql.shape import check_block, check_source, without_pivots
 from aggloom.codegen.sql.stars import select_star_columns
 from aggloom.codegen.sql.table_calls import read_table_function
 from aggloom.codegen.sql.window_parser import WindowCall
@@ -246,6 +247,8 @@ class _Builder:
 
     def relation(self, source: exp.Expression) -> tuple[Node, set[str]]:
         """The plan of a table in FROM, and the names under which its columns may be qualified."""
+        if source.args.get("pivots"):
+            return self._pivot(source)
         check_source(source)
         function = read_table_function(source)
         if function is not None:
@@ -262,6 +265,18 @@ class _Builder:
         else:
             node, names = self._table(source), {source.alias or source.name, source.name}
         return self._rename_columns(node, columns, source), names
+
+    def _pivot(self, source: exp.Expression) -> tuple[Node, set[str]]:
+        """The plan of a table with PIVOT or UNPIVOT after it."""
+        node, names = self.relation(without_pivots(source))
+        for pivot in source.args["pivots"]:
+            query = pivot_query(pivot, node.schema.names, "$pivot")
+            node = self.with_tables({"$pivot": node}).query(query)
+            alias = pivot.args.get("alias")
+            if alias is not None:
+                node = self._rename_columns(node, tuple(each.name for each in alias.columns), pivot)
+                names = {pivot.alias}
+        return node, names
 
     def _windows(self, call: WindowCall) -> Node:
         """The plan of a window function in FROM."""
