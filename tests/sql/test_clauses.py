@@ -199,7 +199,6 @@ def test_all_but_some_columns_and_all_rows(sql: str, rows: list[tuple[Any, ...]]
             UnsupportedSqlError,
             "USING KEY is",
         ),
-        ("SELECT FLOOR(x TO DAY) AS d FROM t", UnsupportedSqlError, "TO a unit of time is"),
         (
             "SELECT a.k FROM t AS a, t AS b WHERE a.k = b.k (+)",
             UnknownFunctionError,

@@ -37,6 +37,7 @@ QUERIES: Final = (
     "SELECT prod.o.i FROM prod.o",
     "SELECT c.prod.o.i FROM prod.o",
     "SELECT i FROM (SELECT i FROM t) AS q (j)",
+    "SELECT * FROM (SELECT i FROM t) PIVOT (COUNT(*) FOR i IN (1))",
     "SELECT j FROM (SELECT i FROM t) AS q (j)",
     "SELECT q.i FROM (SELECT i FROM t) AS q JOIN u ON q.i = u.i",
     "SELECT i FROM (WITH b AS (SELECT i FROM t) SELECT i FROM b) AS q",
