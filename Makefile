@@ -42,8 +42,9 @@ soak: $(READY) ## run the property tests on examples that no run has seen: make 
 	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/operators/test_oracle.py tests/operators/test_owing.py tests/planner/test_plan_oracle.py \
 	  tests/spark/test_framing.py $(ARGS)
 
-sweep: $(READY) java ## random queries of all operators on Spark beside DuckDB, a few seconds each: make sweep SEEDS=1000:200
-	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q tests/spark/test_spark_nested.py $(ARGS)
+sweep: $(READY) java ## random queries of all operators on Spark, or ENGINE=local, beside DuckDB: make sweep SEEDS=1000:200
+	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q \
+	  $(if $(filter local,$(ENGINE)),tests/engine/test_local_oracle.py,tests/spark/test_spark_nested.py) $(ARGS)
 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each, or with ENGINE=local on that one, a few seconds each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/$(if $(filter local,$(ENGINE)),local_run,run).py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)

@@ -171,7 +171,7 @@ class _Run:
         self._spark, self._job, self._checkpoint = spark, job, checkpoint
         self._changes = sql(
             job.sql,
-            tables={table.name: table.frame(spark) for table in job.tables},
+            tables={table.name: table.frame(spark, job.dialect) for table in job.tables},
             backend=job.backend,
             options=job.options,
             **declared_tables(job),

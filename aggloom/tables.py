@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen import to_schema, with_absent
-from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.choices import TABLE_CHANGES, Dialect
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
@@ -103,20 +103,21 @@ class TableSource:
     kafka: Mapping[str, Any] | None = None
     lake: Mapping[str, Any] | None = None
 
-    def frame(self, spark: Any) -> Any:
-        """Its changes, as a stream."""
+    def frame(self, spark: Any, dialect: Dialect = "spark") -> Any:
+        """Its changes, as a stream. dialect: in whose words the columns are declared."""
         if self.lake is not None:
             return lake_frame(spark, self.lake, self.schema)
+        columns = self._own_columns()
+        columns = columns if dialect == "spark" else to_schema(columns, dialect)
         if self.kafka is not None:
             from aggloom.runtime.connectors.kafka.source import read_kafka
 
-            arguments: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
-            return read_kafka(spark, **self.kafka, **arguments, **self.reader_options)
+            about = {**self.kafka, "format": self.format, "schema": columns, **self.reader_options}
+            return read_kafka(spark, **about)
         from aggloom.runtime.connectors.files.source import read_changes
 
-        return read_changes(
-            spark, self.path, self.format, self._own_columns(), **self.checks, **self.reader_options
-        )
+        options = {**self.checks, **self.reader_options}
+        return read_changes(spark, self.path, self.format, columns, **options)
 
     @property
     def is_by_time(self) -> bool:

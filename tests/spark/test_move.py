@@ -34,6 +34,7 @@ from aggloom.cli import main
 from aggloom.codegen.planner import PlanOptions, plan_query
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.job import Job
+from aggloom.job_plan import declared_tables
 from aggloom.move import move_checkpoint
 from aggloom.runtime.engine import hand_over
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
@@ -251,6 +252,25 @@ def test_tables_of_delta_move(spark: Any, tmp_path: Path) -> None:
             "Ada": number + 1,
             "Zoë": 10 * number + 10,
         }
+
+
+def test_windows_over_a_wall_clock_move(spark: Any, tmp_path: Path) -> None:
+    """In dialect flink TIMESTAMP has no zone, on either engine; windows that are open are closed by the other one."""
+    changes = random_changes(7, 90, retracts=False)
+    for number, name in enumerate(("a", "b", "c")):
+        write_files(tmp_path / "in", changes[30 * number : 30 * number + 30], 1, start=number)
+        about = {"engine": "spark" if number == 1 else "local", "keep_open": number < 2}
+        job = job_over(tmp_path / "in", "windows", tmp_path / name, **about)
+        if number:
+            move_checkpoint(tmp_path / "ab"[number - 1], tmp_path / name, job.engine)
+        if number == 1:
+            # As `aggloom run` reads the table.
+            tables = {table.name: table.frame(spark, job.dialect) for table in job.tables}
+            out = al.sql(job.sql, tables=tables, backend=job.backend, **declared_tables(job))
+            await_rest(al.write_changes(out, job.sink, tmp_path / name))
+        else:
+            run_to_end(job)
+    assert rows_of_table(tmp_path / "c") == expected_rows(job)
 
 
 def test_calls_change_and_a_key_is_explained_after_a_move(spark: Any, tmp_path: Path) -> None:

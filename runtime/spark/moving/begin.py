@@ -27,6 +27,7 @@ from aggloom.runtime.engine.durable_files import sync_directory, write_whole
 from aggloom.runtime.engine.hand_over import HandOver, read_facts
 from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, is_local, local
 from aggloom.runtime.hosting.query_record import known_buckets
+from aggloom.runtime.spark.api.window_aggregate import add_watermark
 from aggloom.runtime.spark.failures import await_end, start_query
 from aggloom.runtime.spark.moving.source_lines import SourceLine, find_lines
 from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK
@@ -127,10 +128,8 @@ def _run_through(batch: DataFrame, _: int) -> None:
 
 def _without_rows(table: InputTable) -> InputTable:
     """A stream of a table's columns that brings no row."""
-    df = stream_nothing(table.df)
-    if table.time is not None:
-        df = df.withWatermark(table.time, "0 seconds")
-    return InputTable(df, table.change_column, table.time)
+    asked = None if table.time is None else (table.time, "0 seconds")
+    return add_watermark(stream_nothing(table.df), table.change_column, asked)
 
 
 @contextmanager

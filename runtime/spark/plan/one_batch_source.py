@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructField, StructType
 
 _COLUMN = "rows are given once"
 _GIVEN = "given"
@@ -59,7 +60,9 @@ def stream_nothing(df: DataFrame) -> DataFrame:
     spark = df.sparkSession
     spark.dataSource.register(OneBatchSource)
     row = spark.readStream.format(OneBatchSource.name()).load()
-    return row.mapInArrow(_no_rows, df.schema)
+    # Without metadata, which would say of a column that it has a watermark already.
+    columns = [StructField(each.name, each.dataType) for each in df.schema.fields]
+    return row.mapInArrow(_no_rows, StructType(columns))
 
 
 def _no_rows(batches: Iterator[Any]) -> Iterator[Any]:
