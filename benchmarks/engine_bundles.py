@@ -92,7 +92,8 @@ def main() -> None:
         found = list(measure(Path(place) / "checkpoint", SETTLING + given.bundles))
     print("# A committed bundle on the local engine\n")
     print(
-        f"`{SQL}`: {len(found):,} bundles of {ROWS:,} appended rows over {KEYS:,} keys, each synced to the disk, after\n"
+        f"`{SQL}`: {len(found):,} bundles of {ROWS:,} appended rows over {KEYS:,} keys, "
+        "each synced to the disk, after\n"
         f"{SETTLING} that do not count. Processor time is of all threads; a busy "
         "machine adds to the time that passes.\n"
     )
