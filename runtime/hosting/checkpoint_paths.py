@@ -73,6 +73,11 @@ def require_checkpoint(path: str | Path) -> None:
     root = local(path)
     if not is_local(path) or is_checkpoint(root):
         return
+    if (root / HAND_OVER).is_dir():
+        raise CheckpointError(
+            f"{path}: this checkpoint was moved from the local engine, and Spark has not begun from it yet. Run the "
+            "query with --engine spark; until then the checkpoint that it was moved from can be looked at."
+        )
     below = sorted(each.name for each in root.iterdir() if each.is_dir() and is_checkpoint(each))
     hint = f" There are some below it: {', '.join(below)}." if below else ""
     raise CheckpointError(

@@ -406,3 +406,6 @@ def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert "batch 2 comes next" in done.output and "--engine spark" in done.output
+    looked = CliRunner().invoke(main, ["state", str(tmp_path / "b")])
+    assert looked.exit_code and "has not begun from it yet" in looked.output
+    assert CliRunner().invoke(main, ["state", str(tmp_path / "a")]).exit_code == 0
