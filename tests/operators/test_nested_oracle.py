@@ -44,7 +44,7 @@ def test_a_key_whose_new_row_may_come_first_is_not_in_order(name: str) -> None:
 
 
 def test_random_queries_have_operators_of_all_kinds_above_one_another() -> None:
-    plans = [plan_of(nested_query(seed), TWO_PHASE) for seed in range(60)]
+    plans = [plan_of(nested_query(seed), TWO_PHASE) for seed in range(160)]
     pairs = {
         (type(node).__name__, type(below).__name__)
         for plan in plans
@@ -54,5 +54,5 @@ def test_random_queries_have_operators_of_all_kinds_above_one_another() -> None:
     }
     nodes = [node for plan in plans for node in walk(plan.root) if isinstance(node, Stateful)]
     assert all(json.dumps(collect_lineage(node)) for node in nodes)
-    kinds = {"Join", "Over", "Rank", "GroupAggregate"}
+    kinds = {"Join", "Over", "Rank", "GroupAggregate", "Correlate"}
     assert {(above, below) for above in kinds for below in kinds} <= pairs
