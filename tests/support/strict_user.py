@@ -126,7 +126,11 @@ def functions() -> None:
     class MySum:
         state: ClassVar[dict[str, str]] = {"total": "BIGINT"}
 
-    print(MySum.state)
+    @al.table_function("MY_WORDS", arguments={"s": "STRING"}, columns={"word": "STRING"})
+    def words(s: str) -> list[tuple[str]]:
+        return [(word,) for word in s.split()]
+
+    print(MySum.state, words("a b"))
     made: Callable[[al.WindowFunction], None] = print
     print(made)
 
