@@ -51,9 +51,6 @@ def move_checkpoint(source: Path, target: Path, to: str) -> int:
     if here == to:
         raise SpecError(f"move: {source} is a checkpoint of --engine {to} already")
     batch = _to_spark(source, target) if to == "spark" else _to_local(source, target)
-    # From here on both are whole; two runs would write the same batches.
-    about = json.dumps({"to": str(target.absolute()), "batch": batch})
-    write_whole(source / MOVED_FILE, [about.encode()])
     return batch + 1
 
 
@@ -69,7 +66,7 @@ def _to_spark(source: Path, target: Path) -> int:
     """Write the directory from which Spark begins; the last batch."""
     with LocalCheckpoint(source) as locked:
         facts = take_over(locked)
-        with _made_whole(target) as made:
+        with _made_whole(source, target, facts.batch) as made:
             _copy_beside(source, made)
             write_checkpoint(made / HAND_OVER, facts, states_of(source))
     return facts.batch
@@ -85,7 +82,7 @@ def _to_local(source: Path, target: Path) -> int:
         ) from None
     _check_rest(source)
     facts = spark.take_over(source)
-    with _made_whole(target) as made:
+    with _made_whole(source, target, facts.batch) as made:
         _copy_beside(source, made)
         write_checkpoint(made, facts, spark.states_after(source, facts.batch))
     return facts.batch
@@ -112,16 +109,28 @@ def _copy_beside(source: Path, made: Path) -> None:
 
 
 @contextmanager
-def _made_whole(target: Path) -> Iterator[Path]:
-    """A directory beside the target, which is renamed into its place in the end; what a killed move left goes."""
+def _made_whole(source: Path, target: Path, batch: int) -> Iterator[Path]:
+    """A directory beside the target, which is renamed into its place in the end; what a killed move left goes.
+
+    The source is marked as moved: two runs would write the same batches. The first mark counts only once the target is
+    there, so that a kill between any two steps leaves one checkpoint with which the query goes on.
+    """
     made = target.absolute().with_name(target.absolute().name + ASIDE)
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
     try:
         yield made
         sync_directory(made)
+        _mark(source, target, batch, is_whole=False)
         made.replace(target.absolute())
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
     sync_directory(made.parent)
+    _mark(source, target, batch, is_whole=True)
+
+
+def _mark(source: Path, target: Path, batch: int, is_whole: bool) -> None:
+    """Note in a checkpoint that its query goes on with another one; is_whole: the other one is there."""
+    about = {"to": str(target.absolute()), "batch": batch, "whole": is_whole}
+    write_whole(source / MOVED_FILE, [json.dumps(about).encode()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from aggloom.errors import CheckpointError, StateCorruptError
@@ -54,11 +55,22 @@ def refuse_repartition(checkpoint: Path) -> None:
 
 def refuse_moved(root: Path) -> None:
     """Raise CheckpointError for a checkpoint whose query goes on elsewhere: two would write the same batches."""
-    if (root / MOVED_FILE).exists():
+    if _is_moved(root / MOVED_FILE):
         raise CheckpointError(
             f"{root}: this checkpoint was moved, and the query goes on with the new one ({MOVED_FILE} says where). To "
             f"go on with this one, delete the new one, then {MOVED_FILE}."
         )
+
+
+def _is_moved(mark: Path) -> bool:
+    """Tell whether the mark of a move counts; one from before the new checkpoint was there does not without it."""
+    try:
+        about = json.loads(mark.read_text("utf-8"))
+    except FileNotFoundError:
+        return False
+    except ValueError:
+        return True  # Damaged: whoever looks at both decides.
+    return bool(about.get("whole", True)) or Path(str(about.get("to"))).exists()
 
 
 def require_directory(path: str | Path) -> None:

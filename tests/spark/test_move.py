@@ -39,7 +39,7 @@ from aggloom.move import move_checkpoint
 from aggloom.runtime.engine import hand_over
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
 from aggloom.runtime.engine.durable_files import write_whole
-from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, batches
+from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, batches, refuse_moved
 from aggloom.runtime.spark.moving import begin
 from aggloom.runtime.spark.watch.followers import settle
 from tests.engine.test_local_oracle import open_query
@@ -342,12 +342,16 @@ def test_a_move_that_is_killed_harms_nothing(
                     move_checkpoint(tmp_path / source, tmp_path / f"to {to}", to)
                 except Killed:
                     after_kill = bytes_of(tmp_path / source)
-                    after_kill.pop(tmp_path / source / "aggloom-moved.json.new", None)
+                    for name in ("aggloom-moved.json.new", "aggloom-moved.json"):
+                        after_kill.pop(tmp_path / source / name, None)
                     assert after_kill == before
-                    (tmp_path / source / "aggloom-moved.json.new").unlink(missing_ok=True)
                     if (tmp_path / f"to {to}").exists():
-                        # Whole, and the mark in the source is missing.
+                        # Both are whole, and one of them goes on.
+                        with pytest.raises(CheckpointError, match="was moved"):
+                            refuse_moved(tmp_path / source)
                         shutil.rmtree(tmp_path / f"to {to}")
+                    else:
+                        refuse_moved(tmp_path / source)
                 else:
                     break
         assert 4 < after < 29
