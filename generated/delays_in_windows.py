@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "1d28cc068e0f8b7a"
-DIGEST = "720dfa4f3f9f3fb4"
+SUPPORT = "dde6d1218de09ce1"
+DIGEST = "c60cd1e2d5c03b74"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "1d28cc068e0f8b7a"
-DIGEST = "f8832d700bd8a041"
+SUPPORT = "dde6d1218de09ce1"
+DIGEST = "3dd206200b123bde"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "d6f704cac54c3509"
-DIGEST = "15b67dd7ae599507"
+SUPPORT = "a24ff212f4e6cb47"
+DIGEST = "72449064cd930fde"
 
 
 class Inputs(NamedTuple):

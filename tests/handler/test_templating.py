@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jinja2.bccache import Bucket
 
-from aggloom.codegen import templating
+from aggloom.codegen.template_cache import CompiledTemplates
 from aggloom.codegen.templating import environment
 
 
@@ -45,7 +45,9 @@ def test_a_template_is_compiled_once(kept: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_filters_that_changed_compile_it_again(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(monkeypatch)
-    monkeypatch.setattr(templating, "_filters", lambda: b"changed")
+    monkeypatch.setattr(
+        CompiledTemplates, "__init__", lambda self, _: vars(self).update(_filters=b"changed")
+    )
     assert compiled(monkeypatch) == ["expressions.py.j2"]
 
 
