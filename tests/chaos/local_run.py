@@ -70,13 +70,12 @@ class Servers:
                 setattr(made, name, closing.enter_context(start()))
             except pytest.skip.Exception as reason:
                 print(f"without {name}: {reason}", flush=True)
-        os.environ[local_life.WARM] = "1"
+        os.environ |= {local_life.WARM: "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         made.open_processes("__main__")
         return made
 
     def open_processes(self, *modules: str) -> None:
-        """Have lives forked from one process, which has imported their module and these."""
-        os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+        """Have lives forked from a process that has imported their module and these, for which PYTHONPATH is set."""
         self.processes = multiprocessing.get_context("forkserver")
         self.processes.set_forkserver_preload([*modules, "chaos.local_life"])
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,12 @@ from chaos.run import Failure
 
 
 @pytest.fixture(scope="module")
-def servers() -> Servers:
+def servers() -> Iterator[Servers]:
     made = Servers()
-    made.open_processes()
-    return made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        made.open_processes()
+        yield made
 
 
 # Windows and a cascade, each killed several times.
