@@ -45,7 +45,8 @@ def test_a_session_says_nothing_and_hides_nothing(tmp_path: Path) -> None:
         spark = al.session("quiet", master="local[1]", aggloom__chatter={chatter})
         spark.range(3).count()
         spark._jvm.java.lang.System.err.println("what Java has to say")
-        print("what Python has to say", file=sys.stderr)
+        # In one piece: Java writes beside it.
+        sys.stderr.write("what Python has to say\\n")
         spark.stop()
     """
     heard = {}
