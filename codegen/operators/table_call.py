@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,7 +19,7 @@ values of a map; the keys of a map, each as often as its value says."""
 
 
 @dataclass(frozen=True)
-class TableCall:
+class TableCall(ABC):
     """A table function over columns of a row: its rows are a function of their values alone.
 
     name: as messages and plans say it. arguments: columns of the row. answers: the function's columns, ordinality
@@ -59,9 +60,9 @@ class TableCall:
         fields = [(each.name, type_name(each.type)) for each in self.answers]
         return f"{self.text} {fields!r} {self.data()!r}"
 
+    @abstractmethod
     def data(self) -> dict[str, Any]:
         """Return what tells it from other calls over the same columns, as JSON can hold it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

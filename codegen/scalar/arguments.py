@@ -55,3 +55,13 @@ class Arguments:
 
 Rule: TypeAlias = Callable[[Arguments], pa.DataType | None]
 """A rule of a function's result type; None if it has no answer for such arguments."""
+
+
+def fixed_type(kind: pa.DataType) -> Rule:
+    """The rule of a function whose result has one type."""
+    return lambda given: kind
+
+
+def first_type(given: Arguments) -> pa.DataType:
+    """The type of the first argument."""
+    return given.type(0)

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.arguments import Arguments, Infer, Rule
+from aggloom.codegen.scalar.arguments import Arguments, Infer, Rule, first_type, fixed_type
 from aggloom.codegen.scalar.fixed_types import FIXED
 from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
 from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
@@ -38,14 +38,6 @@ def result_type(name: str, arguments: Sequence[exp.Expression], infer: Infer) ->
         for place, node in enumerate(arguments)
     ]
     return rule(Arguments(arguments, infer, types))
-
-
-def _always(kind: pa.DataType) -> Rule:
-    return lambda given: kind
-
-
-def _same(given: Arguments) -> pa.DataType:
-    return given.type(0)
 
 
 def _number(given: Arguments) -> pa.DataType | None:
@@ -300,7 +292,7 @@ def _map_itself(given: Arguments) -> pa.DataType | None:
 
 RULES: Final[dict[str, Rule]] = {
     **{name: each.type for name, each in OWN_FUNCTIONS.items()},
-    **{name: _always(kind) for kind, names in FIXED.items() for name in names.split()},
+    **{name: fixed_type(kind) for kind, names in FIXED.items() for name in names.split()},
     **dict.fromkeys(("abs", "negative", "nullifzero", "positive"), _number),
     **dict.fromkeys(
         ("left", "lpad", "overlay", "right", "rpad", "substr", "substring"), _text_or_bytes
@@ -342,7 +334,7 @@ RULES: Final[dict[str, Rule]] = {
     "mod": _as(exp.Mod),
     "named_struct": _named_struct,
     "nanvl": _nanvl,
-    "nullif": _same,
+    "nullif": first_type,
     "pmod": _as(exp.Mod),
     **dict.fromkeys(("bround", "round"), _round_type),
     "sequence": _sequence,

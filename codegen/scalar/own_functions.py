@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.arguments import Arguments, Rule
+from aggloom.codegen.scalar.arguments import Arguments, Rule, first_type, fixed_type
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.errors import SpecError, TypeMismatchError
 
@@ -18,14 +18,6 @@ class OwnFunction(NamedTuple):
     least: int
     most: int | None
     type: Rule
-
-
-def _always(kind: pa.DataType) -> Rule:
-    return lambda given: kind
-
-
-def _same(given: Arguments) -> pa.DataType:
-    return given.type(0)
 
 
 def _item(given: Arguments) -> pa.DataType:
@@ -44,10 +36,10 @@ def _carried_type(given: Arguments) -> pa.DataType | None:
         return None
 
 
-_TEXT: Final = _always(pa.string())
-_FLAG: Final = _always(pa.bool_())
+_TEXT: Final = fixed_type(pa.string())
+_FLAG: Final = fixed_type(pa.bool_())
 OWN_FUNCTIONS: Final[dict[str, OwnFunction]] = {
-    "array_slice": OwnFunction(2, 3, _same),
+    "array_slice": OwnFunction(2, 3, first_type),
     "element": OwnFunction(1, 1, _item),
     "is_alpha": OwnFunction(1, 1, _FLAG),
     "is_decimal": OwnFunction(1, 1, _FLAG),
@@ -57,7 +49,7 @@ OWN_FUNCTIONS: Final[dict[str, OwnFunction]] = {
     "json_array": OwnFunction(0, None, _TEXT),
     "json_array_null": OwnFunction(0, None, _TEXT),
     "json_exists": OwnFunction(2, 3, _FLAG),
-    "json_length": OwnFunction(1, 2, _always(pa.int32())),
+    "json_length": OwnFunction(1, 2, fixed_type(pa.int32())),
     "json_object": OwnFunction(0, None, _TEXT),
     "json_object_absent": OwnFunction(0, None, _TEXT),
     "json_query": OwnFunction(2, 6, _carried_type),
@@ -66,11 +58,11 @@ OWN_FUNCTIONS: Final[dict[str, OwnFunction]] = {
     "json_type": OwnFunction(1, 2, _TEXT),
     "json_unquote": OwnFunction(1, 1, _TEXT),
     "json_value": OwnFunction(2, 7, _carried_type),
-    "map_union": OwnFunction(2, None, _same),
-    "floor_time": OwnFunction(2, 2, _same),
-    "ceil_time": OwnFunction(2, 2, _same),
+    "map_union": OwnFunction(2, None, first_type),
+    "floor_time": OwnFunction(2, 2, first_type),
+    "ceil_time": OwnFunction(2, 2, first_type),
     "split_index": OwnFunction(3, 3, _TEXT),
-    "truncate": OwnFunction(1, 2, _same),
+    "truncate": OwnFunction(1, 2, first_type),
 }
 
 

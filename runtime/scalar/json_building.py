@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.scalar.java_numbers import double_to_text
-from aggloom.runtime.scalar.json_documents import read_json, write_json
+from aggloom.runtime.scalar.json_documents import order_names, read_json, write_json
 from aggloom.runtime.scalar.values import Value, by_row_with_nulls
 
 
@@ -42,8 +42,8 @@ def json_object(*values: Value, keeps_nulls: bool, sql: str) -> Value:
                 raise ValueError("a name is NULL")
             if text is not None or keeps_nulls:
                 fields[name] = "null" if text is None else text
-        names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{write_json(name)}:{fields[name]}" for name in names) + "}"
+        pairs = (f"{write_json(name)}:{fields[name]}" for name in order_names(fields))
+        return "{" + ",".join(pairs) + "}"
 
     return by_row_with_nulls(write, pa.string(), *values, sql=sql)
 

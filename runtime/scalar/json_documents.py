@@ -8,28 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
-from aggloom.runtime.scalar.json_texts import read_first_value
+from aggloom.runtime.scalar.json_texts import escape_sign, read_first_value, refuse_constant
 
 _CONTROL: Final = re.compile(r'[\x00-\x1f"\\]')
-_ESCAPES: Final = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-}
-
-
-def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant)
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=refuse_constant)
 
 
 def read_json(text: str) -> Any:
@@ -43,19 +29,18 @@ def read_json(text: str) -> Any:
 def write_json(value: Any) -> str:
     """Write a value without spaces, the names of objects in the order of their UTF-16 units."""
     if isinstance(value, str):
-        return f'"{_CONTROL.sub(_escape, value)}"'
+        return f'"{_CONTROL.sub(lambda sign: escape_sign(sign[0]), value)}"'
     if isinstance(value, dict):
-        names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        return (
-            "{" + ",".join(f"{write_json(name)}:{write_json(value[name])}" for name in names) + "}"
-        )
+        fields = (f"{write_json(name)}:{write_json(value[name])}" for name in order_names(value))
+        return "{" + ",".join(fields) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(write_json, value)) + "]"
     return "null" if value is None else scalar_text(value)
 
 
-def _escape(match: re.Match[str]) -> str:
-    return _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
+def order_names(names: Iterable[str]) -> list[str]:
+    """Sort names by their UTF-16 units, as Java does."""
+    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
 def scalar_text(value: Any) -> str:

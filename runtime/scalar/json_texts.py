@@ -39,12 +39,13 @@ class _Float(float):
     """A number with a point or an exponent."""
 
 
-def _refuse(word: str) -> Any:
+def refuse_constant(word: str) -> Any:
+    """Raise ValueError for NaN and Infinity, which Python would read."""
     raise ValueError(f"{word} is no JSON")
 
 
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_Fields, parse_constant=_refuse, parse_float=_Float, strict=False
+    object_pairs_hook=_Fields, parse_constant=refuse_constant, parse_float=_Float, strict=False
 )
 
 
@@ -96,9 +97,14 @@ def quote_json(text: str) -> str:
     return f'"{"".join(map(_escape, text))}"'
 
 
+def escape_sign(letter: str) -> str:
+    """A quote, a backslash or a control character as JSON has it in a text."""
+    return _ESCAPES.get(letter) or f"\\u{ord(letter):04X}"
+
+
 def _escape(letter: str) -> str:
     if letter < " " or letter in '"\\':
-        return _ESCAPES.get(letter) or f"\\u{ord(letter):04X}"
+        return escape_sign(letter)
     if letter <= "\uffff":
         return letter
     # Java has two halves of it.

@@ -89,3 +89,11 @@ def test_in_a_lambda_it_is_refused(spark: Any) -> None:
     df = spark.createDataFrame([(["1", "a"],)], "a ARRAY<STRING>")
     with pytest.raises(UnsupportedExpressionError, match="not in a lambda"):
         al.sql("SELECT EXP(SIZE(FILTER(a, x -> IS_DIGIT(x)))) AS d FROM t", t=df)
+
+
+def test_a_column_of_the_user_s_keeps_its_values(spark: Any) -> None:
+    """The columns that a worker computes have other names than those of the table."""
+    df = spark.createDataFrame([("mine", '{"a": 1}')], "`own call 0` STRING, j STRING")
+    query = "SELECT `own call 0` AS x, JSON_VALUE(j, '$.a') AS a FROM t"
+    ((mine, found, _),) = al.sql(query, t=df).collect()
+    assert (mine, found) == ("mine", "1")

@@ -32,7 +32,7 @@ from aggloom.runtime.spark.api.group_aggregate import (
     handler_text,
 )
 from aggloom.runtime.spark.plan.column_frames import InputTable
-from aggloom.runtime.spark.plan.expressions import quote, refusals
+from aggloom.runtime.spark.plan.expressions import quote, refusals, unused_name
 from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
 from aggloom.runtime.spark.read.files import remember_watermark
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
@@ -132,26 +132,19 @@ def add_watermark(
         raise OptionError(f"watermark is {delay!r}; rows are late by 0 or more")
     timed, time = df, column
     if computed:
-        column = _unused_name(_TIME, df)
+        column = unused_name(_TIME, df.columns)
         with refusals(f"watermark {time}"):
             timed = df.withColumn(column, F.expr(quicken_expression(quoted_text(time))))
     if isinstance(timed.schema[column].dataType, TimestampNTZType):
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
         instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
-        column = _unused_name(_TIME, timed)
+        column = unused_name(_TIME, timed.columns)
         timed = timed.withColumn(column, F.expr(instant))
     delay = f"{ms} milliseconds"
     moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
     if not computed:
         remember_watermark(df, moving, time, delay)
     return InputTable(same_topics(df, same_files(df, moving)), change_column, time)
-
-
-def _unused_name(name: str, df: DataFrame) -> str:
-    """A name that no column of a DataFrame has."""
-    while name in df.columns:
-        name += " "
-    return name
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, InputTable]) -> None:

@@ -51,6 +51,13 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unused_name(name: str, names: Sequence[str]) -> str:
+    """A name that none of these begins with: the given one, with as many blanks behind it as that takes."""
+    while any(each.startswith(name) for each in names):
+        name += " "
+    return name
+
+
 def spark_type(kind: pa.DataType) -> DataType:
     """The Spark type of an Arrow type; raises SparkVersionError for TIME on a Spark that has none."""
     try:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from aggloom.codegen import LoweredCalc, OwnCalls, columns_of, infer_type, lower_calc
 from aggloom.codegen.planner import Calc
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
-from aggloom.runtime.spark.plan.expressions import quote, spark_type
+from aggloom.runtime.spark.plan.expressions import quote, spark_type, unused_name
 from aggloom.runtime.values.changelog import INSERT
 
 _COLUMN = "own call"
@@ -24,7 +24,7 @@ def compute_own_calls(df: DataFrame, node: Calc, zone: str) -> tuple[DataFrame, 
 
     Raises UnsupportedExpressionError for an argument that only Spark evaluates.
     """
-    calls = OwnCalls(_COLUMN)
+    calls = OwnCalls(unused_name(_COLUMN, df.columns))
     where = None if node.where is None else calls.take_out(node.where)
     select = tuple((name, calls.take_out(sql)) for name, sql in node.select)
     if not calls.columns:

@@ -15,6 +15,7 @@ from aggloom.runtime.spark.plan.expressions import (
     refusals,
     spark_arrow,
     spark_schema,
+    unused_name,
 )
 from aggloom.runtime.spark.plan.own_calls import compute_own_calls
 from aggloom.runtime.values.changelog import Kinds
@@ -53,9 +54,8 @@ def _number_rows(
     spark: SparkSession, batch: pa.RecordBatch, kinds: Kinds
 ) -> tuple[DataFrame, str, str]:
     """The batch as a DataFrame with its row numbers and kinds, and those two columns' names."""
-    place, kind = "row place", "row kind"
-    while {place, kind} & set(batch.schema.names):
-        place, kind = place + " ", kind + " "
+    names = batch.schema.names
+    place, kind = unused_name("row place", names), unused_name("row kind", names)
     table = pa.Table.from_batches([batch])
     table = table.append_column(kind, pa.array(kinds, pa.int8()))
     table = table.append_column(place, pa.array(range(batch.num_rows), pa.int64()))
