@@ -24,7 +24,7 @@ def pivot_query(pivot: exp.Pivot, columns: Sequence[str], table: str) -> exp.Que
         fix = "write PIVOT (SUM(v) FOR k IN ('a', 'b'))"
         raise refusal(pivot, "this form of PIVOT is", fix)
     (choice,) = pivot.args["fields"]
-    if not isinstance(choice, exp.In) or choice.args.get("query") is not None:
+    if not isinstance(choice, exp.In) or not choice.expressions or choice.args.get("query"):
         raise refusal(pivot, "a PIVOT without a list of values is", "write FOR k IN ('a', 'b')")
     if pivot.args.get("unpivot"):
         return _unpivot(pivot, choice, columns, table)

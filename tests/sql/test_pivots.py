@@ -98,6 +98,11 @@ def test_beside_a_model(seed: int) -> None:
             UnsupportedSqlError,
             "a list of values without a name",
         ),
+        (
+            "SELECT * FROM t PIVOT (SUM(v) FOR k IN ())",
+            UnsupportedSqlError,
+            "without a list of values",
+        ),
         ("SELECT * FROM t PIVOT (SUM(v) FOR k IN (SELECT k FROM t))", AggloomError, "PIVOT|read"),
         ("SELECT * FROM t UNPIVOT ((x, y) FOR n IN (v, w))", UnsupportedSqlError, "for 2 values"),
         ("SELECT * FROM t PIVOT (UPPER(k) FOR k IN ('a'))", AggloomError, "PIVOT|read"),
