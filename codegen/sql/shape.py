@@ -19,6 +19,7 @@ from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.table_calls import join_table_functions, read_table_function
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
+from aggloom.codegen.sql.unsupported_words import check_words
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
 
@@ -76,6 +77,7 @@ def statements(sql: str) -> list[exp.Expression]:
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
     check_nesting(text)
+    check_words(sqlglot.tokenize(text, dialect=AggloomSpark))
     try:
         trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
     except SqlglotError as error:
