@@ -29,6 +29,7 @@ from aggloom.shell_cli import sql_shell
 from aggloom.spec_cli import explain, generate, inspect, refresh
 from aggloom.testing.cli import run_tests
 from aggloom.text_file import read_text
+from aggloom.verify_cli import verify
 
 _CLICKS = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
 """Errors that click reports itself; where a pipe is broken, whoever read what is printed has seen enough."""
@@ -108,6 +109,7 @@ for _command in (
     completion,
     ui,
     report,
+    verify,
 ):
     main.add_command(_command)
 

@@ -184,6 +184,10 @@ class CheckpointError(StateError):
     """A checkpoint that cannot be looked into, or that does not hold what is asked for."""
 
 
+class UnverifiableError(CheckpointError):
+    """The result of a query cannot be computed once more: input is gone, or its value depends on when it ran."""
+
+
 class DirectoryError(AggloomError, OSError):
     """A directory that cannot be written to: read-only, closed to the user, or full."""
 

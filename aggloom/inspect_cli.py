@@ -58,7 +58,7 @@ def show_state(
 ) -> None:
     """Print what a checkpoint holds."""
     key = read_key(keys) if keys else None
-    spark = _session(checkpoint)
+    spark = session_for(checkpoint)
     from aggloom.runtime.inspection.checkpoint import state
 
     report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
@@ -70,14 +70,14 @@ def show_why(
 ) -> None:
     """Print how a key came to its value."""
     key = read_key(keys)
-    spark = _session(checkpoint)
+    spark = session_for(checkpoint)
     from aggloom.runtime.inspection.checkpoint import why
 
     report = why(checkpoint, key=key, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
 
 
-def _session(checkpoint: str) -> Any:
+def session_for(checkpoint: str) -> Any:
     """A session to look at a checkpoint of Spark's with, if it is there; None where the local engine wrote it."""
     from aggloom.runtime.hosting.checkpoint_paths import (
         is_local,

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import time
 
 from aggloom.errors import CheckpointError, SpecError
+from aggloom.job_note import JOB_FILE
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table_file
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
 from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
@@ -17,6 +18,7 @@ from aggloom.runtime.engine.hand_over import states_of, take_over, write_checkpo
 from aggloom.runtime.hosting.checkpoint_paths import (
     HAND_OVER,
     MOVED_FILE,
+    ORIGIN_FILE,
     QUERY_FILE,
     is_local,
     is_local_checkpoint,
@@ -25,7 +27,7 @@ from aggloom.runtime.hosting.checkpoint_paths import (
 )
 from aggloom.runtime.hosting.journal_files import BEAT_SECONDS, PROGRESS_FILE, read_progress
 
-_BESIDE = (TABLE_FILE, QUERY_FILE, PROGRESS_FILE)
+_BESIDE = (TABLE_FILE, QUERY_FILE, PROGRESS_FILE, JOB_FILE)
 """Files that both engines have in the same form."""
 _SILENT_SECONDS = 4 * BEAT_SECONDS
 
@@ -120,6 +122,8 @@ def _made_whole(source: Path, target: Path, batch: int) -> Iterator[Path]:
     made.mkdir(parents=True)
     try:
         yield made
+        origin = {"from": str(source.absolute()), "batch": batch}
+        write_whole(made / ORIGIN_FILE, [json.dumps(origin).encode()])
         sync_directory(made)
         _mark(source, target, batch, is_whole=False)
         made.replace(target.absolute())

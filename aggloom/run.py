@@ -18,6 +18,7 @@ from aggloom.active_session import end_java
 from aggloom.engine_choice import choose_engine
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
+from aggloom.job_note import note_job
 from aggloom.job_plan import declared_tables, plan_of_job
 from aggloom.private_directory import cache_directory
 from aggloom.progress_lines import KernelWatch, ProgressLines, batch_under_way, modules_of
@@ -183,6 +184,7 @@ class _Run:
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
         self.query = self._start_sink(trigger)
+        note_job(checkpoint, job)
         self.printer = ProgressPrinter(self.query, alone=True, show=lines.show)
 
     def describe_work(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError
 from aggloom.interrupts import Interrupts
+from aggloom.job_note import note_job
 from aggloom.job_plan import plan_of_job, source_options
 from aggloom.lake_tables import lake_source, open_lake
 from aggloom.progress_lines import ProgressLines
@@ -26,6 +28,7 @@ from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.journal import BatchReport
 from aggloom.runtime.engine.lake_source import LakeInput
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
+from aggloom.runtime.engine.replayed_input import ReplayedInput
 from aggloom.runtime.engine.rows_source import RowsInput
 from aggloom.runtime.engine.scan_columns import scan_columns, time_columns
 from aggloom.runtime.engine.side_input import SideInput
@@ -82,11 +85,12 @@ def open_query(
     function: Callable[[pa.Table, int], None] | None = None,
     buckets: int = BUCKETS,
     threads: int = 0,
+    ranges: Mapping[str, Sequence[Any]] | None = None,
 ) -> LocalQuery:
     """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here.
 
     rows: of tables that are no files. function: the sink, if it is one. buckets: into how many parts state is cut.
-    threads: that run them; 0: one for each core.
+    threads: that run them; 0: one for each core. ranges: of each batch by table, where they are known before.
     """
     plan = plan_of_job(job)
     check_run(job, plan)
@@ -95,9 +99,12 @@ def open_query(
     def open_source(root: Path, name: str, position: Any) -> Source:
         if name in given:
             return RowsInput(plan.scans[name], given[name], position)
+        if ranges is not None:
+            source = _open_source(_without_sides(job), plan, root, name, position)
+            return ReplayedInput(source, ranges.get(name, ()))
         return _open_source(job, plan, root, name, position)
 
-    return LocalQuery(
+    query = LocalQuery(
         plan,
         open_source,
         checkpoint,
@@ -113,6 +120,23 @@ def open_query(
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
         ),
     )
+    note_job(checkpoint, job if function is None else replace(job, sink="console"), given)
+    return query
+
+
+def _without_sides(job: Job) -> Job:
+    """The job without the tables into which rows go that cannot be read: they have them already."""
+    kept = [{n: v for n, v in t.options.items() if n != "side"} for t in job.tables]
+    pairs = zip(job.tables, kept, strict=True)
+    tables = [
+        (
+            table
+            if options == table.options
+            else replace(table, options={**options, "unreadable": "drop"})
+        )
+        for table, options in pairs
+    ]
+    return replace(job, tables=tuple(tables))
 
 
 def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> Source:

@@ -153,6 +153,11 @@ class Node(ABC):
         return False
 
     @property
+    def asks_elsewhere(self) -> bool:
+        """True if its rows depend on what another system answers when they come."""
+        return False
+
+    @property
     def event_times(self) -> frozenset[str]:
         """The columns that the watermark goes by: rows on time are behind it in none of them, but for its delay."""
         return frozenset()

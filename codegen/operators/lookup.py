@@ -47,6 +47,10 @@ class LookupJoin(Node):
         return ("I", "UB", "UA", "D") if self.unique_keys else ("I", "D")
 
     @property
+    def asks_elsewhere(self) -> bool:
+        return True
+
+    @property
     def is_complete(self) -> bool:
         return True
 

@@ -111,6 +111,10 @@ class MaterialisedLookup(KeyedRowsNode):
     takes: ClassVar[Changes] = "retract"
 
     @property
+    def asks_elsewhere(self) -> bool:
+        return True
+
+    @property
     def keys(self) -> Key:
         return self.key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from sqlglot import exp, parse_one
+from sqlglot import exp, parse, parse_one
 from sqlglot.errors import ErrorLevel
 
 # Spark's functions that are not deterministic, or that read the clock, the session or the row's whereabouts. Spark
@@ -74,3 +74,16 @@ def _classes() -> frozenset[type[exp.Expression]]:
     level = ErrorLevel.IGNORE
     found = {type(parse_one(text, dialect="spark", error_level=level)) for text in texts}
     return frozenset(found - {exp.Anonymous, exp.Column})
+
+
+def find_changing_call(script: str) -> str | None:
+    """The first call in a script whose value differs from run to run, as text; None if there is none.
+
+    Example:
+        >>> find_changing_call("SELECT upper(name), now() FROM t")
+        'NOW()'
+    """
+    statements = parse(script, dialect="spark", error_level=ErrorLevel.IGNORE)
+    calls = (changes(each) for each in statements if each is not None)
+    found = next((call for call in calls if call is not None), None)
+    return None if found is None else found.sql("spark")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -90,8 +91,8 @@ class FileLog:
         self._last = batch
 
     def _read_back(self, position: int | None) -> list[ListedFile]:
-        """The files of all batches up to a position."""
-        found: list[ListedFile] = []
+        """The files of all batches up to a position, in the order in which they were read."""
+        notes: list[list[ListedFile]] = []
         number = position
         if number is not None and not (self._directory / str(number)).exists():
             # A later note, of a batch that did not come to its commit, may have taken its place.
@@ -99,8 +100,9 @@ class FileLog:
             number = later[0] if later else number
         while number is not None:
             files, number = self._read_note(number)
-            found += files
-        return [each for each in reversed(found) if position is None or each.batch <= position]
+            notes.append(files)
+        found = chain.from_iterable(reversed(notes))
+        return [each for each in found if position is None or each.batch <= position]
 
     def _read_note(self, number: int) -> tuple[list[ListedFile], int | None]:
         """The files of a note, and the number of the one before it; raises StateCorruptError."""

@@ -81,6 +81,11 @@ class FileInput:
         self._log.add(batch, new)
         return batch
 
+    def plan_files(self, batch: int, files: Sequence[ListedFile]) -> Any:
+        """The range of the next batch where its files are known."""
+        self._log.add(batch, [each._replace(batch=batch) for each in files])
+        return batch
+
     def read(self, planned: Any) -> Iterator[Read]:
         """Yield the rows of the files of a range; raises MissingFileError if one is gone or was written again."""
         if not isinstance(planned, int):

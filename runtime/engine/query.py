@@ -41,6 +41,7 @@ from aggloom.runtime.local.pipeline import Pipeline, one_row
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.lookup.batch import batch_scope
 from aggloom.runtime.operators.counts import Counts
+from aggloom.runtime.operators.fragment import FragmentSpec
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import row_times
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
@@ -157,6 +158,11 @@ class LocalQuery:
         return self._totals.counts(self._watermarks.current)
 
     @property
+    def fragments(self) -> list[FragmentSpec]:
+        """The operators of each stateful node."""
+        return [factory.fragment for factory in self._host.factories.values()]
+
+    @property
     def has_ended(self) -> bool:
         """True if the end of the input is behind the checkpoint: rows that come now are late."""
         last = self.checkpoint.last
@@ -177,7 +183,7 @@ class LocalQuery:
             if self.run_batch():
                 continue
             if all(source.ends for source in self._sources.values()):
-                self._close_windows()
+                self.close_windows()
                 return
             self._stop.wait(self.settings.poll_seconds)
 
@@ -224,7 +230,7 @@ class LocalQuery:
     def _is_due(self, clock: Clock) -> bool:
         return any(node.is_due(clock) for node in self._host.nodes.values())
 
-    def _close_windows(self) -> None:
+    def close_windows(self) -> None:
         """Run the last batch of finite input, by which everything that waits for the watermark ends."""
         waits = self.plan.awaits_watermark and not self.settings.keep_open
         if not waits or self._fresh or self.has_ended or self._stop.is_set():

@@ -14,6 +14,8 @@ HAND_OVER = "aggloom-handover"
 """The directory of a checkpoint that was moved from the local engine, until Spark has begun from it."""
 MOVED_FILE = "aggloom-moved.json"
 """The file that says of a checkpoint that another one goes on with its query."""
+ORIGIN_FILE = "aggloom-origin.json"
+"""The file that says of a checkpoint that the other engine began its query: up to which batch, and where that lay."""
 _LOCAL_DIRECTORIES = ("plans", "commits", "snapshots")
 
 

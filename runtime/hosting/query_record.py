@@ -57,6 +57,11 @@ def read_committed_query(checkpoint: str | Path) -> Query | None:
     return version.query if version else None
 
 
+def read_queries(checkpoint: str | Path) -> list[Query]:
+    """The queries that a checkpoint knows, the newest last; raises StateCorruptError if the file is damaged."""
+    return [version.query for version in _versions(local(checkpoint)) if version.query]
+
+
 def known_buckets(checkpoint: str | Path) -> int | None:
     """The number of buckets into which the state of the newest query that is noted is cut; None if none is known."""
     versions = [version.query for version in _versions(local(checkpoint)) if version.query]

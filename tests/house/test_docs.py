@@ -25,6 +25,7 @@ _CHANGE = re.compile(r"([+-][IUD]) ")
 ELSEWHERE = {
     "engines.md": "engine/test_engines_page.py",
     "functions.md": "catalogue/test_functions_page.py",
+    "live-tables.md": "engine/test_live_tables_page.py",
     "lookup.md": "operators/test_lookup.py",
     "plans.md": "planner/test_plans_page.py",
     "user-functions.md": "handler/test_udaf.py",

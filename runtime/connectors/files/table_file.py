@@ -18,6 +18,7 @@ from aggloom.runtime.hosting.arguments import check_path
 from aggloom.runtime.hosting.checkpoint_paths import batches
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
+from aggloom.runtime.values.row_difference import comparable_values
 from aggloom.runtime.values.row_groups import first_places, row_groups
 from aggloom.runtime.values.scalars import buffer_of, from_places
 
@@ -130,7 +131,9 @@ def _by_name(old: pa.Table, schema: pa.Schema) -> pa.Table:
 def _net(rows: pa.Table) -> pa.Table:
     """The rows whose weights do not cancel out."""
     width = rows.num_columns - 1
-    groups = row_groups([_groupable(column) for column in rows.columns[:width]], rows.num_rows)
+    groups = row_groups(
+        [comparable_values(column) for column in rows.columns[:width]], rows.num_rows
+    )
     firsts = first_places(groups)
     sums = np.zeros(len(firsts), np.int64)
     np.add.at(sums, groups, buffer_of(rows.column(width).combine_chunks(), np.int64))
@@ -144,15 +147,6 @@ def _net(rows: pa.Table) -> pa.Table:
             "was the checkpoint, or the table in it, replaced?"
         )
     return net
-
-
-def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column that Arrow can group by: for arrays, structs and maps, numbers that are equal where these are."""
-    if not pa.types.is_nested(column.type):
-        return column
-    numbers: dict[Any, int] = {}
-    marks = [numbers.setdefault(same_value(value), len(numbers)) for value in column.to_pylist()]
-    return pa.chunked_array([pa.array(marks, pa.int64())])
 
 
 def _write(table: pa.Table, file: Path) -> None:
@@ -186,6 +180,13 @@ def read_table_file(file: Path) -> pa.Table:
             "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
         )
     return table
+
+
+def table_batch(file: Path) -> int | None:
+    """The batch up to which a table's file has come; None if it is not there. Raises StateCorruptError."""
+    if not file.exists():
+        return None
+    return int(read_table_file(file).schema.metadata[_BATCH_ID])
 
 
 def _checksum(table: pa.Table) -> bytes:

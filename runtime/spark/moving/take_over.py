@@ -99,7 +99,7 @@ def _add_position(
         position = batch
         read = list_read_files(root, line.source, int(offset["logOffset"]))
         files[line.table] = [
-            ListedFile(each.path, each.time, _size(each.path), batch) for each in read
+            ListedFile(each.path, each.time, file_size(each.path), batch) for each in read
         ]
     elif isinstance(offset, dict) and {"table", "version"} <= set(offset):
         position = offset
@@ -131,7 +131,7 @@ def _is_topics(offset: Any) -> bool:
     )
 
 
-def _size(path: str) -> int:
+def file_size(path: str) -> int:
     """The bytes of a file, which Spark does not note; -1 if it is gone."""
     try:
         return Path(path).stat().st_size
