@@ -53,10 +53,23 @@ def source_of(
     own = _OWN_OPTIONS.get(table.connector, ())
     settings |= {name: value for name in own if (value := words.take(name)) is not None}
     words.end()
+    _refuse_metadata(table)
+    if metadata := {**table.metadata, **settings.pop("metadata", {})}:
+        settings["metadata"] = metadata
     settings |= {"schema": table.columns, "changes": table.changes}
     made = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
     schema = to_schema(table.columns, dialect, is_cut=True)
     return replace(made, schema=schema, keys=table.key, watermark=table.event_time)
+
+
+def _refuse_metadata(table: CreatedTable) -> None:
+    """Raise SpecError where a connector says nothing of its rows beside them."""
+    if table.metadata and table.connector not in _WITH_METADATA:
+        name, source = next(iter(table.metadata.items()))
+        raise SpecError(
+            f"CREATE TABLE {table.name}: column {name!r} is METADATA {source!r}, of which '{table.connector}' has "
+            f"none; one of {', '.join(map(repr, _WITH_METADATA))} has"
+        )
 
 
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
@@ -175,7 +188,36 @@ def _kafka(words: Words) -> dict[str, Any]:
     else:
         found["start"] = mode.removesuffix("-offset")
     options = _translate_options(words, format) | registry_of(words, format)
-    return {**found, "format": format, **options}
+    return {**found, "format": format, "metadata": _key_columns(words), **options}
+
+
+def _key_columns(words: Words) -> dict[str, str]:
+    """Take Flink's options of the key: the columns that only keys have, each with its source. Raises SpecError."""
+    form, fields = words.take("key.format"), words.take("key.fields")
+    prefix = words.take("key.fields-prefix") or ""
+    choices = {"all": "ALL", "except_key": "EXCEPT_KEY"}
+    include = words.choice("value.fields-include", choices, "ALL")
+    for option in ("ignore-parse-errors", "fail-on-missing-field"):
+        why = "a key that cannot be read is refused with its message"
+        words.pass_over(f"key.json.{option}", why)
+    if form is None and fields is None and include == "ALL":
+        return {}
+    if form != "json":
+        raise words.wrong(f"'key.format' is {form!r}; known is 'json'")
+    if not fields:
+        raise words.wrong("'key.fields' is missing: the columns that keys have, with ';' between.")
+    if prefix and include == "ALL":
+        raise words.wrong("'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'.")
+    found = {}
+    own = [n for n in words.table.order if n not in {*words.table.computed, *words.table.metadata}]
+    for name in fields.split(";"):
+        if name not in own or not name.startswith(prefix):
+            begin = f" with {prefix!r} before it" if prefix else ""
+            hint = nearest(name, own)
+            raise words.wrong(f"'key.fields' names {name!r}, which is no column{begin}. {hint}")
+        found[name] = f"key.{name.removeprefix(prefix)}"
+    # Fields of keys that values have, too, are read of the values, as Flink does.
+    return found if include == "EXCEPT_KEY" else {}
 
 
 def _upsert_kafka(words: Words) -> dict[str, Any]:
@@ -317,6 +359,7 @@ def _into_console(words: Words) -> str:
     return "console"
 
 
+_WITH_METADATA = ("filesystem", "kafka", "upsert-kafka")
 _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "filesystem": _files,
     "delta": _delta,

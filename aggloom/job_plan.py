@@ -12,7 +12,9 @@ from aggloom.errors import SpecError
 from aggloom.runtime.formats.csv_dialect import READ_OPTIONS
 from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
-from aggloom.tables import SPARK_OPTIONS, TableSource
+from aggloom.table_entries import SPARK_OPTIONS
+from aggloom.table_metadata import check_metadata
+from aggloom.tables import TableSource
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -68,6 +70,7 @@ def harness_of(job: Job, *, ordered: bool = False, session: Any = None) -> Harne
 
     with ask_session(session):
         plan = plan_of_job(job, ordered=ordered)
+    check_metadata({each.name: each.metadata for each in job.tables}, plan)
     harness = Harness.of_plan(plan, handlers(job.backend), None, session=session)
     harness.silence()
     return harness
@@ -103,6 +106,8 @@ def source_options(table: TableSource) -> dict[str, Any]:
     options = dict(table.options)
     if table.format in MESSAGES:
         options |= table.checks
+    if table.metadata:
+        options["metadata"] = table.metadata
     sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES - _OF_STREAMS
     for name in options:
         is_ours = table.format in MESSAGES and name.lower() == MULTILINE.lower()

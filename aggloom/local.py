@@ -84,15 +84,17 @@ def read_changes(
     watermark: str | None = None,
     keys: str | Sequence[str] | None = None,
     changes: str | None = None,
+    metadata: Mapping[str, str] | None = None,
     **options: Any,
 ) -> LocalTable:
     """A table of changes in files, as `al.read_changes` reads them on Spark.
 
     path: a directory, a pattern or a file. format: by default that of the names of files. schema: DDL, where the files
     do not say their columns. watermark: "COLUMN DELAY". keys: the primary key. changes: append, retract or upsert.
-    options: those of the format, and maxFilesPerTrigger. Raises SpecError when `sql` puts it under a name.
+    metadata: columns that no row has, each with its source, such as {"path": "file.path"}. options: those of the
+    format, and maxFilesPerTrigger. Raises SpecError when `sql` puts it under a name.
     """
-    about = {"path": str(path), "format": format, "schema": schema}
+    about = {"path": str(path), "format": format, "schema": schema, "metadata": metadata}
     rows = {"watermark": watermark, "keys": keys, "changes": changes}
     return LocalTable(_entries({**about, **rows}, options=options or None))
 

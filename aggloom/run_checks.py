@@ -11,11 +11,13 @@ from aggloom.job import Job
 from aggloom.runtime.connectors.database.options import DatabaseOptions
 from aggloom.runtime.connectors.registry import destination, made_sink
 from aggloom.runtime.connectors.sink_key import find_key
+from aggloom.table_metadata import check_metadata
 
 
 def check_run(job: Job, plan: Plan) -> None:
     """Raise SpecError, or what the sink's client raises, for a job that cannot run as it is planned."""
     check_watermarks(plan)
+    check_metadata({each.name: each.metadata for each in job.tables}, plan)
     _check_sink(job, plan)
 
 

@@ -12,6 +12,18 @@ from aggloom.runtime.values.change_column import KIND_WORDS
 
 _KINDS = "|".join(map(re.escape, KIND_WORDS))
 _ENTRY = re.compile(rf",(?=[\w.]+=)(?![\w.]+=(?:{_KINDS})(?:,|$))", re.IGNORECASE)
+SPARK_OPTIONS = (
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
+    *("cleanSource", "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup"),
+    *("modifiedBefore", "modifiedAfter", "ignoreMissingFiles", "ignoreCorruptFiles"),
+    *("encoding", "lineSep", "sep", "delimiter", "quote", "escape", "comment", "header"),
+    *("nullValue", "emptyValue", "nanValue", "positiveInf", "negativeInf", "multiLine"),
+    *("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "maxColumns"),
+    *("maxCharsPerColumn", "charToEscapeQuoteEscaping", "unescapedQuoteHandling"),
+    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "enforceSchema", "mergeSchema"),
+    *("datetimeRebaseMode", "int96RebaseMode"),
+)
+"""Options of Spark's readers that need no `options` around them; any case will do."""
 _WORDS = {bool: "true or false", int: "a whole number", dict: "a mapping"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import has_magic
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.table_entries import (
+    SPARK_OPTIONS,
     convert_entry,
     read_keys,
     read_watermark,
@@ -48,19 +49,7 @@ from aggloom.table_inference import (
     is_here,
     parquet_schema,
 )
-
-SPARK_OPTIONS = (
-    *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
-    *("cleanSource", "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup"),
-    *("modifiedBefore", "modifiedAfter", "ignoreMissingFiles", "ignoreCorruptFiles"),
-    *("encoding", "lineSep", "sep", "delimiter", "quote", "escape", "comment", "header"),
-    *("nullValue", "emptyValue", "nanValue", "positiveInf", "negativeInf", "multiLine"),
-    *("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "maxColumns"),
-    *("maxCharsPerColumn", "charToEscapeQuoteEscaping", "unescapedQuoteHandling"),
-    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "enforceSchema", "mergeSchema"),
-    *("datetimeRebaseMode", "int96RebaseMode"),
-)
-"""Options of Spark's readers that need no `options` around them; any case will do."""
+from aggloom.table_metadata import check_sources, refuse_files, take_metadata
 
 CONNECTORS = ("files", "kafka", *LAKES)
 """Connectors of a table of a job."""
@@ -73,6 +62,7 @@ _ENTRIES = (
     "watermark",
     "keys",
     "changes",
+    "metadata",
     "options",
 )
 _FORM = (
@@ -89,7 +79,8 @@ class TableSource:
 
     lake: its connector, its path and the other arguments of its reader. kafka: servers, topic and the other arguments
     of read_kafka; None of files. watermark: its event-time column, and how far rows may be out of order. keys: its
-    primary key. changes: append, retract or upsert, where the job says something else of its other tables.
+    primary key. changes: append, retract or upsert, where the job says something else of its other tables. metadata:
+    columns that no row has, each with its source.
     """
 
     name: str
@@ -102,6 +93,7 @@ class TableSource:
     changes: str | None = None
     kafka: Mapping[str, Any] | None = None
     lake: Mapping[str, Any] | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def frame(self, spark: Any, dialect: Dialect = "spark") -> Any:
         """Its changes, as a stream. dialect: in whose words the columns are declared."""
@@ -113,7 +105,8 @@ class TableSource:
             from aggloom.runtime.connectors.kafka.source import read_kafka
 
             about = {**self.kafka, "format": self.format, "schema": columns, **self.reader_options}
-            return read_kafka(spark, **about)
+            return read_kafka(spark, metadata=self.metadata or None, **about)
+        refuse_files(self.name, self.metadata)
         from aggloom.runtime.connectors.files.source import read_changes
 
         options = {**self.checks, **self.reader_options}
@@ -249,7 +242,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     given = dict(settings) if isinstance(settings, Mapping) else {}
     if given.get("connector") in LAKES:
         return _lake(name, given, where, folder)
-    kafka = _kafka(given, where)
+    kafka, metadata = _kafka(given, where), take_metadata(given, where)
     path = given.pop("path", "" if kafka else None)
     if not isinstance(path, str) or not (path or kafka):
         raise SpecError(f"{where}: give it a path and a format.")
@@ -276,9 +269,9 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
     schema, watermark, keys, changes = _told_of_rows(given, where)
-    return TableSource(
-        str(name), path, chosen, schema, options, watermark, keys=keys, changes=changes, kafka=kafka
-    )
+    check_sources(metadata, bool(kafka), schema, chosen, where)
+    made = TableSource(str(name), path, chosen, schema, options, watermark)
+    return replace(made, keys=keys, changes=changes, kafka=kafka, metadata=metadata)
 
 
 def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from aggloom.codegen.planner import Scan
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.runtime.connectors.kafka.broker import TopicBroker, TopicFacts, TopicPlace
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange, lost_error
+from aggloom.runtime.connectors.kafka.message_facts import read_facts
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.engine.sources import other_source
 from aggloom.runtime.formats.base import Messages
@@ -94,7 +96,8 @@ class TopicInput:
         for block in self._fetcher.fetch(ranges):
             values = [message.value() for message in block]
             keys = [message.key() for message in block]
-            yield self._reader.read(Messages(values, keys, _place_in(block)))
+            facts = partial(read_facts, block)
+            yield self._reader.read(Messages(values, keys, _place_in(block), facts))
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, overload
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, overload
 import pyarrow as pa
 
 from aggloom.codegen import WHOLE_IMAGES
+from aggloom.errors import SpecError
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.values import change_column
@@ -42,16 +43,28 @@ class Message(NamedTuple):
     place: str = ""
 
 
+class Fact(NamedTuple):
+    """A fact that an envelope says beside its row: its type, and the function that takes it out of the object."""
+
+    kind: pa.DataType
+    read: Callable[[Mapping[str, Any]], Any]
+
+
 class Messages(Sequence[Message]):
-    """Messages in columns, which are put together where one is asked for; place: says where the nth lies."""
+    """Messages in columns, which are put together where one is asked for.
+
+    place: says where the nth lies. read_fact: the values of what the topic says of each message, by Flink's word.
+    """
 
     def __init__(
         self,
         values: list[bytes | None],
         keys: list[bytes | None],
         place: Callable[[int], str],
+        read_fact: Callable[[str], Sequence[Any]] | None = None,
     ) -> None:
         self.values, self._keys, self._place = values, keys, place
+        self._read_fact = read_fact
 
     def __len__(self) -> int:
         return len(self.values)
@@ -67,6 +80,12 @@ class Messages(Sequence[Message]):
             first = at.indices(len(self))[0]
             return Messages(self.values[at], self._keys[at], lambda n: self._place(first + n))
         return Message(self.values[at], self._keys[at], self._place(at))
+
+    def read_fact(self, name: str) -> Sequence[Any]:
+        """The values of what the topic says of the messages, in their order; raises SpecError where none says it."""
+        if self._read_fact is None:
+            raise SpecError(f"METADATA {name!r} is of topics, and these messages are of none")
+        return self._read_fact(name)
 
 
 def values_of(messages: Sequence[Message]) -> list[bytes | None]:
@@ -155,7 +174,8 @@ class Format(ABC):
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
     needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
     separator: what is between key and value of a message in a file, unless it is told. sends_notices: whether there are
-    messages that have no row by their kind, such as heartbeats.
+    messages that have no row by their kind, such as heartbeats. facts: what its envelopes say beside the row, by
+    Flink's words for METADATA.
     """
 
     name: ClassVar[str]
@@ -166,6 +186,7 @@ class Format(ABC):
     in_lines: ClassVar[bool] = True
     separator: ClassVar[str | None] = None
     sends_notices: ClassVar[bool] = False
+    facts: ClassVar[Mapping[str, Fact]] = {}
 
     def __init__(self, settings: FormatSettings) -> None:
         self.settings = settings

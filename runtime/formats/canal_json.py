@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
@@ -12,10 +13,12 @@ from aggloom.runtime.formats.base import (
     UPDATE_AFTER,
     WHOLE_ROW,
     Change,
+    Fact,
     Message,
     Unreadable,
 )
 from aggloom.runtime.formats.cdc_json import CapturedJson
+from aggloom.runtime.formats.envelope_facts import CANAL
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import ImageReader
 
@@ -32,6 +35,7 @@ class CanalJson(CapturedJson):
     """Messages of Canal."""
 
     name: ClassVar[str] = "canal-json"
+    facts: ClassVar[Mapping[str, Fact]] = CANAL
     summary: ClassVar[str] = (
         "a flat message of Canal: `data[]`, of updates `old[]`; statements of schemas are passed over"
     )

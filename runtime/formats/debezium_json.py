@@ -6,15 +6,16 @@ With or without the schema that Kafka Connect sends along.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import CAPTURED, Change, FormatSettings, Message, Unreadable
+from aggloom.runtime.formats.base import CAPTURED, Change, Fact, FormatSettings, Message, Unreadable
 from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.cdc_json import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
 from aggloom.runtime.formats.documents import document_key, with_documents
+from aggloom.runtime.formats.envelope_facts import DEBEZIUM
 from aggloom.runtime.formats.envelopes import Envelopes, Key, Readers, has_no_row
 from aggloom.runtime.formats.json_text import Object, scalar_or_object, text_of
 from aggloom.runtime.formats.plain_envelopes import PlainEnvelopes
@@ -24,6 +25,7 @@ class DebeziumJson(CapturedJson):
     """Envelopes of Debezium."""
 
     name: ClassVar[str] = "debezium-json"
+    facts: ClassVar[Mapping[str, Fact]] = DEBEZIUM
     summary: ClassVar[str] = (
         "an envelope of Debezium, with or without its schema; tombstones are passed over"
     )

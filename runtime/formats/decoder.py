@@ -6,8 +6,8 @@ It stops with an error (the default), is counted and passed over, or goes with t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.codegen import with_absent
+from aggloom.codegen import spell_zone, to_schema, with_absent
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable, values_of
 from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.inferred_values import is_checked
 from aggloom.runtime.formats.lines import NOTHING
-from aggloom.runtime.formats.registry import format_of
+from aggloom.runtime.formats.message_columns import MessageColumns, message_columns
+from aggloom.runtime.formats.registry import MESSAGES, format_of
 
 POLICIES: Final = ("error", "drop", "side")
 """Choices for messages that cannot be read."""
@@ -84,9 +85,11 @@ class Decoder:
     options: tuple[tuple[str, Any], ...] = ()
     unreadable: str = "error"
     source: str = field(default="", compare=False)
+    beside: MessageColumns | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {n: value for n, value in vars(self).items() if n not in ("_format", "columns")}
+        made = ("_format", "columns", "_image_columns")
+        return {n: value for n, value in vars(self).items() if n not in made}
 
     @cached_property
     def _format(self) -> Format:
@@ -99,7 +102,12 @@ class Decoder:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The columns of what it gives: the table's, and behind them one for what rows leave out, where they may."""
+        """The columns of what it gives: the table's, one for what rows leave out, where they may, and those beside."""
+        more = [] if self.beside is None else self.beside.fields
+        return pa.schema([*self._image_columns, *more])
+
+    @cached_property
+    def _image_columns(self) -> pa.Schema:
         return with_absent(self.schema) if self._format.settings.partial else self.schema
 
     @property
@@ -126,7 +134,46 @@ class Decoder:
         columns = [pa.concat_arrays(own) for own in zip(*(p.columns for p in parts), strict=True)]
         words = pa.concat_arrays([part.words for part in parts])
         why = [(each.message, each.why) for each in refused]
-        return Decoded(columns, words, np.concatenate(lengths), why, np.concatenate(notices))
+        found = Decoded(columns, words, np.concatenate(lengths), why, np.concatenate(notices))
+        return found if self.beside is None else self._add_columns(listed, found, self.beside)
+
+    def _add_columns(
+        self, messages: Sequence[Message], found: Decoded, beside: MessageColumns
+    ) -> Decoded:
+        """Return the changes with the columns beside the rows; a message whose key cannot be read is refused, too."""
+        lengths, refused = found.lengths.copy(), list(found.refused)
+        columns, words = found.columns, found.words
+        wanted = np.flatnonzero(lengths)
+        try:
+            more = beside.read(messages, wanted.tolist())
+        except Unreadable:
+            bad = self._refuse_keys(messages, wanted.tolist(), refused)
+            keep = pa.array(~np.isin(np.repeat(np.arange(len(lengths)), lengths), bad))
+            columns, words = [each.filter(keep) for each in columns], words.filter(keep)
+            lengths[bad] = 0
+            wanted = np.flatnonzero(lengths)
+            more = beside.read(messages, wanted.tolist())
+        owners = pa.array(np.repeat(np.arange(len(wanted)), lengths[wanted]))
+        taken = [each.take(owners) for each in more]
+        return replace(
+            found, columns=[*columns, *taken], words=words, lengths=lengths, refused=refused
+        )
+
+    def _refuse_keys(
+        self, messages: Sequence[Message], wanted: list[int], refused: list[tuple[Message, str]]
+    ) -> list[int]:
+        """Note the messages whose keys cannot be read, and return their places; raises InputFormatError by default."""
+        assert self.beside is not None
+        bad = []
+        for at in wanted:
+            try:
+                self.beside.read(messages, [at])
+            except Unreadable as error:
+                if self.unreadable == "error":
+                    raise InputFormatError(describe_failure(messages[at], str(error))) from None
+                refused.append((messages[at], str(error)))
+                bad.append(at)
+        return bad
 
     def _notices(
         self, messages: Sequence[Message], lengths: np.ndarray[Any, Any], refused: list[_Refused]
@@ -173,7 +220,7 @@ class Decoder:
         self, messages: Sequence[Message], block: MessageBlock | None, refused: list[_Refused]
     ) -> MessageBlock:
         """Return the block of messages: those of which a block does not know are read one by one."""
-        if block is not None and len(self.columns) > len(self.schema):
+        if block is not None and len(self._image_columns) > len(self.schema):
             # A block has whole rows alone.
             whole = pa.nulls(len(block.words), pa.string())
             block = block._replace(columns=[*block.columns, whole])
@@ -188,9 +235,9 @@ class Decoder:
                 owners.append(place)
                 words.append(word)
                 # A whole row says nothing of what it leaves out.
-                rows.append(row if len(row) == len(self.columns) else [*row, None])
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.columns)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.columns, strict=False)]
+                rows.append(row if len(row) == len(self._image_columns) else [*row, None])
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._image_columns)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, self._image_columns, strict=False)]
         alone = MessageBlock(
             np.array(owners, np.int64), pa.array(words, pa.string()), arrays, _NONE
         )
@@ -229,17 +276,28 @@ def decoder(
     keys: Any = None,
     unreadable: str = "error",
     source: str = "",
+    metadata: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Decoder:
-    """The decoder of a format for a table's columns; raises SpecError and its kin."""
+    """The decoder of a format for a table's columns; raises SpecError and its kin.
+
+    metadata: the columns that are no part of the row, each with its source (`message_columns`).
+    """
     if unreadable not in POLICIES:
         raise SpecError(f"unknown unreadable {unreadable!r}; known are {', '.join(POLICIES)}")
     if options.get("registry") is not None:
         # From here on what is secret in it is in no text.
         options["registry"] = schema_registry(options["registry"])
+    beside = None
+    if metadata and format in MESSAGES:
+        whole, zone = to_schema(schema), spell_zone(options.get("zone") or "UTC")
+        beside = message_columns(metadata, whole, format, source or format, zone)
+        schema = pa.schema([each for each in whole if each.name not in metadata])
     made = format_of(format, schema, keys, options)
     kept = tuple(sorted((n, v) for n, v in options.items() if v is not None))
-    return Decoder(format, made.settings.columns, made.settings.keys, kept, unreadable, source)
+    own = made.settings
+    plain = Decoder(format, own.columns, own.keys, kept, unreadable, source)
+    return plain if beside is None else replace(plain, beside=beside)
 
 
 def describe_failure(message: Message, why: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
@@ -9,11 +10,13 @@ from aggloom.runtime.formats.base import (
     UPDATE_AFTER,
     WHOLE_ROW,
     Change,
+    Fact,
     Message,
     Unreadable,
 )
 from aggloom.runtime.formats.canal_json import before
 from aggloom.runtime.formats.cdc_json import CapturedJson
+from aggloom.runtime.formats.envelope_facts import MAXWELL
 from aggloom.runtime.formats.json_text import Object
 
 _EMPTYING = ("table-drop", "database-drop", "table-truncate")
@@ -27,6 +30,7 @@ class MaxwellJson(CapturedJson):
     """Messages of Maxwell."""
 
     name: ClassVar[str] = "maxwell-json"
+    facts: ClassVar[Mapping[str, Fact]] = MAXWELL
     summary: ClassVar[str] = (
         "a message of Maxwell: `data`, of updates `old`; bootstraps are insertions"
     )

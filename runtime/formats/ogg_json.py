@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
@@ -9,11 +10,13 @@ from aggloom.runtime.formats.base import (
     UPDATE_AFTER,
     WHOLE_ROW,
     Change,
+    Fact,
     Message,
     Unreadable,
     Values,
 )
 from aggloom.runtime.formats.cdc_json import CapturedJson
+from aggloom.runtime.formats.envelope_facts import OGG
 from aggloom.runtime.formats.json_text import Object
 
 _WHOLE = "log all columns (ADD TRANDATA .. ALLCOLS), or give the table's keys to read upserts"
@@ -24,6 +27,7 @@ class OggJson(CapturedJson):
     """Messages of GoldenGate."""
 
     name: ClassVar[str] = "ogg-json"
+    facts: ClassVar[Mapping[str, Fact]] = OGG
     summary: ClassVar[str] = (
         "a message of Oracle GoldenGate: `op_type` I, U, D, T with `before` and `after`"
     )

@@ -13,6 +13,12 @@ import pyarrow.parquet as pq
 from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
 from aggloom.runtime.connectors.files.discovery import DEEP, NAMES, files_at, is_by_name, which
+from aggloom.runtime.connectors.files.file_facts import (
+    FILE_FACTS,
+    check_file_facts,
+    read_file_facts,
+    split_sources,
+)
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
@@ -28,6 +34,7 @@ _MESSAGES = 10_000
 _ROWS = 1_000_000
 """So many rows of a Parquet file are read at once."""
 _CHANGES = "\0changes"
+_OF_FILES = f"files say {', '.join(FILE_FACTS)}"
 
 
 def read_files(
@@ -67,6 +74,15 @@ class FileReader:
         if self._words.lacks_before and scan.changes != "upsert":
             raise SpecError(f"{where}: {NEEDS_KEYS}")
         self._cuts = False
+        self._facts, beside = split_sources(left.pop("metadata", None) or {})
+        check_file_facts(self._facts, scan.schema, where)
+        if beside and format in FILES:
+            name, source = next(iter(beside.items()))
+            raise SpecError(
+                f"{where}: column {name!r} is METADATA {source!r}, which {format} has not; {_OF_FILES}"
+            )
+        if beside:
+            left["metadata"] = beside
         if format in FILES:
             self._words.check_declared(scan.schema.names, where)
             left = {name: value for name, value in left.items() if name not in OPTIONS}
@@ -80,6 +96,10 @@ class FileReader:
     def read(self, files: Sequence[Path]) -> Iterator[Read]:
         """Yield the rows of some of the files; raises InputFormatError and its kin."""
         parts = read_partitions(self._path, files, self._which["deep"])
+        if self._facts:
+            parts = {
+                file: {**own, **read_file_facts(file, self._facts)} for file, own in parts.items()
+            }
         if self._format not in FILES:
             yield from _messages(self._path, parts, self._format, self._scan, dict(self._options))
             return

@@ -45,7 +45,7 @@ class MessageReader:
             )
         lacks_before = ChangeWords.of(options, format).lacks_before
         by_key = scan.changes == "upsert" and (kind.takes_keys or lacks_before)
-        for name in ("schema", "keys", "source", "side"):
+        for name in ("schema", "keys", "source", "side", "beside"):
             if name in options:
                 raise SpecError(
                     f"{format} has no option {name!r} in a harness, whose table says it"

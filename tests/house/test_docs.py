@@ -38,7 +38,7 @@ HERE = {
     "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
     "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},
-    "scripts.md": {"sql": [0]},
+    "scripts.md": {"sql": [0, 1]},
     "sinks.md": {"python": [0], "yaml": [0]},
     "sources.md": {"yaml": [0]},
     "spark.md": {"python": [0, 1, 2], "yaml": [0]},
@@ -213,9 +213,13 @@ def test_queries_are_planned(page: str, number: int) -> None:
 
 
 def test_the_script_of_the_page_on_scripts() -> None:
-    (script,) = blocks("scripts.md", "sql")
+    script, clicks = blocks("scripts.md", "sql")
     (job,), (plan,) = jobs_of(complete({"sql": script, "checkpoint": "state"}, "page"))
     assert job.into == "totals" and "GroupAggregate" in plan
+    (job,), _ = jobs_of(
+        complete({"sql": f"{clicks} SELECT * FROM clicks", "checkpoint": "state"}, "page")
+    )
+    assert job.tables[0].metadata == {"sent": "timestamp", "offset": "offset"}
 
 
 def test_job_files(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_upserts_and_processing_time() -> None:
         ("BY (shop)", "BY ()", "PARTITIONED BY names no column"),
         ("BY (shop)", "BY (shop DESC)", "shop DESC in PARTITIONED BY is not supported"),
         ("BY (shop)", "BY (shop) PARTITIONED BY (id)", "two PARTITIONED BY"),
-        ("r ROW<a INT", "o BIGINT METADATA FROM 'offset', r ROW<a INT", "METADATA column is not"),
+        ("r ROW<a INT", "o BIGINT METADATA FOR 'offset', r ROW<a INT", "METADATA FOR 'offset' is"),
         ("ts - INTERVAL", "id - INTERVAL", "write WATERMARK FOR ts AS ts - INTERVAL"),
         ("FOR ts AS ts", "FOR t AS t", "WATERMARK names column 't'"),
         ("FOR ts AS ts", "FOR doubled AS doubled", "and no TIMESTAMP"),

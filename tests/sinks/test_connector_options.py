@@ -28,7 +28,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         (
             KafkaSource,
             "read_kafka",
-            {"format", "schema", "keys", "unreadable", "side", "options"},
+            {"format", "schema", "keys", "unreadable", "side", "metadata", "options"},
         ),
         (DeltaSource, "read_delta", {"schema"}),
         (IcebergSource, "read_iceberg", {"schema"}),

@@ -7,6 +7,7 @@ import pyarrow.types as pt
 
 from aggloom.codegen.operators import Calc, Node
 from aggloom.codegen.planner.builders.sink_digits import digits_of_column
+from aggloom.codegen.planner.scripts.create_table import CreatedTable
 from aggloom.codegen.planner.scripts.script import Script, Target
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.time_digits import cut_column
@@ -31,11 +32,7 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
         hint = nearest(target.name, script.created)
         message = f"INSERT INTO names table {target.name!r}, which is not created. {hint}"
         raise place_error(UnknownTableError(message), target.place)
-    if table.computed:
-        name = next(iter(table.computed))
-        message = f"table {table.name}: {name!r} is computed, and a table to write into has no such columns."
-        raise place_error(SqlError(message), target.place)
-    schema = to_schema(table.columns, dialect, is_cut=True)
+    schema = _written_columns(table, target, dialect)
     digits = dict(declared_digits(table.columns))
     names = list(target.columns) or schema.names
     for name in names:
@@ -86,6 +83,17 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
     if tuple(shown) == tuple((name, quote_name(name)) for name in rows.schema.names):
         return rows
     return Calc(rows, tuple(shown), schema)
+
+
+def _written_columns(table: CreatedTable, target: Target, dialect: str) -> pa.Schema:
+    """The columns of a table that rows are written with: none that is computed, or METADATA that is VIRTUAL."""
+    for name, source in table.metadata.items():
+        if name not in table.virtual:
+            what = f"column {name!r} of {table.name} is METADATA {source!r}"
+            message = f"{what}, which no sink writes; declare it VIRTUAL."
+            raise place_error(SqlError(message), target.place)
+    whole = to_schema(table.columns, dialect, is_cut=True)
+    return pa.schema([field for field in whole if field.name not in table.virtual])
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:

@@ -37,7 +37,8 @@ class CreatedTable:
 
     columns: those that the table has, as DDL. key: its primary key. watermark: a column, and how far rows may be out of
     order. event_time: the same, with the expression of a column that is computed. computed: columns that are
-    expressions of others, and where these stand. order: the names of all columns. partitions: those of PARTITIONED BY.
+    expressions of others, and where these stand. metadata: columns that do not come from the row, and their sources.
+    virtual: those of them that are read alone. order: the names of all columns. partitions: those of PARTITIONED BY.
     options: what WITH says, with the connector. place: of the name in the text.
     """
 
@@ -51,6 +52,8 @@ class CreatedTable:
     partitions: tuple[str, ...]
     options: Mapping[str, str]
     place: Span = field(compare=False)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    virtual: frozenset[str] = frozenset()
 
     @property
     def connector(self) -> str:
@@ -234,6 +237,8 @@ def _table(
     stored, order = list[str](), list[str]()
     computed: dict[str, Span] = {}
     times: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    virtual: set[str] = set()
     watermark: tuple[str, str] | None = None
     for first, end in parts:
         words = pieces.words(first, 3)
@@ -250,6 +255,10 @@ def _table(
             computed[pieces.tokens[first].text] = pieces.span(first + 2, end)
             times[pieces.tokens[first].text] = pieces.text(first + 2, end)
             continue
+        if "METADATA" in pieces.words(first + 2, end - first - 2):
+            name_of, (end, source, is_virtual) = order[-1], _metadata(pieces, first, end)
+            metadata[name_of] = source
+            virtual |= {name_of} if is_virtual else set()
         stored.append(_column(pieces, first, end))
     text, key = without_primary_key(", ".join(stored))
     for clause, columns in (("PRIMARY KEY", key), ("PARTITIONED BY", partitions)):
@@ -279,22 +288,37 @@ def _table(
         partitions=partitions,
         options=options,
         place=place,
+        metadata=metadata,
+        virtual=frozenset(virtual),
     )
 
 
 def _column(pieces: StatementTokens, first: int, end: int) -> str:
     """A column with its type, without its comment."""
     words = pieces.words(first, end - first)
-    if "METADATA" in words[2:]:
-        at = first + words.index("METADATA", 2)
-        fix = "leave the column out; al.read_messages of a DataFrame of Spark's connector has them"
-        raise refusal(pieces.span(at, end), "a METADATA column is", fix)
     if "COMMENT" in words[2:]:
         at = first + words.index("COMMENT", 2)
         return f"{pieces.text(first, at)} {pieces.text(at + 2, end)}".strip()
     if end - first < 2:
         raise SpecError(f"{pieces.text(first, end)} is no column with a type; leave it out.")
     return pieces.text(first, end)
+
+
+def _metadata(pieces: StatementTokens, first: int, end: int) -> tuple[int, str, bool]:
+    """Read METADATA [FROM 'source'] [VIRTUAL] behind a column's type: where it begins, its source, whether it is read
+    alone; a comment may follow.
+    """
+    begin = at = first + 2 + pieces.words(first + 2, end - first - 2).index("METADATA")
+    source, is_virtual = pieces.tokens[first].text, False
+    at += 1
+    if pieces.words(at) == ["FROM"] and pieces.tokens[at + 1].token_type == TokenType.STRING:
+        source, at = pieces.tokens[at + 1].text, at + 2
+    if at < end and pieces.words(at) == ["VIRTUAL"]:
+        is_virtual, at = True, at + 1
+    if at < end and pieces.words(at) != ["COMMENT"]:
+        what = f"{pieces.text(begin, end)} is"
+        raise refusal(pieces.span(begin, end), what, "write METADATA FROM 'timestamp' VIRTUAL")
+    return begin, source, is_virtual
 
 
 def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]:

@@ -36,6 +36,7 @@ def read_kafka(
     lost_data: str = "error",
     unreadable: str = "error",
     side: str | Path | None = None,
+    metadata: Mapping[str, str] | None = None,
     properties: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DataFrame:
@@ -45,7 +46,8 @@ def read_kafka(
     which finds new topics, too. start: "earliest", "latest", milliseconds since 1970, or an offset by partition
     ({0: 17}); a query that has a checkpoint goes on where that is. end: the same for a batch (streaming=False).
     lost_data: messages that are gone before they were read are an "error", or to "ignore". properties: of Kafka's
-    client, such as security.protocol. keys, unreadable, side, options: as of read_messages. Raises SpecError.
+    client, such as security.protocol. metadata: columns of the schema that no value has, each with its source, such as
+    {"ts": "timestamp"}. keys, unreadable, side, options: as of read_messages. Raises SpecError.
     """
     check_session("read_kafka", spark)
     check_text("read_kafka", "format", format)
@@ -68,12 +70,19 @@ def read_kafka(
     reader = (
         (spark.readStream if streaming else spark.read)
         .format("kafka")
-        .options(**_spark_options(source))
+        .options(**_spark_options(source), includeHeaders="headers" in (metadata or {}).values())
     )
     with _with_connector():
         messages = reader.load()
     made = read_messages(
-        messages, format, schema, keys, unreadable=unreadable, side=side, **options
+        messages,
+        format,
+        schema,
+        keys,
+        unreadable=unreadable,
+        side=side,
+        metadata=metadata,
+        **options,
     )
     about = Topics(servers, source.topics, pattern, lost_data == "error", dict(properties or {}))
     return remember_topics(made, about)

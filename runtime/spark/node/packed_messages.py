@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from aggloom.runtime.formats.side_table import SideTable
 from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.node.batch_context import part_name
 from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
+from aggloom.runtime.spark.node.topic_facts import read_fact
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.files import METRIC
@@ -25,6 +27,8 @@ from aggloom.runtime.values.changelog import Kinds
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT, notices BIGINT"
 A_MESSAGE = "a message"
 """The place of one of which nothing tells it."""
+PLACES = ("topic", "partition", "offset")
+"""Columns that say where a message lies."""
 _COUNTS = ("rows", "files", "refused", "notices")
 
 
@@ -77,7 +81,10 @@ class PackMessages:
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int, int]:
         """The rows of some messages, their kinds, and how many messages are refused, and how many are no rows."""
         values, keys = (batch.column(place).to_pylist() for place in range(2))
-        found = self.decoder.decode(Messages(values, keys, lambda at: place_of(batch, at)))
+        columns_of = dict(zip(batch.schema.names, batch.columns, strict=True))
+        facts = partial(read_fact, columns_of)
+        messages = Messages(values, keys, lambda at: place_of(batch, at), facts)
+        found = self.decoder.decode(messages)
         if found.refused and self.side is not None:
             self.side.write(found.side_table(), part_name(self.side.token))
         names = self.decoder.columns.names
@@ -96,7 +103,7 @@ class PackMessages:
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:
     """Return the place of a message, by the columns that tell it."""
-    values = {f.name: batch.column(n)[at].as_py() for n, f in enumerate(batch.schema) if n > 1}
+    values = {name: batch.column(name)[at].as_py() for name in PLACES if name in batch.schema.names}
     parts = [f"{name} {value}" for name, value in values.items() if value is not None]
     return ", ".join(parts) or A_MESSAGE
 

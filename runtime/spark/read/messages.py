@@ -5,8 +5,9 @@ A column of an expression: what Spark knows of a line's file stays with its rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,15 +24,16 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from aggloom.codegen import spell_zone
+from aggloom.codegen import spell_zone, to_schema
 from aggloom.errors import SpecError
-from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.base import Message, Messages
 from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
 from aggloom.runtime.formats.lines import cut_line
 from aggloom.runtime.formats.side_table import SideTable, side_table
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.node.batch_context import part_name
-from aggloom.runtime.spark.node.packed_messages import A_MESSAGE, PackedMessages
+from aggloom.runtime.spark.node.packed_messages import A_MESSAGE, PLACES, PackedMessages
+from aggloom.runtime.spark.node.topic_facts import fact_columns, read_fact
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
@@ -43,7 +45,6 @@ from aggloom.runtime.spark.sessions.cluster import check_shared
 _UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
 _READ = "_aggloom_read"
 _PASSED_OVER = ("refused", "notices")
-_PLACES = ("topic", "partition", "offset")
 
 
 def read_messages(
@@ -56,31 +57,38 @@ def read_messages(
     key: str | None = "key",
     unreadable: str = "error",
     side: str | Path | None = None,
+    metadata: Mapping[str, str] | None = None,
     **options: Any,
 ) -> DataFrame:
     """The changes in a DataFrame's messages: the schema's columns and `_change_type`; streaming or batch.
 
     value, key: its columns of texts or bytes, as Spark's Kafka source calls them; a key that is not there is none.
     keys: the columns by which upserts are told apart. unreadable: a message that cannot be read is an "error", a
-    counted "drop", or goes with its bytes and the reason into Parquet files in the directory `side`. Other options are
-    the format's. Raises SpecError and its kin.
+    counted "drop", or goes with its bytes and the reason into Parquet files in the directory `side`. metadata: columns
+    of the schema that no value has, each with its source, such as {"ts": "timestamp"}, for which the DataFrame needs
+    the columns of Spark's Kafka source. Other options are the format's. Raises SpecError and its kin.
     """
     check_session("read_messages", getattr(df, "sparkSession", df))
     check_text("read_messages", "format", format)
     if value not in df.columns:
         raise SpecError(f"read_messages: there is no column {value!r} of messages")
-    zone = {"zone": options.pop("zone", None) or session_zone(df.sparkSession)}
-    made = decoder(format, schema, keys, unreadable, **zone, **options)
+    zone = options.pop("zone", None) or session_zone(df.sparkSession)
+    about: dict[str, Any] = {"zone": zone, "metadata": metadata, **options}
+    made = decoder(format, schema, keys, unreadable, **about)
+    facts = fact_columns(df, metadata or {})
     keyed = F.col(key).cast("binary") if key in df.columns else F.lit(None).cast("binary")
-    known = [name for name in _PLACES if name in df.columns]
+    known = [name for name in PLACES if name in df.columns]
     parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
     place = F.concat_ws(", ", *parts) if parts else F.lit(A_MESSAGE)
-    changes = decode_messages(df, made, F.col(value), keyed, place, side)
+    order = to_schema(schema).names if metadata else None
+    changes = decode_messages(df, made, F.col(value), keyed, place, side, order=order, facts=facts)
     if file_order(df):
         # Rows of files are put in order before they are packed.
         return changes
     # Texts of places are made where they are asked for, of messages that cannot be read.
-    messages = df.select(F.col(value).cast("binary").alias("value"), keyed.alias("key"), *known)
+    more = [name for name in facts if name not in known]
+    own = (F.col(value).cast("binary").alias("value"), keyed.alias("key"))
+    messages = df.select(*own, *known, *more)
     table = side_table(side, made, made.unreadable)
     return remember_packed(changes, PackedMessages(messages, made, table))
 
@@ -101,11 +109,12 @@ def decode_messages(
     parts: Sequence[str] = (),
     order: Sequence[str] | None = None,
     by_name: bool = False,
+    facts: Sequence[str] = (),
 ) -> DataFrame:
     """The changes of messages; separator: values are lines, whose keys stand before it.
 
     parts: names of columns that directories give, whose values are in the column PARTS. order: all columns in order.
-    by_name: the messages are of files that are ordered by their paths alone.
+    by_name: the messages are of files that are ordered by their paths alone. facts: columns of what a topic says.
     """
     table = side_table(side, made, made.unreadable)
     if table is not None:
@@ -116,10 +125,11 @@ def decode_messages(
     returned = StructType([StructField("rows", ArrayType(rows)), *numbers])
     reading = MessageOptions(made, table, separator)
 
-    def decode_batch(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
-        return reading(value, key, place)
+    def decode_batch(value: pa.Array, key: pa.Array, place: pa.Array, *own: pa.Array) -> pa.Array:
+        return reading(value, key, place, dict(zip(facts, own, strict=True)))
 
-    found = arrow_udf(decode_batch, returned)(value.cast(BinaryType()), key, place)
+    columns = (value.cast(BinaryType()), key, place, *map(F.col, facts))
+    found = arrow_udf(decode_batch, returned)(*columns)
     kept = [PARTS] if parts else []
     one = df.select(found.alias(_READ), *kept)
     if counted:
@@ -128,7 +138,7 @@ def decode_messages(
     one = one.select(F.explode(f"{_READ}.rows").alias("row"), *kept)
     fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(made.columns.names)}
     fields |= dict(zip(parts, part_columns(parts), strict=True))
-    more = made.columns.names[len(made.schema) :] if order else []
+    more = [name for name in made.columns.names if name not in order] if order else []
     ordered = [fields[name] for name in [*(order or fields), *more]]
     changes = one.select(*ordered, F.col("row.change").alias(CHANGE_COLUMN))
     if by_name:
@@ -163,11 +173,21 @@ class MessageOptions:
     side: SideTable | None
     separator: str | None
 
-    def __call__(self, value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
+    def __call__(
+        self,
+        value: pa.Array,
+        key: pa.Array,
+        place: pa.Array,
+        facts: Mapping[str, pa.Array] | None = None,
+    ) -> pa.Array:
         """The rows of each message, and whether it is refused, or has none by its kind."""
         messages = list(self._messages(value, key, place))
         present = [message for message in messages if message is not None]
-        found = self.decoder.decode(present)
+        listed: Sequence[Message] = present
+        if facts:
+            values, keys = [each.value for each in present], [each.key for each in present]
+            listed = Messages(values, keys, lambda at: present[at].place, partial(read_fact, facts))
+        found = self.decoder.decode(listed)
         if found.refused and self.side is not None:
             self.side.write(found.side_table(), part_name(self.side.token))
         return self._arrays(messages, found)
