@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         asof_join_sql,
         explain,
         finish,
+        flat_aggregate_sql,
         generate,
         join_sql,
         load,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         prepare,
         rank_sql,
         register,
+        table_aggregate,
         table_function,
         unregister,
     )
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.api.asof_join import asof_join
     from aggloom.runtime.spark.api.deduplicate import deduplicate
+    from aggloom.runtime.spark.api.flat_aggregate import flat_aggregate
     from aggloom.runtime.spark.api.group_aggregate import group_aggregate
     from aggloom.runtime.spark.api.join import join
     from aggloom.runtime.spark.api.lookup import lookup
@@ -150,6 +153,8 @@ __all__ = [
     "estimate",
     "explain",
     "finish",
+    "flat_aggregate",
+    "flat_aggregate_sql",
     "generate",
     "group_aggregate",
     "join",
@@ -179,6 +184,7 @@ __all__ = [
     "ship",
     "sql",
     "state",
+    "table_aggregate",
     "table_function",
     "unregister",
     "why",
@@ -222,6 +228,7 @@ _HOMES = {
     "await_end": "aggloom.runtime.spark.failures",
     "deduplicate": "aggloom.runtime.spark.api.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
+    "flat_aggregate": "aggloom.runtime.spark.api.flat_aggregate",
     "group_aggregate": "aggloom.runtime.spark.api.group_aggregate",
     "asof_join": "aggloom.runtime.spark.api.asof_join",
     "join": "aggloom.runtime.spark.api.join",

@@ -81,12 +81,13 @@ if TYPE_CHECKING:
     from aggloom.codegen.sql.asof_join_sql import asof_join_sql
     from aggloom.codegen.sql.depth import on_large_stack
     from aggloom.codegen.sql.frames import Bound, FrameClause
+    from aggloom.codegen.sql.flat_aggregate_sql import flat_aggregate_sql
     from aggloom.codegen.sql.join_sql import join_sql
     from aggloom.codegen.sql.lookup_sql import lookup_sql
     from aggloom.codegen.sql.over_sql import over_sql
     from aggloom.codegen.sql.rank_sql import rank_sql
     from aggloom.codegen.templating import environment as templates
-    from aggloom.codegen.user.register import aggregate, register, unregister
+    from aggloom.codegen.user.register import aggregate, register, table_aggregate, unregister
     from aggloom.codegen.user.table_functions import load_table_function, table_function
     from aggloom.codegen.views import VIEW_KINDS
 
@@ -142,6 +143,7 @@ __all__ = [
     "describe_call",
     "explain",
     "finish",
+    "flat_aggregate_sql",
     "generate",
     "having_kinds",
     "infer_type",
@@ -174,6 +176,7 @@ __all__ = [
     "shown_query",
     "spell_zone",
     "step_of_digits",
+    "table_aggregate",
     "table_function",
     "tables_read",
     "templates",
@@ -300,6 +303,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Bound",
         "FrameClause",
     ),
+    ".sql.flat_aggregate_sql": ("flat_aggregate_sql",),
     ".sql.join_sql": ("join_sql",),
     ".sql.lookup_sql": ("lookup_sql",),
     ".sql.over_sql": ("over_sql",),
@@ -308,6 +312,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ".user.register": (
         "aggregate",
         "register",
+        "table_aggregate",
         "unregister",
     ),
     ".user.table_functions": (

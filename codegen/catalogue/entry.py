@@ -128,10 +128,14 @@ class Example:
 
 @dataclass(frozen=True)
 class Code:
-    """A function that its user wrote as a class: the source, and which methods it has."""
+    """A function that its user wrote as a class: the source, and which methods it has.
+
+    columns: names and types of the rows that a table aggregate emits; () for a function with one value.
+    """
 
     source: str
     methods: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,11 @@ class Aggregate:
         if ordered and self.ordered is not None:
             return self.ordered_retract if retracting and self.ordered_retract else self.ordered
         return self.retract if retracting and self.retract else self.append
+
+    @property
+    def emits_rows(self) -> bool:
+        """True for a table aggregate, whose result is an ARRAY of the rows that it emits for a key."""
+        return self.code is not None and bool(self.code.columns)
 
     def option(self, name: str) -> Option | None:
         return next((option for option in self.options if option.name == name), None)

@@ -237,6 +237,8 @@ class CallOutput:
 
     loads, views: the state that it reads. let: what is computed first.
     returns, options, element: how a list of words or a row's bytes becomes the result (runtime/values/results.py).
+    puts: of a table aggregate, whose `texts` give an iterable of rows, the conditions that put each value of a `row`
+    into the list and say whether it fits.
     """
 
     attr: str
@@ -251,6 +253,7 @@ class CallOutput:
     returns: str
     options: tuple[tuple[str, Any], ...]
     element: tuple[Any, ...] | None
+    puts: tuple[str, ...] = ()
 
     @property
     def shape(self) -> str:
@@ -319,6 +322,11 @@ class HandlerPlan:
     def queued_views(self) -> list[StateView]:
         """The views that note changes."""
         return [view for view in self.views if view.kind.queued and self.is_compiled]
+
+    @property
+    def emits_rows(self) -> bool:
+        """True where a call is of a table aggregate."""
+        return any(output.puts for output in self.outputs)
 
     @property
     def lists(self) -> list[str]:

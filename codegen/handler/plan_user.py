@@ -20,6 +20,7 @@ from aggloom.codegen.user import classes as user_code
 from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.user.probe import Verdict
+from aggloom.codegen.user.source import ROWS
 
 _INEXACT = ("double", "word", "object")
 
@@ -224,7 +225,61 @@ def has(entry: Aggregate, method: str) -> bool:
     return entry.code is not None and method in entry.code.methods
 
 
+def _rows_output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField]) -> None:
+    """Enter the output of a table aggregate: a list of the values of its rows, one after the other."""
+    result = draft.spec.result_type(call.call)
+    attr = f"out_{draft.results[call.call.output_name]}"
+    name, columns = call.entry.name, list(result.value_type)
+    types = tuple(type_name(column.type) for column in columns)
+    attrs = [field.attr for field in fields]
+    if draft.backend == "python":
+        text = f"rt.user_rows({name!r}, {len(columns)}, {of.rendered.call(ROWS)}({attrs[0]}))"
+        puts = [
+            f"rt.put_value(out.{attr}, {name!r}, {dtype!r}, row[{place}])"
+            for place, dtype in enumerate(types)
+        ]
+    else:
+        text = f"{of.rendered.call(ROWS)}({_state_text(call.entry, attrs)})"
+        puts = [
+            _put_text(attr, column.type, "row" if of.verdict.is_bare else f"row[{place}]")
+            for place, column in enumerate(columns)
+        ]
+    draft.outputs.append(
+        CallOutput(
+            attr,
+            describe_call(call.call),
+            texts=(text,),
+            form="list",
+            check="user",
+            empty=NOT_LIVE,
+            loads=tuple(fields),
+            views=(),
+            let=(),
+            returns="rows",
+            options=(),
+            element=(types, None, ()),
+            puts=tuple(puts),
+        )
+    )
+
+
+def _put_text(attr: str, dtype: pa.DataType, value: str) -> str:
+    """The text that puts a number into a list, and says whether it fits."""
+    if pa.types.is_integer(dtype):
+        return f"rt.put_integer(out.{attr}, {value}, {dtype.bit_width})"
+    return f"rt.put_{'truth' if pa.types.is_boolean(dtype) else 'real'}(out.{attr}, {value})"
+
+
+def _state_text(entry: Aggregate, attrs: list[str]) -> str:
+    """The state of a compiled class as its methods take it."""
+    single = not isinstance(user_code.first_state(entry), tuple)
+    return attrs[0] if single else f"({', '.join(attrs)},)"
+
+
 def _output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField]) -> None:
+    if call.entry.emits_rows:
+        _rows_output(draft, call, of, fields)
+        return
     result = draft.spec.result_type(call.call)
     form = "float" if pa.types.is_floating(result) else "word"
     attrs = [field.attr for field in fields]
@@ -233,8 +288,7 @@ def _output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField
         text = f"rt.user_result({call.entry.name!r}, {type_name(result)!r}, {called})"
         check = "found"
     else:
-        single = not isinstance(user_code.first_state(call.entry), tuple)
-        state_text = attrs[0] if single else f"({', '.join(attrs)},)"
+        state_text = _state_text(call.entry, attrs)
         called, check = f"{of.rendered.call('value')}({state_text})", "user"
         if pa.types.is_boolean(result):
             text = f"rt.user_truth({called})"

@@ -28,13 +28,15 @@ from aggloom.codegen.operators.table_call import TableCall, UserRows
 class Correlate(Node):
     """Rows joined with those that a table function makes of them; no two columns have the same name.
 
-    outer: a row of which it makes none leaves once, with NULLs. columns: those that leave.
+    outer: a row of which it makes none leaves once, with NULLs. columns: those that leave. nets_updates: of an update
+    those rows alone leave that its two halves do not both make.
     """
 
     input: Node
     call: TableCall
     outer: bool
     columns: Key
+    nets_updates: bool = False
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -105,7 +107,9 @@ class Correlate(Node):
 
     @property
     def lineage(self) -> str:
-        return f"correlate {'left' if self.outer else 'inner'} {self.call.lineage} {self.columns!r}"
+        kind = "left" if self.outer else "inner"
+        net = " net" * self.nets_updates
+        return f"correlate {kind}{net} {self.call.lineage} {self.columns!r}"
 
     @property
     def title(self) -> Title:

@@ -11,7 +11,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.catalogue.registry import find
+from aggloom.codegen.sql.dialect import AggloomSpark, CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import TABLE_FUNCTIONS, Descriptor, TableArgument, WindowCall
@@ -22,6 +23,8 @@ GENERATORS: Final = (
     *("inline", "inline_outer", "json_tuple", "stack"),
 )
 """Spark's functions that make several rows of one."""
+EMITTED: Final = "EMITTED ROWS"
+"""The table function that opens the rows of a table aggregate; nobody can write its name."""
 _HIDDEN: Final = "hidden"
 _NAME: Final = "(generator)"
 _ABOVE_GROUPS: Final = ("with_", "distinct", "order", "limit", "offset", "qualify")
@@ -101,6 +104,7 @@ def join_table_functions(tree: exp.Expression) -> None:
 
 def _join_generator(select: exp.Select) -> None:
     """Make a join of the generator among the items of a SELECT."""
+    _open_table_aggregates(select)
     found = list(_generators(select))
     if not found:
         return
@@ -142,7 +146,7 @@ def _group_below(select: exp.Select, item: exp.Expression) -> exp.Expression:
     arguments: list[exp.Expression] = []
     for number, each in enumerate(_call(above).expressions):
         if not isinstance(each, exp.Literal):
-            name = exp.to_identifier(f"(argument {number})", quoted=True)
+            name = exp.to_identifier(_argument_name(each, number), quoted=True)
             arguments.append(exp.alias_(each.copy(), name.copy()))
             each.replace(exp.Column(this=name))
     inner.set("expressions", [*(e.copy() for e in items if e is not item), *arguments])
@@ -163,6 +167,28 @@ def _group_below(select: exp.Select, item: exp.Expression) -> exp.Expression:
     return above
 
 
+def _argument_name(argument: exp.Expression, number: int) -> str:
+    """The name of an argument of a generator in the sub-query below it; that of emitted rows says whose they are."""
+    call = argument if isinstance(argument, CallNode) else None
+    entry = find(call.name) if call is not None else None
+    if call is None or entry is None or not entry.emits_rows:
+        return f"(argument {number})"
+    return f"rows of {call.sql(dialect=AggloomSpark)}"
+
+
+def _open_table_aggregates(select: exp.Select) -> None:
+    """Make a generator of a call of a table aggregate that is an item of a SELECT: the rows that it emits."""
+    for item in select.expressions:
+        call = _call(item)
+        entry = find(call.name) if isinstance(call, CallNode) else None
+        if entry is None or not entry.emits_rows:
+            continue
+        opened = exp.Anonymous(this=EMITTED)
+        opened.meta.update(call.meta)
+        call.replace(opened)
+        opened.set("expressions", [call])
+
+
 def _append(select: exp.Select, source: exp.Lateral, outer: bool) -> None:
     """Join a source with all that FROM has; outer: rows without any stay."""
     words = {"side": "LEFT", "on": exp.true()} if outer else {"kind": "CROSS"}
@@ -173,7 +199,7 @@ def _generators(select: exp.Select) -> Iterator[exp.Expression]:
     """The items of a SELECT that are generators."""
     for item in select.expressions:
         call = _call(item)
-        if isinstance(call, exp.Anonymous) and call.name.lower() in GENERATORS:
+        if isinstance(call, exp.Anonymous) and call.name.lower() in (*GENERATORS, EMITTED.lower()):
             yield item
 
 

@@ -94,28 +94,44 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
     for argument, form, dtype in zip(entry.arguments, given, types, strict=True):
         if form == "value":
             return Verdict(f"argument {argument.name} is {type_name(dtype)}, a Python object")
-    wanted = (
-        "double"
-        if pa.types.is_floating(result)
-        else "int" if pa.types.is_integer(result) else "bool"
-    )
-    if wanted == "bool" and not pa.types.is_boolean(result):
-        return Verdict(f"the result is {type_name(result)}, a Python object")
+    emitted = list(result.value_type) if entry.emits_rows else [pa.field("the result", result)]
+    for field in emitted:
+        if _number_kind(field.type) is None:
+            what = f"column {field.name}" if entry.emits_rows else field.name
+            return Verdict(f"{what} is {type_name(field.type)}, a Python object")
     user_trust.refuse(user_trust.find_untrusted([entry]))
-    found = _probe_class(entry.code.source, entry.name, given)
-    if found.is_compiled and found.value != wanted and (found.value, wanted) != ("int", "double"):
-        return Verdict(f"value: it gives {found.value}, and the result is {type_name(result)}")
+    method = user_source.ROWS if entry.emits_rows else "value"
+    found = _probe_class(entry.code.source, entry.name, given, method)
+    if not found.is_compiled:
+        return found
+    kinds = found.columns or (found.value,)
+    if len(kinds) != len(emitted):
+        return Verdict(f"{method}: its rows have {len(kinds)} values, not {len(emitted)}")
+    for kind, field in zip(kinds, emitted, strict=True):
+        wanted = _number_kind(field.type)
+        if kind != wanted and (kind, wanted) != ("int", "double"):
+            what = f"column {field.name}" if entry.emits_rows else field.name
+            return Verdict(f"{method}: it gives {kind}, and {what} is {type_name(field.type)}")
     return found
 
 
+def _number_kind(dtype: pa.DataType) -> str | None:
+    """The kind of number that compiled code gives for a type; None: it has none."""
+    if pa.types.is_floating(dtype):
+        return "double"
+    if pa.types.is_integer(dtype):
+        return "int"
+    return "bool" if pa.types.is_boolean(dtype) else None
+
+
 @functools.lru_cache(maxsize=256)
-def _probe_class(source: str, name: str, given: tuple[str, ...]) -> Verdict:
+def _probe_class(source: str, name: str, given: tuple[str, ...], method: str) -> Verdict:
     functions, state = _instance(source, name)
     numbers = state if isinstance(state, tuple) else (state,)
     if not numbers or not all(type(number) in (int, float, bool) for number in numbers):
         return Verdict(f"create: its state is {_kind(state)}, not a number or a tuple of numbers")
     _, methods = user_source.functions(user_source.parse(source, name), "user")
-    return probe(functions, dict(methods), state, given)
+    return probe(functions, dict(methods), state, given, method)
 
 
 def run_source(source: str, name: str) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Code, Field, Option, Shape, View
 from aggloom.codegen.spec.choices import NULLS
+from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.user import checks as user_check
 from aggloom.codegen.user import source as user_source
 from aggloom.codegen.user import trust as user_trust
@@ -20,7 +23,7 @@ from aggloom.errors import SpecError
 _SHAPES = ("append", "retract", "ordered", "ordered_retract")
 _TUPLES = ("row", "skips", "nulls", "empty_in", "positions")
 _SPECIAL = ("inf", "-inf", "nan")
-_OF_CLASS = ("name", "arguments", "result", "nulls", "source")
+_OF_CLASS = ("name", "arguments", "result", "columns", "nulls", "source")
 
 
 def to_data(entry: Aggregate) -> dict[str, Any]:
@@ -29,10 +32,11 @@ def to_data(entry: Aggregate) -> dict[str, Any]:
         data: dict[str, Any] = _plain(entry)
         del data["user_defined"]
         return data
+    columns = [list(pair) for pair in entry.code.columns]
     return {
         "name": entry.name,
         "arguments": [[argument.name, argument.kind] for argument in entry.arguments],
-        "result": entry.result,
+        **({"columns": columns} if columns else {"result": entry.result}),
         "nulls": "ignore" if entry.nulls is None else "respect",
         "source": entry.code.source,
     }
@@ -74,9 +78,17 @@ def read_definitions(content: Any, form: str, trust: bool = False) -> dict[str, 
 
 
 def class_entry(
-    name: str, arguments: Iterable[tuple[str, str]], result: str, nulls: str, source: str
+    name: str,
+    arguments: Iterable[tuple[str, str]],
+    result: str,
+    nulls: str,
+    source: str,
+    columns: Iterable[tuple[str, str]] = (),
 ) -> Aggregate:
-    """The checked entry of a function written as a class."""
+    """The checked entry of a function written as a class; columns: of the rows of a table aggregate."""
+    emitted = tuple(columns)
+    if emitted:
+        result = _rows_type(name, emitted)
     if nulls not in NULLS:
         raise SpecError(f"{name}: nulls is {nulls!r}; write 'ignore' or 'respect'")
     listed = tuple(Argument(*pair) for pair in arguments)
@@ -89,11 +101,31 @@ def class_entry(
         nulls=("respect", "respect") if nulls == "respect" else None,
         by_arrival=True,
         user_defined=True,
-        code=Code(source, tuple(parsed.methods)),
+        code=Code(source, tuple(parsed.methods), emitted),
     )
     user_check.check_signature(entry)
-    user_source.check_methods(parsed, name, [argument.name for argument in listed])
+    names = [argument.name for argument in listed]
+    user_source.check_methods(parsed, name, names, emits_rows=bool(emitted))
     return entry
+
+
+def _rows_type(name: str, columns: tuple[tuple[str, str], ...]) -> str:
+    """The type of the rows of a table aggregate, an ARRAY of STRUCT; raises SpecError for wrong columns."""
+    fields: dict[str, pa.DataType] = {}
+    for column, text in columns:
+        if not column.isidentifier() or not column.isascii():
+            raise SpecError(f"{name}: {column!r} cannot be the name of a column; use a plain word")
+        if column in fields:
+            raise SpecError(f"{name}: two columns are called {column!r}; rename one")
+        try:
+            fields[column] = parse_type(text)
+        except SpecError as error:
+            raise SpecError(f"{name}: column {column!r}: {error}") from None
+        if pa.types.is_map(fields[column]):
+            raise SpecError(
+                f"{name}: column {column!r} cannot be a MAP; use ARRAY<STRUCT<key ..., value ...>>"
+            )
+    return type_name(pa.list_(pa.struct(list(fields.items()))))
 
 
 def unmergeable(entry: Aggregate) -> str:
@@ -139,15 +171,25 @@ def _of_class(data: Mapping[str, Any]) -> Aggregate:
     unknown = sorted(set(data) - set(_OF_CLASS))
     if unknown:
         raise SpecError(f"{data['name']!r}: a definition has no {unknown[0]!r}")
-    given = data.get("arguments", ())
-    pairs = given.items() if isinstance(given, Mapping) else [tuple(pair) for pair in given]
+    columns = _pairs(data.get("columns", ()))
+    if bool(columns) == ("result" in data):
+        raise SpecError(
+            f"{data['name']!r}: a definition has either `result`, or `columns` of the rows that it emits"
+        )
     return class_entry(
         data["name"],
-        [(str(name), str(kind)) for name, kind in pairs],
-        data["result"],
+        _pairs(data.get("arguments", ())),
+        data.get("result", ""),
         data.get("nulls", "ignore"),
         str(data["source"]),
+        columns,
     )
+
+
+def _pairs(given: Any) -> list[tuple[str, str]]:
+    """Names and types, as a mapping or as pairs."""
+    listed = given.items() if isinstance(given, Mapping) else [tuple(pair) for pair in given]
+    return [(str(name), str(kind)) for name, kind in listed]
 
 
 def _entry(data: Mapping[str, Any]) -> Aggregate:

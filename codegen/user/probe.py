@@ -17,11 +17,16 @@ _TYPES = {"whole": "int64", "real": "float64", "flag": "boolean"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """compiled, or the reason why not; `state`: "int" or "double" for each number; `value`: int, double or bool."""
+    """compiled, or the reason why not; `state`: "int" or "double" for each number; `value`: int, double or bool.
+
+    columns: those of the rows of a table aggregate, as `value`; is_bare: its rows are no tuples.
+    """
 
     reason: str = ""
     state: tuple[str, ...] = ()
     value: str = ""
+    columns: tuple[str, ...] = ()
+    is_bare: bool = False
 
     @property
     def is_compiled(self) -> bool:
@@ -33,10 +38,15 @@ class _Refused(Exception):
 
 
 def probe(
-    functions: Mapping[str, Any], texts: Mapping[str, str], state: Any, forms: tuple[str, ...]
+    functions: Mapping[str, Any],
+    texts: Mapping[str, str],
+    state: Any,
+    forms: tuple[str, ...],
+    result: str = "value",
 ) -> Verdict:
     """Compile the functions for a state such as this one and arguments of these forms.
 
+    result: the method that gives the result, `value`, or `rows` of a table aggregate.
     functions: by the method's name; what they call each other, `user_<name>`, is theirs alone, and is compiled too.
     texts: the generated texts, to show the line that a message is about.
     """
@@ -54,14 +64,18 @@ def probe(
     try:
         for _ in range(len(kinds) + 1):
             before = list(kinds)
-            compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, "value")}
+            compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, result)}
             state_type = _state_type(kinds, single)
             for step in steps:
                 given = (state_type, state_type) if step == "merge" else (state_type, *arguments)
                 _widen_state(kinds, _result(compiled[step], given), single)
             if kinds == before:
-                step = "value"
-                return Verdict("", tuple(kinds), _value(_result(compiled["value"], (state_type,))))
+                step = result
+                returned = _result(compiled[result], (state_type,))
+                if result == "value":
+                    return Verdict("", tuple(kinds), _value(returned))
+                columns, is_bare = _columns(returned)
+                return Verdict("", tuple(kinds), columns=columns, is_bare=is_bare)
     except _Refused as error:
         return Verdict(f"{step}: {error}")
     except Exception as error:
@@ -121,6 +135,17 @@ def _value(returned: Any) -> str:
     if kind is None:
         raise _Refused(f"it returns {returned}, which is no number")
     return kind
+
+
+def _columns(returned: Any) -> tuple[tuple[str, ...], bool]:
+    """The columns of the rows that a generator yields, and whether they are bare values; raises _Refused."""
+    from numba import types
+
+    if not isinstance(returned, types.Generator):
+        raise _Refused("it yields no rows; compiled code has no lists, so write `yield`")
+    row = returned.yield_type
+    is_bare = not isinstance(row, types.BaseTuple)
+    return tuple(_value(types.unliteral(part)) for part in ([row] if is_bare else row)), is_bare
 
 
 def _first_line(error: Exception) -> str:

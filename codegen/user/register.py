@@ -112,6 +112,36 @@ def aggregate(
     return decorate
 
 
+def table_aggregate(
+    name: str,
+    *,
+    arguments: Mapping[str, str],
+    columns: Mapping[str, str],
+    nulls: str = "ignore",
+    replace: bool = False,
+) -> Callable[[Class], Class]:
+    """Register a class as a table aggregate, which emits several rows of a key: `SELECT k, TOP2(v) FROM t GROUP BY k`.
+
+    Its methods are those of `aggregate`, with `rows(state)` instead of `value(state)`: it yields or returns a tuple for
+    each row, or the bare value of a single column. arguments: types or kinds by name. columns: types of the rows' columns
+    by name. nulls: as in `aggregate`. Raises SpecError.
+    """
+
+    def decorate(cls: Class) -> Class:
+        upper = _upper(name)
+        source = capture(cls, upper)
+        emitted = [(str(column), str(kind)) for column, kind in dict(columns).items()]
+        if not emitted:
+            raise SpecError(f"{upper}: columns is empty; name at least one, with its type")
+        pairs = [(given, kind) for given, kind in dict(arguments).items()]
+        register(
+            definition.class_entry(upper, pairs, "", nulls, source, emitted), replace=replace
+        )
+        return cls
+
+    return decorate
+
+
 def _upper(name: Any) -> str:
     if not isinstance(name, str):
         raise SpecError(f"function name {name!r} must be a text")

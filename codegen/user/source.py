@@ -18,7 +18,8 @@ from aggloom.errors import SpecError, nearest
 
 MODULES = {"math": "math", "numpy": "np", "datetime": "datetime", "decimal": "decimal"}
 """The modules that a source may use, and what generated modules call them."""
-REQUIRED = ("create", "accumulate", "value")
+ROWS = "rows"
+"""The method that gives the rows of a table aggregate."""
 _REFUSED = frozenset(
     (
         *("breakpoint", "compile", "eval", "exec", "exit", "quit", "input", "open", "help"),
@@ -69,18 +70,26 @@ def bare(source: str) -> ast.Module:
     return tree
 
 
-def check_methods(source: UserSource, function: str, arguments: list[str]) -> None:
-    """The methods that every function has are there and take what they are given."""
+def check_methods(
+    source: UserSource, function: str, arguments: list[str], *, emits_rows: bool = False
+) -> None:
+    """The methods that every function has are there and take what they are given; emits_rows: a table aggregate's."""
+    result = ROWS if emits_rows else "value"
     wanted = {
         "create": [],
         "accumulate": ["state", *arguments],
         "retract": ["state", *arguments],
         "merge": ["state", "other"],
-        "value": ["state"],
+        result: ["state"],
     }
+    required = ("create", "accumulate", result)
+    if emits_rows and "value" in source.methods:
+        raise SpecError(
+            f"{function}: class {source.class_name} has a `value`, and a table aggregate emits rows; take it out"
+        )
     for name, names in wanted.items():
         if name not in source.methods:
-            if name in REQUIRED:
+            if name in required:
                 shown = ", ".join(names)
                 raise SpecError(
                     f"{function}: class {source.class_name} has no `def {name}({shown})`"

@@ -162,6 +162,8 @@ class HandlerColumns:
             rows_taken = np.arange(len(valid)) if take is None else take
             words, counts, offsets = self.lists(data, rows_taken)
             shown = np.asarray(valid)[rows_taken].astype(np.bool_)
+            if returns == "rows":
+                return self._rows(words, counts, offsets, shown, dtype)
             elements = self._elements(words, np.ones(len(counts), np.bool_), element)
             return results.finish(
                 returns,
@@ -178,6 +180,20 @@ class HandlerColumns:
         if form in ("words", "floats"):
             return self._arrays(data, valid, form, dtype, output.columns)
         return self.scalars(data, valid, form, dtype)
+
+    def _rows(
+        self, words: Any, counts: Any, offsets: Any, valid: FlagArray, dtype: pa.DataType
+    ) -> pa.Array:
+        """The values of rows, one after the other, as an ARRAY of STRUCT; counts: 1, or 0 where a value is NULL."""
+        fields = list(dtype.value_type)
+        shown = np.asarray(counts, np.int64) > 0
+        columns = [
+            self.scalars(words[place :: len(fields)], shown[place :: len(fields)], "word", field.type)
+            for place, field in enumerate(fields)
+        ]
+        structs = pa.StructArray.from_arrays(columns, fields=fields)
+        ends = pa.array(np.asarray(offsets, np.int64) // len(fields), pa.int32())
+        return pa.ListArray.from_arrays(ends, structs, type=dtype, mask=pa.array(~valid))
 
     def _arrays(
         self, data: Any, valid: FlagArray, form: str, dtype: pa.DataType, width: int

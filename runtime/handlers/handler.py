@@ -117,6 +117,24 @@ class HandlerBase(HandlerColumns):
             return tuple(column[0].as_py() for column in columns)
         return pa.RecordBatch.from_arrays(columns, names=[f.name for f in fields])
 
+    def emit(self) -> Any:
+        """The rows of the table aggregate as tuples: a list, or a list of them for each slot."""
+        emitting = [output.name for output in self.OUTPUTS if self._emits_rows(output.name)]
+        if len(emitting) > 1:
+            raise AggloomError(
+                "emitValue: the handler has several table aggregates; read their rows with getValue"
+            )
+        place = [output.name for output in self.OUTPUTS].index(emitting[0])
+        out = self.values(self._slots)
+        self.refuse_overflow(out, lambda slot: f"accumulator {slot}")
+        fields = list(self.spec().aggregate_schema)[len(self.spec().group_by) :]
+        column = self.to_arrow(out, fields)[place]
+        listed = [[tuple(row.values()) for row in rows or ()] for rows in column.to_pylist()]
+        return listed[0] if len(self._slots) == 1 else listed
+
+    def _emits_rows(self, output: str) -> bool:
+        return self.RESULTS.get(output, ("",))[0] == "rows"
+
     # The bulk calls of operators.
 
     def update(

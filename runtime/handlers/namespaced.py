@@ -48,6 +48,10 @@ class Namespaced:
         names = [*value.schema.names, "window_start", "window_end", "window_time"]
         return pa.RecordBatch.from_arrays([*value.columns, *bounds], names=names)
 
+    def emit_in(self, namespace: Namespace) -> Any:
+        self._require(namespace, "emitValue")
+        return self.emit()  # type: ignore[attr-defined]
+
     def drop_in(self, namespace: Namespace) -> None:
         self._require(namespace, "cleanup")
         self.drop()  # type: ignore[attr-defined]

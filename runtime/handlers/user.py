@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.values.encoded_values import real_word
+from aggloom.runtime.views.lists import ListOut, put_element
 
 INFINITY = np.inf
 NOT_A_NUMBER = np.nan
@@ -60,3 +62,27 @@ def user_truth(value: bool | None) -> tuple[int, bool, bool]:
     if value is None:
         return np.int64(0), False, True
     return np.int64(1) if value else np.int64(0), True, True
+
+
+@kernel
+def put_integer(out: ListOut, value: int | None, bits: int) -> bool:
+    """Append an integer, or NULL, to the list that is being written; says whether its type holds it."""
+    word, valid, fits = user_integer(value, bits)
+    put_element(out, word, np.int64(valid))
+    return fits
+
+
+@kernel
+def put_real(out: ListOut, value: float | None) -> bool:
+    """Append a double, or NULL, to the list that is being written."""
+    real_value, valid, fits = user_real(value)
+    put_element(out, real_word(real_value) if valid else np.int64(0), np.int64(valid))
+    return fits
+
+
+@kernel
+def put_truth(out: ListOut, value: bool | None) -> bool:
+    """Append a boolean, or NULL, to the list that is being written."""
+    word, valid, fits = user_truth(value)
+    put_element(out, word, np.int64(valid))
+    return fits

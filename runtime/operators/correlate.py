@@ -12,9 +12,12 @@ import pyarrow.compute as pc
 from aggloom.codegen import load_table_function, type_name
 from aggloom.codegen.planner import Correlate, Series, Stack, Unnest, UserRows
 from aggloom.errors import DataError
+from aggloom.runtime.operators.differences import pair_marks
 from aggloom.runtime.operators.steps import Rows, has_values
-from aggloom.runtime.storage.arena import Array, NumberArray
-from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
+from aggloom.runtime.values import rows as row_bytes
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+from aggloom.runtime.values.row_groups import row_groups
 
 _MOST = 2**31 - 1
 """Rows that one batch may become: what an Arrow array counts in 32 bits."""
@@ -64,7 +67,31 @@ def correlate(node: Correlate, rows: Rows) -> Rows:
     """Each row with the rows that the function makes of it; those of an update are deleted and inserted."""
     batch, kinds = rows
     found, numbers = correlate_rows(node, batch)
-    return found, single_kinds(kinds)[numbers]
+    if not node.nets_updates:
+        return found, single_kinds(kinds)[numbers]
+    stay = ~_find_unchanged(found, kinds, numbers)
+    return found.filter(pa.array(stay)), single_kinds(kinds)[numbers[stay]]
+
+
+def _find_unchanged(found: pa.RecordBatch, kinds: Kinds, numbers: NumberArray) -> FlagArray:
+    """Which rows (bool[n]) the -U and the +U right after it both make, each row of one with one of the other.
+
+    kinds: int8[rows], of the changes. numbers: int64[n], the change of each row that was found.
+    """
+    after = np.zeros(len(kinds), np.bool_)
+    after[1:] = (kinds[:-1] == UPDATE_BEFORE) & (kinds[1:] == UPDATE_AFTER)
+    # The halves of an update have one number.
+    updates = np.arange(len(kinds)) - after
+    halves = after.copy()
+    halves[:-1] |= after[1:]
+    places = np.flatnonzero(halves[numbers])
+    part = found.take(pa.array(places))
+    columns = [row_bytes.encode_values(_open_map(column)) for column in part.columns]
+    marks = row_groups(columns, len(places))
+    partner = pair_marks(updates[numbers[places]], marks, after[numbers[places]])
+    unchanged = np.zeros(len(numbers), np.bool_)
+    unchanged[places] = partner >= 0
+    return unchanged
 
 
 def single_kinds(kinds: Kinds) -> Kinds:
@@ -100,9 +127,7 @@ def _unnest(call: Unnest, batch: pa.RecordBatch) -> Answers:
 
 def _open_argument(column: pa.Array, shape: str) -> tuple[Array, list[pa.Array]]:
     """Return how many items each value of a column has (int64[rows]), and the columns of the items of all."""
-    if pa.types.is_map(column.type):
-        key, item = column.type.key_type, column.type.item_type
-        column = column.cast(pa.list_(pa.struct([("key", key), ("value", item)])))
+    column = _open_map(column)
     lengths = pc.list_value_length(column).fill_null(0)
     counts = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
     items = column.flatten()
@@ -118,6 +143,14 @@ def _open_argument(column: pa.Array, shape: str) -> tuple[Array, list[pa.Array]]
     keys = fields[0].take(pa.array(repeated))
     values = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
     return ends[last] - ends[last - counts], values
+
+
+def _open_map(column: pa.Array) -> pa.Array:
+    """The entries of maps as an array of pairs; any other column as it is."""
+    if not pa.types.is_map(column.type):
+        return column
+    key, item = column.type.key_type, column.type.item_type
+    return column.cast(pa.list_(pa.struct([("key", key), ("value", item)])))
 
 
 def _count(call: Series, batch: pa.RecordBatch) -> Answers:

@@ -111,6 +111,7 @@ def step_data(step: Step) -> dict[str, Any]:
             "answers": columns_data(step.call.answers),
             "outer": step.outer,
             "columns": list(step.columns),
+            **({"nets_updates": True} if step.nets_updates else {}),
             "rows": columns_data(step.input.schema),
         }
     assert isinstance(step, Calc | LoweredCalc)
@@ -132,7 +133,8 @@ def step_from(data: Mapping[str, Any]) -> Step:
             return WindowAssign(scan, windowing_of(data["windows"]), data["name"])
         if "call" in data:
             call = call_from(data["call"], columns_from(data["answers"]))
-            return Correlate(scan, call, bool(data["outer"]), tuple(data["columns"]))
+            nets = bool(data.get("nets_updates"))
+            return Correlate(scan, call, bool(data["outer"]), tuple(data["columns"]), nets)
         select = tuple((name, sql) for name, sql in data["select"])
         calc = Calc(scan, select, columns_from(data["columns"]), data["where"])
         return step_of(calc, data["zone"])

@@ -15,6 +15,7 @@ import pyarrow as pa
 from aggloom.codegen import parse_type
 from aggloom.errors import AggloomError, ArithmeticOverflowError, DataError
 from aggloom.runtime.plain.encoded_values import from_python_words, python_words
+from aggloom.runtime.plain.views import PlainLists, put_element
 from aggloom.runtime.values import rows
 
 INFINITY, NOT_A_NUMBER = float("inf"), float("nan")
@@ -115,17 +116,46 @@ def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place
     return rows.decode(pa.array([word], pa.binary()), types, listed, place)[0].as_py()
 
 
-def user_result(function: str, name: str, value: Any) -> tuple[Any, bool]:
-    """(the word of what a user's value gives, whether it is not NULL); raises DataError if it is of another type."""
+def user_rows(function: str, width: int, made: Any) -> list[tuple[Any, ...]]:
+    """The rows that a table aggregate gives, as tuples of `width` values; raises DataError where it fails, or gives none."""
+    try:
+        listed = list(made)
+    except AggloomError:
+        raise
+    except Exception as error:
+        raise DataError(f"{function}: rows failed: {type(error).__name__}: {error}") from error
+    rows_given = [each if isinstance(each, tuple) or width > 1 else (each,) for each in listed]
+    for each in rows_given:
+        if not isinstance(each, tuple) or len(each) != width:
+            raise DataError(
+                f"{function}: rows gives {each!r}, which is no row; give tuples of {width} values"
+            )
+    return rows_given
+
+
+def put_value(out: PlainLists, function: str, name: str, value: Any) -> bool:
+    """Append a value of a row, or NULL, to the list that is being written; raises DataError for one of another type."""
+    word, valid = user_result(function, name, value, "rows")
+    if valid and pa.types.is_floating(_type(name)):
+        # A result of its own is a number; in a list all are words.
+        word = python_words(pa.array([word], _type(name)))[0]
+    put_element(out, word, int(valid))
+    return True
+
+
+def user_result(
+    function: str, name: str, value: Any, method: str = "value"
+) -> tuple[Any, bool]:
+    """(the word of what a user's method gives, whether it is not NULL); raises DataError if it is of another type."""
     if value is None:
         return 0, False
     if isinstance(value, np.generic):
         value = value.item()
     dtype = _type(name)
     if pa.types.is_integer(dtype):
-        return _integer(function, name, value, dtype.bit_width), True
+        return _integer(f"{function}: {method}", name, value, dtype.bit_width), True
     if pa.types.is_decimal(dtype):
-        value = _decimal(function, name, value, dtype)
+        value = _decimal(f"{function}: {method}", name, value, dtype)
     known = _PYTHON.get(str(dtype))
     wrong = known is not None and (
         not isinstance(value, known)
@@ -133,29 +163,29 @@ def user_result(function: str, name: str, value: Any) -> tuple[Any, bool]:
         or (isinstance(value, dt.datetime) and dt.datetime not in known)
     )
     if wrong:
-        raise _mismatch(function, name, value)
+        raise _mismatch(f"{function}: {method}", name, value)
     if pa.types.is_floating(dtype):
         return float(value), True
     try:
         return python_words(pa.array([value], dtype))[0], True
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataError(
-            f"{function}: value gives {value!r}, which is no {name}: {error}"
+            f"{function}: {method} gives {value!r}, which is no {name}: {error}"
         ) from error
 
 
-def _integer(function: str, name: str, value: Any, bits: int) -> int:
+def _integer(place: str, name: str, value: Any, bits: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _mismatch(function, name, value)
+        raise _mismatch(place, name, value)
     if not fit_integer(value, bits)[1]:
-        raise ArithmeticOverflowError(f"{function}: value gives {value}, which does not fit {name}")
+        raise ArithmeticOverflowError(f"{place} gives {value}, which does not fit {name}")
     return value
 
 
-def _decimal(function: str, name: str, value: Any, dtype: pa.DataType) -> Decimal:
+def _decimal(place: str, name: str, value: Any, dtype: pa.DataType) -> Decimal:
     """A Decimal or an integer, rounded HALF_UP to the scale."""
     if not isinstance(value, Decimal | int) or isinstance(value, bool):
-        raise _mismatch(function, name, value)
+        raise _mismatch(place, name, value)
     from decimal import Context
 
     try:
@@ -164,12 +194,12 @@ def _decimal(function: str, name: str, value: Any, dtype: pa.DataType) -> Decima
     except InvalidOperation:
         rounded = Decimal("NaN")
     if not rounded.is_finite() or abs(rounded) >= Decimal(10) ** (dtype.precision - dtype.scale):
-        raise ArithmeticOverflowError(f"{function}: value gives {value}, which does not fit {name}")
+        raise ArithmeticOverflowError(f"{place} gives {value}, which does not fit {name}")
     return rounded
 
 
-def _mismatch(function: str, name: str, value: Any) -> DataError:
+def _mismatch(place: str, name: str, value: Any) -> DataError:
     kind = type(value).__name__
     return DataError(
-        f"{function}: value gives {value!r}, a {kind}, and the result is {name}; convert it, or declare another result"
+        f"{place} gives {value!r}, a {kind}, and the result is {name}; convert it, or declare another result"
     )

@@ -17,7 +17,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare
 from aggloom.codegen.sql.shape import check_expression
-from aggloom.codegen.sql.table_calls import TableFunction
+from aggloom.codegen.sql.table_calls import EMITTED, TableFunction
 from aggloom.errors import AggloomError, SqlError, TypeMismatchError, UnsupportedExpressionError
 
 Column = tuple[str, pa.DataType]
@@ -201,6 +201,12 @@ def _inline(given: CallArguments) -> PlannedCall:
     return PlannedCall(given.name, ((node, dtype),), columns, make, is_outer=outer)
 
 
+def _emit_rows(given: CallArguments) -> PlannedCall:
+    """The rows of a table aggregate; an update takes back and brings those alone in which its halves differ."""
+    call = _inline(given)
+    return replace(call, make=_make_unnest("emitValue", ["rows"]), nets_updates=True)
+
+
 def _stack(given: CallArguments) -> PlannedCall:
     count, *nodes = given.take(2)
     text = count.name if isinstance(count, exp.Literal) and not count.is_string else ""
@@ -286,6 +292,7 @@ def _sequence(given: CallArguments) -> PlannedCall:
 FUNCTIONS: Final[dict[str, Callable[[CallArguments], PlannedCall]]] = {
     "UNNEST": _unnest,
     **dict.fromkeys(("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER"), _explode),
+    EMITTED: _emit_rows,
     **dict.fromkeys(("INLINE", "INLINE_OUTER"), _inline),
     "STACK": _stack,
     "JSON_TUPLE": _json_tuple,

@@ -27,7 +27,7 @@ class PlannedCall:
     arguments: expressions over the rows, and the types that they are cast to. answers: the columns, under the names
     that they have there; own: their names in the order of `answers` as the query knows them. numbers_from: the first
     number of the column that numbers rows, of which `number` is the place. is_outer: rows without any stay.
-    obstacle: the error of a call over rows that may be taken back.
+    obstacle: the error of a call over rows that may be taken back. nets_updates: see Correlate.
     """
 
     name: str
@@ -39,6 +39,7 @@ class PlannedCall:
     numbers_from: int = 1
     is_outer: bool = False
     obstacle: AggloomError | None = None
+    nets_updates: bool = False
 
     def plan(
         self, node: Node, scope: Scope, outer: bool, columns: Sequence[str] | None = None
@@ -70,4 +71,5 @@ class PlannedCall:
         number = None if self.number is None else self.answers.names[self.number]
         ordinality = None if number is None else (number, self.numbers_from)
         call = self.make(tuple(names), self.answers, ordinality)
-        return Correlate(node, call, outer or self.is_outer, (*stay, *self.answers.names))
+        leaving = (*stay, *self.answers.names)
+        return Correlate(node, call, outer or self.is_outer, leaving, self.nets_updates)

@@ -1,0 +1,139 @@
+"""Table aggregates for the tests, each with a model in plain Python over the live values of a key."""
+
+# mypy: disable-error-code="no-untyped-def,misc"
+# ruff: noqa: N805
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import aggloom as al
+
+Row = tuple[Any, ...]
+
+
+def register_all() -> None:
+    """Register TOP2, TOP2_OF_ALL and BUCKETS."""
+
+    @al.table_aggregate(
+        "TOP2", arguments={"v": "INT"}, columns={"value": "INT", "place": "INT"}, replace=True
+    )
+    class Top2:
+        """The two largest values of rows that only come."""
+
+        def create():
+            return (0, 0, 0)
+
+        def accumulate(state, v):
+            first, second, count = state
+            if count == 0 or v > first:
+                return (v, first, min(count + 1, 2))
+            if count == 1 or v > second:
+                return (first, v, 2)
+            return state
+
+        def merge(state, other):
+            for value, place in ((other[0], 1), (other[1], 2)):
+                if place <= other[2]:
+                    state = Top2.accumulate(state, value)
+            return state
+
+        def rows(state):
+            if state[2] > 0:
+                yield state[0], 1
+            if state[2] > 1:
+                yield state[1], 2
+
+    @al.table_aggregate(
+        "TOP2_OF_ALL",
+        arguments={"v": "INT"},
+        columns={"value": "INT", "place": "INT"},
+        replace=True,
+    )
+    class Top2OfAll:
+        """The two largest values with ties: every row with one of the two largest ranks."""
+
+        def create():
+            return {}
+
+        def accumulate(state, v):
+            state[v] = state.get(v, 0) + 1
+
+        def retract(state, v):
+            state[v] -= 1
+            if not state[v]:
+                del state[v]
+
+        def merge(state, other):
+            for v, count in other.items():
+                state[v] = state.get(v, 0) + count
+
+        def rows(state):
+            place = 1
+            for v in sorted(state, reverse=True):
+                if place > 2:
+                    return
+                for _ in range(state[v]):
+                    yield v, place
+                place += state[v]
+
+    @al.table_aggregate(
+        "BUCKETS",
+        arguments={"v": "INT"},
+        columns={"low": "BIGINT", "rows": "BIGINT", "share": "DOUBLE", "most": "BOOLEAN"},
+        replace=True,
+    )
+    class Buckets:
+        """A histogram with three buckets: below 0, to 9, and above."""
+
+        def create():
+            return (0, 0, 0)
+
+        def accumulate(state, v):
+            below, middle, above = state
+            return (below + (v < 0), middle + (0 <= v < 10), above + (v >= 10))
+
+        def retract(state, v):
+            below, middle, above = state
+            return (below - (v < 0), middle - (0 <= v < 10), above - (v >= 10))
+
+        def merge(state, other):
+            return (state[0] + other[0], state[1] + other[1], state[2] + other[2])
+
+        def rows(state):
+            total = state[0] + state[1] + state[2]
+            most = max(state[0], state[1], state[2])
+            for place in range(3):
+                if state[place] > 0:
+                    low = (place - 1) * 10 if place else -(2**31)
+                    yield low, state[place], state[place] / total, state[place] == most
+
+
+def unregister_all() -> None:
+    """Forget the functions again."""
+    for name in ("TOP2", "TOP2_OF_ALL", "BUCKETS"):
+        al.unregister(name)
+
+
+def top2(values: Sequence[int]) -> list[Row]:
+    """The two largest values with their places."""
+    return [(v, place) for place, v in enumerate(sorted(values, reverse=True)[:2], 1)]
+
+
+def top2_of_all(values: Sequence[int]) -> list[Row]:
+    """The values with a rank of 1 or 2."""
+    ranks = {v: 1 + sum(other > v for other in values) for v in values}
+    return [(v, ranks[v]) for v in values if ranks[v] <= 2]
+
+
+def buckets(values: Sequence[int]) -> list[Row]:
+    """The buckets that have values."""
+    lows = Counter(-(2**31) if v < 0 else min(v // 10, 1) * 10 for v in values)
+    most = max(lows.values(), default=0)
+    return [(low, n, n / len(values), n == most) for low, n in lows.items()]
+
+
+MODELS = {"TOP2": top2, "TOP2_OF_ALL": top2_of_all, "BUCKETS": buckets}
+COLUMNS = {"TOP2": 2, "TOP2_OF_ALL": 2, "BUCKETS": 4}
