@@ -232,13 +232,27 @@ class Let:
 
 
 @dataclass(frozen=True)
+class RowChanges:
+    """The class of a table aggregate that says itself which of its rows differ from those that it has emitted.
+
+    text: an iterable of changes. puts: of each of them, into the lists of `removed` and of `added` rows. mark: the
+    statement that makes the state that of a key whose rows have left. field: whether they have.
+    """
+
+    text: str
+    puts: tuple[tuple[str, ...], tuple[str, ...]]
+    mark: str
+    field: StateField
+
+
+@dataclass(frozen=True)
 class CallOutput:
     """One call's result: `texts` give it (with a flag if `check`), NULL where `empty` holds.
 
     loads, views: the state that it reads. let: what is computed first.
     returns, options, element: how a list of words or a row's bytes becomes the result (runtime/values/results.py).
     puts: of a table aggregate, whose `texts` give an iterable of rows, the conditions that put each value of a `row`
-    into the list and say whether it fits.
+    into the list and say whether it fits. changes: what its class says of what it has emitted.
     """
 
     attr: str
@@ -254,6 +268,7 @@ class CallOutput:
     options: tuple[tuple[str, Any], ...]
     element: tuple[Any, ...] | None
     puts: tuple[str, ...] = ()
+    changes: RowChanges | None = None
 
     @property
     def shape(self) -> str:
@@ -327,6 +342,12 @@ class HandlerPlan:
     def emits_rows(self) -> bool:
         """True where a call is of a table aggregate."""
         return any(output.puts for output in self.outputs)
+
+    @property
+    def row_changes(self) -> CallOutput | None:
+        """The output whose class says which rows differ; None where several calls make up a row, or in windows."""
+        alone = len(self.outputs) == 1 and not self.spec.namespace
+        return self.outputs[0] if alone and self.outputs[0].changes else None
 
     @property
     def lists(self) -> list[str]:

@@ -12,7 +12,14 @@ from aggloom.codegen.handler.draft import CallPlan, Draft
 from aggloom.codegen.handler.lower import number_kind
 from aggloom.codegen.handler.operands import respects_nulls
 from aggloom.codegen.handler.plan_blocks import is_distinct
-from aggloom.codegen.handler.plan_parts import NOT_LIVE, CallOutput, Local, StateField, UserStep
+from aggloom.codegen.handler.plan_parts import (
+    NOT_LIVE,
+    CallOutput,
+    Local,
+    RowChanges,
+    StateField,
+    UserStep,
+)
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
@@ -20,8 +27,10 @@ from aggloom.codegen.user import classes as user_code
 from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.user.probe import Verdict
-from aggloom.codegen.user.source import ROWS
+from aggloom.codegen.user.source import CHANGES, MARK, ROWS
 
+_MARKED = "emitted"
+"""The start of the field that says whether a key's rows have left."""
 _INEXACT = ("double", "word", "object")
 
 
@@ -77,8 +86,9 @@ def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, An
         "functions": list(rendered.values()),
         "names": tuple(sorted({entry.name for _, entry in user_calls})),
         "unmergeable": tuple(sorted(plain)),
-        # Merging distinct values adds them in their own order, not in that in which they came.
-        "compacts": not plain and not again,
+        # Merging distinct values adds them in their own order, not in that in which they came. What has been emitted
+        # is nothing that a merge has to keep.
+        "compacts": not plain and not again and not any(has(e, CHANGES) for _, e in user_calls),
         "verdicts": tuple((call.text, of.verdict.reason) for call, of in classes.items()),
     }
 
@@ -166,6 +176,9 @@ def _fields(draft: Draft, call: CallPlan, of: ClassCall) -> list[StateField]:
             listed.append(StateField(attr, *layout, initial=literal(first)))  # type: ignore[arg-type]
     for place, field in enumerate(listed):
         draft.fields[id(call.block), call.entry.name, place] = field
+    if call.entry.emits_rows and has(call.entry, CHANGES):
+        marked = StateField(draft.unique(f"{_MARKED}_{stem}"), "int", "i1")
+        draft.fields[_MARKED, id(call.block), call.entry.name] = marked
     return listed
 
 
@@ -231,47 +244,66 @@ def _rows_output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[State
     attr = f"out_{draft.results[call.call.output_name]}"
     name, columns = call.entry.name, list(result.value_type)
     types = tuple(type_name(column.type) for column in columns)
+    is_plain = draft.backend == "python"
     attrs = [field.attr for field in fields]
-    if draft.backend == "python":
-        text = f"rt.user_rows({name!r}, {len(columns)}, {of.rendered.call(ROWS)}({attrs[0]}))"
-        puts = [
-            f"rt.put_value(out.{attr}, {name!r}, {dtype!r}, row[{place}])"
-            for place, dtype in enumerate(types)
-        ]
-    else:
-        text = f"{of.rendered.call(ROWS)}({_state_text(call.entry, attrs)})"
-        puts = [
-            _put_text(attr, column.type, "row" if of.verdict.is_bare else f"row[{place}]")
-            for place, column in enumerate(columns)
-        ]
+    state_text = attrs[0] if is_plain else _state_text(call.entry, attrs)
+
+    def rows_text(method: str, width: int) -> str:
+        made = f"{of.rendered.call(method)}({state_text})"
+        return f"rt.user_rows({name!r}, {method!r}, {width}, {made})" if is_plain else made
+
+    def puts(out: str, first: int) -> tuple[str, ...]:
+        texts = []
+        for place, column in enumerate(columns, first):
+            value = "row" if of.verdict.is_bare and not first else f"row[{place}]"
+            into = f"{out}.{attr}"
+            if is_plain:
+                texts.append(f"rt.put_value({into}, {name!r}, {types[place - first]!r}, {value})")
+            else:
+                texts.append(_put_text(into, column.type, value))
+        return tuple(texts)
+
+    changes = None
+    if has(call.entry, CHANGES):
+        marked = of.rendered.call(MARK) + f"({state_text})"
+        target = [f"state.{each}[s]" for each in attrs]
+        mark = (
+            f"{target[0]} = rt.choose_state({state_text}, {marked})"
+            if is_plain
+            else f"{_state_text(call.entry, target)} = {marked}"
+        )
+        field = draft.fields[_MARKED, id(call.block), name]
+        text = rows_text(CHANGES, 1 + len(columns))
+        changes = RowChanges(text, (puts("removed", 1), puts("added", 1)), mark, field)
     draft.outputs.append(
         CallOutput(
             attr,
             describe_call(call.call),
-            texts=(text,),
+            texts=(rows_text(ROWS, len(columns)),),
             form="list",
             check="user",
             empty=NOT_LIVE,
-            loads=tuple(fields),
+            loads=(*fields, *([changes.field] if changes else [])),
             views=(),
             let=(),
             returns="rows",
             options=(),
             element=(types, None, ()),
-            puts=tuple(puts),
+            puts=puts("out", 0),
+            changes=changes,
         )
     )
 
 
-def _put_text(attr: str, dtype: pa.DataType, value: str) -> str:
+def _put_text(into: str, dtype: pa.DataType, value: str) -> str:
     """The text that puts a number into a list, and says whether it fits."""
     if pa.types.is_integer(dtype):
-        return f"rt.put_integer(out.{attr}, {value}, {dtype.bit_width})"
-    return f"rt.put_{'truth' if pa.types.is_boolean(dtype) else 'real'}(out.{attr}, {value})"
+        return f"rt.put_integer({into}, {value}, {dtype.bit_width})"
+    return f"rt.put_{'truth' if pa.types.is_boolean(dtype) else 'real'}({into}, {value})"
 
 
 def _state_text(entry: Aggregate, attrs: list[str]) -> str:
-    """The state of a compiled class as its methods take it."""
+    """The state of a compiled class as its methods take it, of names or of targets."""
     single = not isinstance(user_code.first_state(entry), tuple)
     return attrs[0] if single else f"({', '.join(attrs)},)"
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aggloom.codegen.user.source import CHANGES, MARK, ROWS
+
 _NOISE = re.compile(r"Failed in |- Resolution|During:|\s*$|File |\s*>>>|There are")
 _TYPES = {"whole": "int64", "real": "float64", "flag": "boolean"}
 
@@ -57,6 +59,11 @@ def probe(
     numbers = (state,) if single else state
     kinds = ["double" if isinstance(number, float) else "int" for number in numbers]
     steps = [name for name in ("accumulate", "retract", "merge") if name in functions]
+    emits = result == ROWS
+    # A class with one value may have other methods of these names.
+    marks = [name for name in (MARK,) if emits and name in functions]
+    steps += marks
+    results = [result, *([CHANGES] if marks else [])]
     step = ""
     for name, function in functions.items():
         # Methods call one another by these names.
@@ -64,10 +71,11 @@ def probe(
     try:
         for _ in range(len(kinds) + 1):
             before = list(kinds)
-            compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, result)}
+            compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, *results)}
             state_type = _state_type(kinds, single)
             for step in steps:
                 given = (state_type, state_type) if step == "merge" else (state_type, *arguments)
+                given = (state_type,) if step == MARK else given
                 _widen_state(kinds, _result(compiled[step], given), single)
             if kinds == before:
                 step = result
@@ -75,6 +83,9 @@ def probe(
                 if result == "value":
                     return Verdict("", tuple(kinds), _value(returned))
                 columns, is_bare = _columns(returned)
+                if marks:
+                    step = CHANGES
+                    _require_changes(columns, _result(compiled[CHANGES], (state_type,)))
                 return Verdict("", tuple(kinds), columns=columns, is_bare=is_bare)
     except _Refused as error:
         return Verdict(f"{step}: {error}")
@@ -146,6 +157,15 @@ def _columns(returned: Any) -> tuple[tuple[str, ...], bool]:
     row = returned.yield_type
     is_bare = not isinstance(row, types.BaseTuple)
     return tuple(_value(types.unliteral(part)) for part in ([row] if is_bare else row)), is_bare
+
+
+def _require_changes(columns: tuple[str, ...], returned: Any) -> None:
+    """Raise _Refused unless changes are a truth, and then the values of a row."""
+    found, _ = _columns(returned)
+    if found != ("bool", *columns):
+        raise _Refused(
+            f"it yields {', '.join(found)}; yield True or False, and then the values as `rows` has them"
+        )
 
 
 def _first_line(error: Exception) -> str:

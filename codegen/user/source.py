@@ -20,6 +20,8 @@ MODULES = {"math": "math", "numpy": "np", "datetime": "datetime", "decimal": "de
 """The modules that a source may use, and what generated modules call them."""
 ROWS = "rows"
 """The method that gives the rows of a table aggregate."""
+CHANGES, MARK = "changes", "mark_emitted"
+"""The methods of a table aggregate that knows what it has emitted: what differs now, and the state once that has left."""
 _REFUSED = frozenset(
     (
         *("breakpoint", "compile", "eval", "exec", "exit", "quit", "input", "open", "help"),
@@ -83,6 +85,10 @@ def check_methods(
         result: ["state"],
     }
     required = ("create", "accumulate", result)
+    if emits_rows:
+        wanted |= {CHANGES: ["state"], MARK: ["state"]}
+        present = [name for name in (CHANGES, MARK) if name in source.methods]
+        required += (CHANGES, MARK) if present else ()
     if emits_rows and "value" in source.methods:
         raise SpecError(
             f"{function}: class {source.class_name} has a `value`, and a table aggregate emits rows; take it out"

@@ -30,6 +30,8 @@ class Kernels(NamedTuple):
     values: Callable[..., int]
     merge: Callable[..., int]
     reset: Callable[..., None]
+    changes: Callable[..., int] | None = None
+    mark: Callable[..., None] | None = None
 
 
 class HandlerColumns:
@@ -47,6 +49,8 @@ class HandlerColumns:
     FUNCTIONS: ClassVar[tuple[str, ...]] = ()
     UNMERGEABLE: ClassVar[tuple[str, ...]] = ()
     COMPACTS: ClassVar[bool] = True
+    EMITTED: ClassVar[str] = ""
+    """The field of a table aggregate that says itself what differs: whether a key's rows have been emitted."""
     SOURCE_PATH: ClassVar[Path]
     DIGEST: ClassVar[str]
 
@@ -113,6 +117,10 @@ class HandlerColumns:
     def enlarge_lists(self, out: Any, row: int) -> Any:
         """The outputs with more room in their lists, to go on at a row."""
         raise AggloomError("a backend makes outputs")
+
+    def pick_outputs(self, out: Any, rows: NumberArray) -> Any:
+        """The outputs with these rows, in this order."""
+        raise AggloomError("a backend picks outputs")
 
     def overflow(self, out: Any) -> tuple[int, int] | None:
         """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""

@@ -75,6 +75,11 @@ class ArenaAccumulators:
         """Rows that each accumulator holds (for an append-only input perhaps only 1 for some)."""
         return self.arena.array("acc.records", 0, "i8")
 
+    def flags(self, field: str, slots: SlotArray) -> Array:
+        """A field at the slots as truths (bool[n])."""
+        found: Array = self.arena.array(f"acc.{field}", 0, "i1")[slots] != 0
+        return found
+
     def shift_records(self, slots: SlotArray, by: int) -> None:
         """Let accumulators hold so many rows more."""
         self.records[slots] += by
@@ -283,6 +288,17 @@ class CompiledHandler(HandlerBase):
             if isinstance(part, ListOut):
                 parts[place] = enlarge_list(part) if part.meta[1] else part
                 parts[place].meta[USED] = part.ends[row - 1] if row else 0
+        return type(out)(*parts)
+
+    def pick_outputs(self, out: Any, rows: NumberArray) -> Any:
+        parts: list[Any] = [out[0]]
+        for part in out[1:]:
+            if isinstance(part, ListOut):
+                words, counts, offsets = rows_of(part, rows)
+                used = np.array([len(words), 0], np.int64)
+                parts.append(ListOut(words, counts, offsets[1:], used))
+            else:
+                parts.append(part[rows])
         return type(out)(*parts)
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:

@@ -132,6 +132,19 @@ class HandlerBase(HandlerColumns):
         listed = [[tuple(row.values()) for row in rows or ()] for rows in column.to_pylist()]
         return listed[0] if len(self._slots) == 1 else listed
 
+    def emit_update(self) -> Any:
+        """What differs from the rows emitted before, as tuples behind -D or +I: a list, or a list for each slot."""
+        removed, added = self.changes(self._slots)
+        self.mark(self._slots)
+        fields = list(self.spec().aggregate_schema)[len(self.spec().group_by) :]
+        listed: list[list[Any]] = [[] for _ in self._slots]
+        for kind, out in (("-D", removed), ("+I", added)):
+            self.refuse_overflow(out, lambda slot: f"accumulator {slot}")
+            (column,) = self.to_arrow(out, fields)
+            for rows, own in zip(column.to_pylist(), listed, strict=True):
+                own += [(kind, *row.values()) for row in rows]
+        return listed[0] if len(self._slots) == 1 else listed
+
     def _emits_rows(self, output: str) -> bool:
         return self.RESULTS.get(output, ("",))[0] == "rows"
 
@@ -242,6 +255,24 @@ class HandlerBase(HandlerColumns):
                 row = self.KERNELS.values(state, slots, out, row, n)
             out = self.enlarge_lists(out, row) if row < n else out
         return out
+
+    def changes(self, slots: SlotArray) -> tuple[Any, Any]:
+        """The rows at the given slots that are no longer what was emitted, and those that are new."""
+        assert self.KERNELS.changes is not None
+        removed, added = self.outputs(len(slots)), self.outputs(len(slots))
+        row, n, state = 0, len(slots), self._current().state
+        while row < n:
+            with self._users_errors():
+                row = self.KERNELS.changes(state, slots, removed, added, row, n)
+            if row < n:
+                removed, added = self.enlarge_lists(removed, row), self.enlarge_lists(added, row)
+        return removed, added
+
+    def mark(self, slots: SlotArray) -> None:
+        """Note that the rows at the given slots have been emitted."""
+        assert self.KERNELS.mark is not None
+        with self._users_errors():
+            self.KERNELS.mark(self._current().state, slots)
 
     @contextlib.contextmanager
     def _users_errors(self) -> Iterator[None]:

@@ -30,6 +30,7 @@ from aggloom.runtime.operators.base import (
 )
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.operators.emitted_rows import fold_changes, fold_each_row
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import Step
 from aggloom.runtime.operators.steps import Rows
@@ -212,8 +213,12 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         batch, slots, retracts = checked.batch, checked.slots, checked.retracts
         touched = self._applier.distinct(self.state, slots)
         items = np.arange(len(slots))
-        inputs = handler.bind(batch)
-        dropped, results = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
+        if handler.EMITTED:
+            rows = batch, slots, retracts
+            dropped, results = fold_each_row(self.state, self._applier, rows, keep=keep)
+        else:
+            inputs = handler.bind(batch)
+            dropped, results = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
         handler.refuse_overflow(results.after, self.state.place)
         emitted = self._emit(self._keep_only_row(results, checked.shown), slots)
         self._finish(dropped, touched, clock)
@@ -230,9 +235,13 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             self.state, np.concatenate([checked.slots, *targets]) if targets else checked.slots
         )
         rows = checked.batch, checked.slots, checked.retracts
-        dropped, results = self._applier.fold(
-            self.state, touched, rows, merged, keep=keep, keeps_debts=self._owing
-        )
+        policy = {"keep": keep, "keeps_debts": self._owing}
+        if self.handler.EMITTED:
+            dropped, results = fold_changes(
+                self.state, self._applier, touched, rows, merged, **policy
+            )
+        else:
+            dropped, results = self._applier.fold(self.state, touched, rows, merged, **policy)
         self.handler.refuse_overflow(results.after, self.state.place)
         if not len(touched):
             if checked.shown or not self._one_row:

@@ -69,6 +69,10 @@ class PlainAccumulators:
     def records(self) -> Array:
         return np.array(self.fields["records"], np.int64)
 
+    def flags(self, field: str, slots: SlotArray) -> Array:
+        """A field at the slots as truths (bool[n])."""
+        return np.array([bool(self.fields[field][s]) for s in slots], np.bool_)
+
     def shift_records(self, slots: SlotArray, by: int) -> None:
         """Let accumulators hold so many rows more."""
         for s in slots:
@@ -211,6 +215,15 @@ class PlainHandler(HandlerBase):
             empty = (0,) * output.columns if output.form in ("words", "floats") else 0
             lists += [new_list_out(n) if output.form == "list" else [empty] * n, [False] * n]
         return self.KERNELS.outputs(*lists)
+
+    def pick_outputs(self, out: Any, rows: NumberArray) -> Any:
+        parts: list[Any] = [out[0]]
+        for part in out[1:]:
+            if isinstance(part, PlainLists):
+                parts.append(PlainLists([part.lists[k] for k in rows]))
+            else:
+                parts.append([part[k] for k in rows])
+        return type(out)(*parts)
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:
         changed = np.zeros(rows, np.bool_)

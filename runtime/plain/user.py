@@ -116,19 +116,22 @@ def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place
     return rows.decode(pa.array([word], pa.binary()), types, listed, place)[0].as_py()
 
 
-def user_rows(function: str, width: int, made: Any) -> list[tuple[Any, ...]]:
-    """The rows that a table aggregate gives, as tuples of `width` values; raises DataError where it fails, or gives none."""
+def user_rows(function: str, method: str, width: int, made: Any) -> list[tuple[Any, ...]]:
+    """The rows that a method of a table aggregate gives, as tuples of `width` values.
+
+    Raises DataError where it fails, or gives none.
+    """
     try:
         listed = list(made)
     except AggloomError:
         raise
     except Exception as error:
-        raise DataError(f"{function}: rows failed: {type(error).__name__}: {error}") from error
+        raise DataError(f"{function}: {method} failed: {type(error).__name__}: {error}") from error
     rows_given = [each if isinstance(each, tuple) or width > 1 else (each,) for each in listed]
     for each in rows_given:
         if not isinstance(each, tuple) or len(each) != width:
             raise DataError(
-                f"{function}: rows gives {each!r}, which is no row; give tuples of {width} values"
+                f"{function}: {method} gives {each!r}, which is no row; give tuples of {width} values"
             )
     return rows_given
 

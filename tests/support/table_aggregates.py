@@ -15,7 +15,7 @@ Row = tuple[Any, ...]
 
 
 def register_all() -> None:
-    """Register TOP2, TOP2_OF_ALL and BUCKETS."""
+    """Register the functions of MODELS."""
 
     @al.table_aggregate(
         "TOP2", arguments={"v": "INT"}, columns={"value": "INT", "place": "INT"}, replace=True
@@ -111,9 +111,83 @@ def register_all() -> None:
                     yield low, state[place], state[place] / total, state[place] == most
 
 
+    @al.table_aggregate(
+        "EXTREMES",
+        arguments={"v": "INT"},
+        columns={"value": "INT", "is_most": "BOOLEAN"},
+        replace=True,
+    )
+    class Extremes:
+        """The least and the largest value of rows that only come; it says itself what differs."""
+
+        def create():
+            return (0, 0, 0, 0, False, False)
+
+        def accumulate(state, v):
+            least, most, old_least, old_most, there, shown = state
+            if there:
+                return (min(least, v), max(most, v), old_least, old_most, True, shown)
+            return (v, v, old_least, old_most, True, shown)
+
+        def rows(state):
+            if state[4]:
+                yield state[0], False
+                yield state[1], True
+
+        def changes(state):
+            least, most, old_least, old_most, there, shown = state
+            if there and (not shown or least != old_least):
+                if shown:
+                    yield False, old_least, False
+                yield True, least, False
+            if there and (not shown or most != old_most):
+                if shown:
+                    yield False, old_most, True
+                yield True, most, True
+
+        def mark_emitted(state):
+            return (state[0], state[1], state[0], state[1], state[4], state[4])
+
+    @al.table_aggregate(
+        "VALUES_SEEN", arguments={"v": "INT"}, columns={"value": "INT", "n": "BIGINT"}, replace=True
+    )
+    class ValuesSeen:
+        """The values with their counts; it notes which have changed."""
+
+        def create():
+            return ({}, {})
+
+        def accumulate(state, v):
+            return ValuesSeen.add(state, v, 1)
+
+        def retract(state, v):
+            return ValuesSeen.add(state, v, -1)
+
+        def add(state, v, change):
+            counts, emitted = state
+            emitted.setdefault(v, counts.get(v, 0))
+            counts[v] = counts.get(v, 0) + change
+            return state
+
+        def rows(state):
+            return [(v, n) for v, n in state[0].items() if n]
+
+        def changes(state):
+            counts, emitted = state
+            for v, old in emitted.items():
+                if old != counts[v]:
+                    if old:
+                        yield False, v, old
+                    if counts[v]:
+                        yield True, v, counts[v]
+
+        def mark_emitted(state):
+            return ({v: n for v, n in state[0].items() if n}, {})
+
+
 def unregister_all() -> None:
     """Forget the functions again."""
-    for name in ("TOP2", "TOP2_OF_ALL", "BUCKETS"):
+    for name in MODELS:
         al.unregister(name)
 
 
@@ -135,5 +209,22 @@ def buckets(values: Sequence[int]) -> list[Row]:
     return [(low, n, n / len(values), n == most) for low, n in lows.items()]
 
 
-MODELS = {"TOP2": top2, "TOP2_OF_ALL": top2_of_all, "BUCKETS": buckets}
-COLUMNS = {"TOP2": 2, "TOP2_OF_ALL": 2, "BUCKETS": 4}
+def extremes(values: Sequence[int]) -> list[Row]:
+    """The least and the largest value."""
+    return [(min(values), False), (max(values), True)] if values else []
+
+
+def values_seen(values: Sequence[int]) -> list[Row]:
+    """The values with their counts."""
+    return list(Counter(values).items())
+
+
+MODELS = {
+    "TOP2": top2,
+    "TOP2_OF_ALL": top2_of_all,
+    "BUCKETS": buckets,
+    "EXTREMES": extremes,
+    "VALUES_SEEN": values_seen,
+}
+APPEND_ONLY = ("TOP2", "EXTREMES")
+"""Those whose class has no `retract`."""
