@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     from aggloom.codegen.spec.zones import spell_zone
     from aggloom.codegen.sql.asof_join_sql import asof_join_sql
     from aggloom.codegen.sql.depth import on_large_stack
-    from aggloom.codegen.sql.frames import Bound, FrameClause
     from aggloom.codegen.sql.flat_aggregate_sql import flat_aggregate_sql
+    from aggloom.codegen.sql.frames import Bound, FrameClause
     from aggloom.codegen.sql.join_sql import join_sql
     from aggloom.codegen.sql.lookup_sql import lookup_sql
     from aggloom.codegen.sql.over_sql import over_sql

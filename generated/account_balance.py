@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "dde6d1218de09ce1"
-DIGEST = "cf7484c1bca20b87"
+SUPPORT = "356b28b1c2255d12"
+DIGEST = "2b12af61d82c4fbc"
 
 
 class Inputs(NamedTuple):
@@ -314,6 +314,10 @@ class GroupAggsHandler(rt.Handler):
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
+    def open(self):
+        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        self.open_functions()
+
     def createAccumulators(self, n=1):
         """n new accumulators."""
         return self.create(n)
@@ -349,3 +353,7 @@ class GroupAggsHandler(rt.Handler):
     def cleanup(self):
         """Drop the current accumulators."""
         self.drop()
+
+    def close(self):
+        """Release what open has made, when nothing else in this process uses it."""
+        self.close_functions()

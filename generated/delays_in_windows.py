@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "dde6d1218de09ce1"
-DIGEST = "c60cd1e2d5c03b74"
+SUPPORT = "356b28b1c2255d12"
+DIGEST = "50f2f324d9239a84"
 
 
 class Inputs(NamedTuple):
@@ -248,6 +248,10 @@ class NamespaceAggsHandler(rt.NamespaceHandler):
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
+    def open(self):
+        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        self.open_functions()
+
     def createAccumulators(self, n=1):
         """n new accumulators."""
         return self.create(n)
@@ -283,3 +287,7 @@ class NamespaceAggsHandler(rt.NamespaceHandler):
     def cleanup(self, namespace):
         """Drop the accumulators of a window."""
         self.drop_in(namespace)
+
+    def close(self):
+        """Release what open has made, when nothing else in this process uses it."""
+        self.close_functions()

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "dde6d1218de09ce1"
-DIGEST = "897e6b14d1c3fd87"
+SUPPORT = "356b28b1c2255d12"
+DIGEST = "086445d3d6e950de"
 
 
 class Inputs(NamedTuple):
@@ -354,6 +354,10 @@ class GroupAggsHandler(rt.Handler):
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
+    def open(self):
+        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        self.open_functions()
+
     def createAccumulators(self, n=1):
         """n new accumulators."""
         return self.create(n)
@@ -389,3 +393,7 @@ class GroupAggsHandler(rt.Handler):
     def cleanup(self):
         """Drop the current accumulators."""
         self.drop()
+
+    def close(self):
+        """Release what open has made, when nothing else in this process uses it."""
+        self.close_functions()

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "dde6d1218de09ce1"
-DIGEST = "18c4d27f22a46d7c"
+SUPPORT = "356b28b1c2255d12"
+DIGEST = "598d539f39963252"
 
 
 class Inputs(NamedTuple):
@@ -313,6 +313,10 @@ class GroupAggsHandler(rt.Handler):
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
+    def open(self):
+        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        self.open_functions()
+
     def createAccumulators(self, n=1):
         """n new accumulators."""
         return self.create(n)
@@ -348,3 +352,7 @@ class GroupAggsHandler(rt.Handler):
     def cleanup(self):
         """Drop the current accumulators."""
         self.drop()
+
+    def close(self):
+        """Release what open has made, when nothing else in this process uses it."""
+        self.close_functions()

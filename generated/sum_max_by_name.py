@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "dde6d1218de09ce1"
-DIGEST = "3dd206200b123bde"
+SUPPORT = "356b28b1c2255d12"
+DIGEST = "ab80d9f1b052c9e8"
 
 
 class Inputs(NamedTuple):
@@ -237,6 +237,10 @@ class GroupAggsHandler(rt.Handler):
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
+    def open(self):
+        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        self.open_functions()
+
     def createAccumulators(self, n=1):
         """n new accumulators."""
         return self.create(n)
@@ -272,3 +276,7 @@ class GroupAggsHandler(rt.Handler):
     def cleanup(self):
         """Drop the current accumulators."""
         self.drop()
+
+    def close(self):
+        """Release what open has made, when nothing else in this process uses it."""
+        self.close_functions()

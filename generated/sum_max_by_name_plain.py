@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "a24ff212f4e6cb47"
-DIGEST = "72449064cd930fde"
+SUPPORT = "98973dfba30d1852"
+DIGEST = "aba1b2f667db2222"
 
 
 class Inputs(NamedTuple):
@@ -215,6 +215,10 @@ class GroupAggsHandler(rt.Handler):
     RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
+    def open(self):
+        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        self.open_functions()
+
     def createAccumulators(self, n=1):
         """n new accumulators."""
         return self.create(n)
@@ -250,3 +254,7 @@ class GroupAggsHandler(rt.Handler):
     def cleanup(self):
         """Drop the current accumulators."""
         self.drop()
+
+    def close(self):
+        """Release what open has made, when nothing else in this process uses it."""
+        self.close_functions()

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from aggloom.codegen.handler.draft import CallPlan
 from aggloom.codegen.handler.plan import Planner
-from aggloom.codegen.handler.plan_parts import Names, StateField
+from aggloom.codegen.handler.names import Names
+from aggloom.codegen.handler.plan_parts import StateField
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.errors import StateMismatchError

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Aggregate, Shape
 from aggloom.codegen.handler.lower import number_kind
+from aggloom.codegen.handler.names import Names
 from aggloom.codegen.handler.operands import Operand, WordText, component_of, number_of, real_of
 from aggloom.codegen.handler.plan_parts import (
     CallBlock,
@@ -15,7 +16,6 @@ from aggloom.codegen.handler.plan_parts import (
     Distinct,
     Input,
     Local,
-    Names,
     StateField,
     StateView,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,6 +192,12 @@ class CallBlock:
         return [u.field for u in self.updates] + [f for u in self.users for f in u.fields]
 
     @property
+    def merge_fields(self) -> list[StateField]:
+        """The fields that a merge reads: not those of a class without one."""
+        users = [user for user in self.users if user.merge]
+        return [u.field for u in self.updates] + [f for u in users for f in u.fields]
+
+    @property
     def reset_lines(self) -> list[str]:
         """Lines that clear fields when the count is back to 0, so that no rounding is left of what was taken back.
 
@@ -232,7 +237,7 @@ class Let:
 
 
 @dataclass(frozen=True)
-class RowChanges:
+class EmittedChanges:
     """The class of a table aggregate that says itself which of its rows differ from those that it has emitted.
 
     text: an iterable of changes. puts: of each of them, into the lists of `removed` and of `added` rows. mark: the
@@ -268,7 +273,12 @@ class CallOutput:
     options: tuple[tuple[str, Any], ...]
     element: tuple[Any, ...] | None
     puts: tuple[str, ...] = ()
-    changes: RowChanges | None = None
+    changes: EmittedChanges | None = None
+
+    @property
+    def state_loads(self) -> list[StateField]:
+        """The state that its value is computed of."""
+        return [each for each in self.loads if self.changes is None or each != self.changes.field]
 
     @property
     def shape(self) -> str:
@@ -325,6 +335,11 @@ class HandlerPlan:
         used = {module for function in self.functions for module in function.modules}
         return sorted("numpy as np" if module == "np" else module for module in used)
 
+    def life_cycle(self, method: str) -> list[tuple[str, str]]:
+        """The users' functions whose class has a method of this name, and what that is called in the module."""
+        having = [each for each in self.functions if method in dict(each.methods)]
+        return [(each.name, each.call(method)) for each in having]
+
     @property
     def has_retractions(self) -> bool:
         return self.spec.input_changes == "retract"
@@ -366,22 +381,3 @@ class HandlerPlan:
             width = f", {v.width} counts a value" if v.kind.shared else ""
             lines.append(f"{v.attr:<32} {v.kind.name} view, a value{width}")
         return "\n".join(lines)
-
-
-class Names:
-    """Identifiers from the user's names: ASCII, never a keyword, never twice."""
-
-    def __init__(self) -> None:
-        self._given: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        if name not in self._given:
-            stem = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_").lower()[:40] or "column"
-            ident = stem if stem[0].isalpha() else f"c_{stem}"
-            taken = set(self._given.values())
-            number = 2
-            unique = ident
-            while unique in taken:
-                unique, number = f"{ident}_{number}", number + 1
-            self._given[name] = unique
-        return self._given[name]

@@ -15,8 +15,8 @@ from aggloom.codegen.handler.plan_blocks import is_distinct
 from aggloom.codegen.handler.plan_parts import (
     NOT_LIVE,
     CallOutput,
+    EmittedChanges,
     Local,
-    RowChanges,
     StateField,
     UserStep,
 )
@@ -274,7 +274,7 @@ def _rows_output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[State
         )
         field = draft.fields[_MARKED, id(call.block), name]
         text = rows_text(CHANGES, 1 + len(columns))
-        changes = RowChanges(text, (puts("removed", 1), puts("added", 1)), mark, field)
+        changes = EmittedChanges(text, (puts("removed", 1), puts("added", 1)), mark, field)
     draft.outputs.append(
         CallOutput(
             attr,
@@ -299,7 +299,9 @@ def _put_text(into: str, dtype: pa.DataType, value: str) -> str:
     """The text that puts a number into a list, and says whether it fits."""
     if pa.types.is_integer(dtype):
         return f"rt.put_integer({into}, {value}, {dtype.bit_width})"
-    return f"rt.put_{'truth' if pa.types.is_boolean(dtype) else 'real'}({into}, {value})"
+    if pa.types.is_boolean(dtype):
+        return f"rt.put_truth({into}, {value})"
+    return f"rt.put_real({into}, {value})"
 
 
 def _state_text(entry: Aggregate, attrs: list[str]) -> str:

@@ -36,6 +36,12 @@ class Handler(Protocol):
     def spec(cls) -> Any:
         """Return the AggSpec that it was generated from."""
 
+    def open(self) -> None:
+        """Make ready for the first row; to set accumulators does it, too."""
+
+    def close(self) -> None:
+        """Release what open has made, when nothing else uses it."""
+
     def createAccumulators(self, n: int = 1) -> Any:  # noqa: N802
         """Return n new accumulators."""
 

@@ -79,7 +79,12 @@ def check_create(entry: Aggregate) -> None:
     if isinstance(state, list | dict | set):
         return
     source = user_source.parse(entry.code.source, entry.name)
-    for step in ("accumulate", "retract", "merge", *((user_source.MARK,) if entry.emits_rows else ())):
+    for step in (
+        "accumulate",
+        "retract",
+        "merge",
+        *((user_source.MARK,) if entry.emits_rows else ()),
+    ):
         if step in source.methods and not user_source.returns(source.methods[step]):
             raise SpecError(
                 f"{entry.name}: {step} returns nothing, and its state, a {type(state).__name__}, cannot be changed in "

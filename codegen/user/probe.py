@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggloom.codegen.user.source import CHANGES, MARK, ROWS
+from aggloom.codegen.user.source import CHANGES, LIFE_CYCLE, MARK, ROWS
 
 _NOISE = re.compile(r"Failed in |- Resolution|During:|\s*$|File |\s*>>>|There are")
 _TYPES = {"whole": "int64", "real": "float64", "flag": "boolean"}
@@ -66,6 +66,8 @@ def probe(
     results = [result, *([CHANGES] if marks else [])]
     step = ""
     for name, function in functions.items():
+        if name in LIFE_CYCLE:
+            continue
         # Methods call one another by these names.
         function.__globals__[f"user_{name}"] = njit(_nrt=False)(function)
     try:

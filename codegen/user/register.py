@@ -123,8 +123,8 @@ def table_aggregate(
     """Register a class as a table aggregate, which emits several rows of a key: `SELECT k, TOP2(v) FROM t GROUP BY k`.
 
     Its methods are those of `aggregate`, with `rows(state)` instead of `value(state)`: it yields or returns a tuple for
-    each row, or the bare value of a single column. arguments: types or kinds by name. columns: types of the rows' columns
-    by name. nulls: as in `aggregate`. Raises SpecError.
+    each row, or the bare value of a single column. It may have `changes` and `mark_emitted`. arguments: types or kinds
+    by name. columns: types of the rows' columns by name. nulls: as in `aggregate`. Raises SpecError.
     """
 
     def decorate(cls: Class) -> Class:
@@ -134,9 +134,7 @@ def table_aggregate(
         if not emitted:
             raise SpecError(f"{upper}: columns is empty; name at least one, with its type")
         pairs = [(given, kind) for given, kind in dict(arguments).items()]
-        register(
-            definition.class_entry(upper, pairs, "", nulls, source, emitted), replace=replace
-        )
+        register(definition.class_entry(upper, pairs, "", nulls, source, emitted), replace=replace)
         return cls
 
     return decorate

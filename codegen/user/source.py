@@ -20,8 +20,10 @@ MODULES = {"math": "math", "numpy": "np", "datetime": "datetime", "decimal": "de
 """The modules that a source may use, and what generated modules call them."""
 ROWS = "rows"
 """The method that gives the rows of a table aggregate."""
+LIFE_CYCLE = ("open", "close")
+"""The methods that run once, in plain Python: before the first row, and after the last."""
 CHANGES, MARK = "changes", "mark_emitted"
-"""The methods of a table aggregate that knows what it has emitted: what differs now, and the state once that has left."""
+"""The methods of a table aggregate that knows what it has emitted: what differs now, and the state after that."""
 _REFUSED = frozenset(
     (
         *("breakpoint", "compile", "eval", "exec", "exit", "quit", "input", "open", "help"),
@@ -77,18 +79,19 @@ def check_methods(
 ) -> None:
     """The methods that every function has are there and take what they are given; emits_rows: a table aggregate's."""
     result = ROWS if emits_rows else "value"
-    wanted = {
+    wanted: dict[str, list[str]] = {
+        **{name: [] for name in LIFE_CYCLE},
         "create": [],
         "accumulate": ["state", *arguments],
         "retract": ["state", *arguments],
         "merge": ["state", "other"],
         result: ["state"],
     }
-    required = ("create", "accumulate", result)
+    required = ["create", "accumulate", result]
     if emits_rows:
         wanted |= {CHANGES: ["state"], MARK: ["state"]}
         present = [name for name in (CHANGES, MARK) if name in source.methods]
-        required += (CHANGES, MARK) if present else ()
+        required += [CHANGES, MARK] if present else []
     if emits_rows and "value" in source.methods:
         raise SpecError(
             f"{function}: class {source.class_name} has a `value`, and a table aggregate emits rows; take it out"

@@ -48,6 +48,8 @@ class HandlerColumns:
     KERNELS: ClassVar[Kernels]
     FUNCTIONS: ClassVar[tuple[str, ...]] = ()
     UNMERGEABLE: ClassVar[tuple[str, ...]] = ()
+    OPENS: ClassVar[tuple[tuple[str, Callable[[], None]], ...]] = ()
+    CLOSES: ClassVar[tuple[tuple[str, Callable[[], None]], ...]] = ()
     COMPACTS: ClassVar[bool] = True
     EMITTED: ClassVar[str] = ""
     """The field of a table aggregate that says itself what differs: whether a key's rows have been emitted."""
@@ -196,7 +198,9 @@ class HandlerColumns:
         fields = list(dtype.value_type)
         shown = np.asarray(counts, np.int64) > 0
         columns = [
-            self.scalars(words[place :: len(fields)], shown[place :: len(fields)], "word", field.type)
+            self.scalars(
+                words[place :: len(fields)], shown[place :: len(fields)], "word", field.type
+            )
             for place, field in enumerate(fields)
         ]
         structs = pa.StructArray.from_arrays(columns, fields=fields)

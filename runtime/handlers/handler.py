@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partialmethod
 from typing import Any, ClassVar, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,8 @@ class HandlerBase(HandlerColumns):
     """The life cycle over accumulators of the class `accumulators_type`."""
 
     accumulators_type: ClassVar[type[Any]]
+    in_use: ClassVar[WeakSet[Any]]
+    """The handlers of a class that are open: users' functions, which they share, are closed with the last of them."""
 
     def __init__(self) -> None:
         self.accumulators: Any = None
@@ -55,6 +58,7 @@ class HandlerBase(HandlerColumns):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        cls.in_use = WeakSet()
         kernels = cls.__dict__.get("KERNELS")
         if kernels is not None:
             kernels.state.__repr__ = partialmethod(_describe_state, cls)
@@ -67,7 +71,31 @@ class HandlerBase(HandlerColumns):
     def create(self, n: int) -> Any:
         return self.accumulators_type(type(self), Arena(), n)
 
+    def open_functions(self) -> None:
+        """Call `open` of users' classes before the first handler of this class works."""
+        if self.OPENS or self.CLOSES:
+            if not self.in_use:
+                self._call_each("open", self.OPENS)
+            self.in_use.add(self)
+
+    def close_functions(self) -> None:
+        """Call `close` of users' classes after the last handler of this class; it may be opened again."""
+        if self in self.in_use:
+            self.in_use.discard(self)
+            if not self.in_use:
+                self._call_each("close", self.CLOSES)
+
+    def _call_each(self, method: str, named: tuple[tuple[str, Callable[[], None]], ...]) -> None:
+        for name, function in named:
+            try:
+                function()
+            except Exception as error:
+                raise DataError(
+                    f"{name}: {method} failed: {type(error).__name__}: {error}"
+                ) from error
+
     def set(self, accumulators: Any, slots: Sequence[int] | SlotArray | None) -> None:
+        self.open_functions()
         self.accumulators = accumulators
         self._slots = (
             np.arange(accumulators.slots, dtype=np.int64)
@@ -133,7 +161,7 @@ class HandlerBase(HandlerColumns):
         return listed[0] if len(self._slots) == 1 else listed
 
     def emit_update(self) -> Any:
-        """What differs from the rows emitted before, as tuples behind -D or +I: a list, or a list for each slot."""
+        """The rows that differ from those emitted before, behind -D or +I: a list, or a list for each slot."""
         removed, added = self.changes(self._slots)
         self.mark(self._slots)
         fields = list(self.spec().aggregate_schema)[len(self.spec().group_by) :]

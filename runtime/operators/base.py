@@ -233,6 +233,10 @@ class Operator(ABC):
         """Leave mapped files as they are to be found again."""
         if self.states[0].arena.directory is not None and not self._failed:
             self.flush_files()
+        for state in self.states:
+            handler = getattr(state, "handler", None)
+            if handler is not None:
+                handler.close_functions()
 
     @property
     def state_bytes(self) -> int:

@@ -29,8 +29,8 @@ from aggloom.runtime.operators.base import (
     TimeMode,
 )
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
-from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.emitted_rows import fold_changes, fold_each_row
+from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.step import Step
 from aggloom.runtime.operators.steps import Rows

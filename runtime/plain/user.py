@@ -146,9 +146,7 @@ def put_value(out: PlainLists, function: str, name: str, value: Any) -> bool:
     return True
 
 
-def user_result(
-    function: str, name: str, value: Any, method: str = "value"
-) -> tuple[Any, bool]:
+def user_result(function: str, name: str, value: Any, method: str = "value") -> tuple[Any, bool]:
     """(the word of what a user's method gives, whether it is not NULL); raises DataError if it is of another type."""
     if value is None:
         return 0, False

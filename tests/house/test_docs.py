@@ -45,6 +45,7 @@ HERE = {
     "sql.md": {"sql": [1]},
     "state.md": {"python": [0]},
     "sub-queries.md": {"sql": [0]},
+    "table-aggregates.md": {"python": [0, 1, 2, 3, 4, 5], "text": [0, 1, 2, 3, 4, 5]},
     "table-functions.md": {"sql": [0, 1], "python": [0], "text": [0]},
     "testing.md": {"yaml": [0], "shell": [0], "text": [0, 1]},
 }
@@ -87,6 +88,7 @@ WHY_NOT = {
     ): "needs a catalogue: tests/sinks/test_iceberg.py reads from one",
     ("sources.md", "al.read_delta("): "tests/sinks/test_delta_source.py reads from one",
     ("sql.md", "expressions over both"): "the form of a query",
+    ("table-aggregates.md", "SELECT shop, TOP2(sales)"): "tests/operators/test_table_aggregates.py",
 }
 """Blocks that do not run here, by words in them."""
 

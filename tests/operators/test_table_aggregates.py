@@ -1,10 +1,12 @@
-"""Table aggregates beside plain models and DuckDB: random changes, cuts, plans, restarts, windows, messages one by one."""
+"""Table aggregates beside plain models and DuckDB: random changes, cuts, plans, restarts, windows, messages."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -148,7 +150,13 @@ def test_messages_of_two_largest_with_ties_one_row_at_a_time() -> None:
         [("-D", "a", 3, 1), ("+I", "a", 5, 1), ("+I", "a", 3, 2)],
         [("+I", "a", 3, 2)],
         [],
-        [("-D", "a", 5, 1), ("-D", "a", 3, 2), ("-D", "a", 3, 2), ("+I", "a", 3, 1), ("+I", "a", 3, 1)],
+        [
+            ("-D", "a", 5, 1),
+            ("-D", "a", 3, 2),
+            ("-D", "a", 3, 2),
+            ("+I", "a", 3, 1),
+            ("+I", "a", 3, 1),
+        ],
         [("+I", "a", 3, 1)],
         [],
     ]
@@ -186,9 +194,29 @@ def test_a_key_that_goes_takes_its_rows_along_and_one_that_expires_does_not() ->
 )  # fmt: skip
 def test_where_it_may_stand(sql: str, wanted: list[Row]) -> None:
     with al.Harness.from_sql(sql, TABLES, backend="python") as harness:
-        harness.process([("+I", "a", 3), ("+I", "a", 9), ("+I", "b", 4), ("-U", "a", 9), ("+U", "a", 5)])
+        harness.process(
+            [("+I", "a", 3), ("+I", "a", 9), ("+I", "b", 4), ("-U", "a", 9), ("+U", "a", 5)]
+        )
         harness.flush()
         assert Counter(harness.table()) == Counter(wanted)
+
+
+def test_the_queries_of_the_page_have_plans() -> None:
+    page = Path(__file__).parents[2] / "docs" / "table-aggregates.md"
+    (block,) = re.findall(r"^```sql$(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    tables = {"t": "shop STRING, sales INT, ts TIMESTAMP"}
+    columns = [
+        plan_query(
+            sql, tables, input_changes="append", watermarks={"t": ("ts", 0)}
+        ).root.schema.names
+        for sql in block.split(";")
+    ]
+    assert columns == [
+        ["shop", "value", "place"],
+        ["shop", "n", "amount", "rank"],
+        ["window_start", "shop", "value", "place"],
+        ["amount", "shops"],
+    ]
 
 
 def test_the_query_as_text() -> None:
@@ -203,7 +231,13 @@ def test_the_query_as_text() -> None:
         al.flat_aggregate_sql("TOP2", "v", columns="x")
 
 
-SECONDS = [("+I", "a", 3, 1), ("+I", "a", 5, 4), ("+I", "a", 4, 7), ("-D", "a", 5, 4), ("+I", "a", 1, 15)]
+SECONDS = [
+    ("+I", "a", 3, 1),
+    ("+I", "a", 5, 4),
+    ("+I", "a", 4, 7),
+    ("-D", "a", 5, 4),
+    ("+I", "a", 1, 15),
+]
 WINDOWS = {
     "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)": [(0, 10), (10, 20)],
     "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '20' SECOND)": [(-10, 10), (0, 20), (10, 30)],
@@ -229,9 +263,7 @@ def test_rows_of_windows_leave_at_their_close(function: str, window: str, backen
         for row in MODELS[function]([v for v, second in live if first <= second < end])
     )
     tables = {"t": "k STRING, v INT, ts TIMESTAMP"}
-    with al.Harness.from_sql(
-        sql, tables, backend=backend, watermarks={"t": ("ts", 0)}
-    ) as harness:
+    with al.Harness.from_sql(sql, tables, backend=backend, watermarks={"t": ("ts", 0)}) as harness:
         for kind, key, value, second in SECONDS:
             harness.process([(kind, key, value, at(second))])
         harness.end_of_input()
@@ -317,7 +349,9 @@ def test_columns_of_any_type_and_nulls() -> None:
         def rows(self, state):  # type: ignore[no-untyped-def]
             return [(str(state), state, [state, None], {"x": state}), (None, None, None, None)]
 
-    found = batches_of("SELECT k, SHAPES(v) FROM t GROUP BY k", [[("+I", "a", 1)], [("+I", "a", 2)]])
+    found = batches_of(
+        "SELECT k, SHAPES(v) FROM t GROUP BY k", [[("+I", "a", 1)], [("+I", "a", 2)]]
+    )
     al.unregister("SHAPES")
     assert [(kind, *row[1:3]) for kind, *row in found[1]] == [("-D", "1", 1), ("+I", "3", 3)]
     assert found[0][1] == ("+I", "a", None, None, None, None)
@@ -328,7 +362,11 @@ def define(rows: Any, columns: Any = None, **methods: Any) -> None:
     own = {"create": "return 0", "accumulate": "return state + v", "retract": "return state - v"}
     arguments = {"create": "", "accumulate": "state, v", "retract": "state, v"}
     lines = [f"    def {name}({arguments[name]}):\n        {body}" for name, body in own.items()]
-    lines += [f"    def {name}(state):\n        {body}" for name, body in {"rows": rows, **methods}.items() if body]
+    lines += [
+        f"    def {name}(state):\n        {body}"
+        for name, body in {"rows": rows, **methods}.items()
+        if body
+    ]
     al.register(
         {
             "name": "WRONG",

@@ -130,7 +130,11 @@ def functions() -> None:
     def words(s: str) -> list[tuple[str]]:
         return [(word,) for word in s.split()]
 
-    print(MySum.state, words("a b"))
+    @al.table_aggregate("MY_TOP", arguments={"x": "BIGINT"}, columns={"value": "BIGINT"})
+    class MyTop:
+        size: ClassVar[int] = 2
+
+    print(MySum.state, MyTop.size, words("a b"))
     made: Callable[[al.WindowFunction], None] = print
     print(made)
 
@@ -151,6 +155,7 @@ def on_spark(spec: al.AggSpec) -> None:
         al.join(orders, read, on="name"),
         al.asof_join(orders, read, on="name", match="l.ts >= r.ts"),
         al.rank(orders, order_by="cnt DESC", last=3, partition_by="name"),
+        al.flat_aggregate(orders, "MY_TOP", "cnt", group_by="name", columns=["most"]),
         al.over(orders, {"s": "SUM(cnt)"}, partition_by="name", order_by="ts"),
         al.lookup(orders, al.lookup_table(SCHEMA, rows=[("a", 1, None)], key="name"), on="name"),
         al.on_time(timed),
@@ -172,6 +177,7 @@ def texts() -> list[str]:
         al.join_sql("name", how="left"),
         al.asof_join_sql("name", match="l.ts >= r.ts"),
         al.rank_sql(order_by="cnt", last=3),
+        al.flat_aggregate_sql("MY_TOP", "cnt", group_by="name", where="cnt > 0"),
         al.over_sql({"s": "SUM(cnt)"}, order_by="ts"),
         al.lookup_sql("name"),
     ]

@@ -110,7 +110,6 @@ def register_all() -> None:
                     low = (place - 1) * 10 if place else -(2**31)
                     yield low, state[place], state[place] / total, state[place] == most
 
-
     @al.table_aggregate(
         "EXTREMES",
         arguments={"v": "INT"},

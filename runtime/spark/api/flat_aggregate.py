@@ -1,4 +1,4 @@
-"""`flat_aggregate`: a DataFrame of rows or of changes in, the changelog of the rows that a table aggregate emits out."""
+"""`flat_aggregate`: a DataFrame of rows or of changes in, the changelog of the rows of a table aggregate out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,5 @@ def flat_aggregate(
     `flat_aggregate(df, "TOP2", "amount", group_by="customer", columns=("amount", "place"))`. See `flat_aggregate_sql`
     for what each says, and `sql` for the other keywords. Streaming and batch DataFrames.
     """
-    query = flat_aggregate_sql(
-        function, arguments, group_by=group_by, columns=columns, where=where
-    )
+    query = flat_aggregate_sql(function, arguments, group_by=group_by, columns=columns, where=where)
     return sql(query, tables={"t": df}, **options)

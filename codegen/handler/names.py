@@ -1,0 +1,24 @@
+"""Identifiers of generated code, made of the names that users give."""
+
+from __future__ import annotations
+
+import re
+
+
+class Names:
+    """Identifiers from the user's names: ASCII, never a keyword, never twice."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._given:
+            stem = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_").lower()[:40] or "column"
+            ident = stem if stem[0].isalpha() else f"c_{stem}"
+            taken = set(self._given.values())
+            number = 2
+            unique = ident
+            while unique in taken:
+                unique, number = f"{ident}_{number}", number + 1
+            self._given[name] = unique
+        return self._given[name]
