@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from aggloom.codegen.handler.draft import CallPlan
-from aggloom.codegen.handler.plan import Planner
 from aggloom.codegen.handler.names import Names
+from aggloom.codegen.handler.plan import Planner
 from aggloom.codegen.handler.plan_parts import StateField
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from engine_jobs import ORDERS, random_changes, rows_of_table, write_files
+from table_aggregates import register_all, unregister_all
 
 from aggloom import local
 from aggloom.errors import CheckpointError, SpecError, UnsupportedExpressionError
@@ -116,6 +117,21 @@ def test_what_only_spark_evaluates_is_refused_before_the_run(tmp_path: Path) -> 
     with pytest.raises(UnsupportedExpressionError, match="--engine spark"):
         local.write_changes(made, "table", tmp_path / "state")
     assert not (tmp_path / "state").exists()
+
+
+def test_a_table_aggregate_emits_several_rows_over_restarts(tmp_path: Path) -> None:
+    register_all()
+    sql = "SELECT k, TOP2_OF_ALL(v) AS (value, place) FROM t GROUP BY k"
+    rows: list[tuple[Any, ...]] = []
+    for more in (
+        [("+I", "a", 1), ("+I", "a", 5)],
+        [("+I", "a", 3), ("+I", "b", 2)],
+        [("-D", "a", 5)],
+    ):
+        rows += more
+        local.await_end(local.write_changes(changes_of(rows, sql), "table", tmp_path))
+    unregister_all()
+    assert rows_of_table(tmp_path) == [("a", 1, 2), ("a", 3, 1), ("b", 2, 1)]
 
 
 def _wait_until(condition: Any, seconds: float = 60.0) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from table_aggregates import MODELS, register_all, unregister_all
 
 import aggloom as al
 from aggloom.runtime.spark.failures import await_end
@@ -93,6 +94,56 @@ def test_an_update_of_a_result_deletes_and_inserts(spark: Any) -> None:
     found = al.sql("SELECT id, e FROM t, UNNEST(a) AS u(e)", t=df, output_profile="flink").collect()
     assert [row["op"] for row in found] == ["+I", "+I", "-D", "-D", "+I"]
     assert fold([(row["op"], row["id"], row["e"]) for row in found]) == [(1, 6)]
+
+
+@pytest.mark.parametrize("function", ["TOP2_OF_ALL", "BUCKETS", "VALUES_SEEN"])
+def test_table_aggregates_of_a_stream_over_restarts(
+    spark: Any, tmp_path: Path, function: str
+) -> None:
+    register_all()
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+    batches = [
+        [("insert", "a", 3), ("insert", "a", 12), ("insert", "b", -5)],
+        [("update_preimage", "a", 3), ("update_postimage", "a", 40), ("insert", "a", 12)],
+        [("delete", "b", -5), ("delete", "a", 12), ("insert", "c", 7)],
+    ]
+    live: Counter[tuple[str, int]] = Counter()
+    for number, changes in enumerate(batches):
+        rows = [{"_change_type": kind, "k": key, "v": value} for kind, key, value in changes]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (source / f"{number}.jsonl").write_text(text, encoding="utf-8")
+        df = al.read_changes(spark, str(source), "jsonl", "k STRING, v INT")
+        await_end(
+            al.write_changes(
+                al.flat_aggregate(df, function, "v", group_by="k"), "table", checkpoint
+            )
+        )
+        for kind, key, value in changes:
+            live[key, value] += -1 if kind in ("delete", "update_preimage") else 1
+        found = Counter(tuple(row.values()) for row in al.read_table(checkpoint).to_pylist())
+        values = {key: [v for k, v in live.elements() if k == key] for key in "abc"}
+        assert found == Counter((k, *row) for k, v in values.items() for row in MODELS[function](v))
+    unregister_all()
+
+
+def test_rows_of_windows_on_spark(spark: Any) -> None:
+    register_all()
+    rows = [
+        ("a", 3, "2026-01-01 00:00:01"),
+        ("a", 9, "2026-01-01 00:00:02"),
+        ("a", 5, "2026-01-01 00:01:00"),
+    ]
+    df = spark.createDataFrame(rows, "k STRING, v INT, at STRING").selectExpr(
+        "k", "v", "CAST(at AS TIMESTAMP) ts"
+    )
+    sql = (
+        "SELECT k, TOP2(v) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+        "GROUP BY k, window_start, window_end"
+    )
+    found = al.sql(sql, t=df, input_changes="append", watermarks={"t": ("ts", "0 seconds")})
+    unregister_all()
+    assert rows_of(found.drop("_change_type")) == Counter([("a", 9, 1), ("a", 3, 2), ("a", 5, 1)])
 
 
 @pytest.fixture
