@@ -15,6 +15,7 @@ from typing import Any, Literal
 import click
 
 from aggloom import __version__
+from aggloom.ask_cli import ask, serve
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
 from aggloom.errors import AggloomError, IgnoredOptionWarning
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
@@ -110,6 +111,8 @@ for _command in (
     ui,
     report,
     verify,
+    ask,
+    serve,
 ):
     main.add_command(_command)
 

@@ -146,6 +146,10 @@ ROOMS: dict[str, set[str]] = {
     | {"rich"}
     | _in("runtime", *HANDLERS, "operators", "hosting", "inspection")
     | _in("runtime", "engine.state_reader", "spark.watch.state_reader"),
+    "runtime/asking": KERNEL
+    | SHARED
+    | {"sqlglot", "duckdb", "google"}
+    | _in("runtime", "inspection", "connectors.files.table_file", "hosting", "asking"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
     | _in("runtime", "inspection", "local", "spark", "page", "hosting", "engine", "values"),

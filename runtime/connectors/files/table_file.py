@@ -184,9 +184,7 @@ def read_table_file(file: Path) -> pa.Table:
 
 def table_batch(file: Path) -> int | None:
     """The batch up to which a table's file has come; None if it is not there. Raises StateCorruptError."""
-    if not file.exists():
-        return None
-    return int(read_table_file(file).schema.metadata[_BATCH_ID])
+    return read_stored_table(file)[1] if file.exists() else None
 
 
 def _checksum(table: pa.Table) -> bytes:
@@ -211,7 +209,19 @@ def read_table(checkpoint: str | Path) -> pa.Table:
         raise CheckpointError(f"read_table: there is no directory {str(checkpoint)!r}.{where}")
     if not file.exists() and not batches(file.with_name("commits")):
         raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
+    return expand_rows(read_table_file(file))
+
+
+def read_stored_table(file: Path) -> tuple[pa.Table, int]:
+    """The table of a file with each row's weight as the last column, and its batch; raises StateCorruptError."""
     stored = read_table_file(file)
-    weights = stored.column(stored.num_columns - 1).to_pylist()
-    positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
-    return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))
+    return stored, int(stored.schema.metadata[_BATCH_ID])
+
+
+def expand_rows(stored: pa.Table) -> pa.Table:
+    """The rows of a stored table without their weights, each as often as its weight says."""
+    weights = buffer_of(stored.column(stored.num_columns - 1).combine_chunks(), np.int64)
+    rows = stored.drop_columns([stored.column_names[-1]])
+    if (weights == 1).all():
+        return rows
+    return rows.take(from_places(np.repeat(np.arange(len(weights)), weights)))

@@ -1,0 +1,178 @@
+"""DuckDB over snapshots: it evaluates one SELECT, and reaches no file, no network and no variable of this process."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, CheckpointError, SqlError, UnknownTableError, nearest
+from aggloom.runtime.asking.point_lookup import Equalities, find_equalities
+from aggloom.runtime.asking.snapshot import LiveSnapshots, Snapshot
+
+SECONDS = 60.0
+"""A query may take so long."""
+MEMORY = "1GB"
+_LOCKED = (
+    "SET enable_external_access=false",
+    "SET python_enable_replacements=false",
+    "SET autoinstall_known_extensions=false",
+    "SET autoload_known_extensions=false",
+)
+_ATTEMPTS = 10
+_LISTING = re.compile(r"(?i)\b(show|describe|summarize|information_schema|duckdb_\w+|pg_\w+)\b")
+"""Words of queries about tables, to which all are shown."""
+
+
+def ask(
+    snapshots: Mapping[str, Snapshot],
+    sql: str,
+    parameters: Sequence[Any] = (),
+    *,
+    seconds: float = SECONDS,
+    memory: str = MEMORY,
+) -> pa.Table:
+    """The rows of a query over snapshots, each a schema of its name; the tables of a single one need no schema.
+
+    seconds, memory: that it may take. Raises SqlError and UnknownTableError for the query, AggloomError where it takes
+    too much, and what reading a checkpoint raises.
+    """
+    with _connect(snapshots, sql, memory) as connection:
+        statement = _only_select(connection, sql)
+        late = threading.Timer(seconds, connection.interrupt)
+        late.start()
+        try:
+            found = connection.sql(statement, params=list(parameters) or None)
+            if found is None:
+                raise SqlError("the query gives no rows; ask a SELECT.")
+            table: pa.Table = found.to_arrow_table()
+        except _duckdb().Error as error:
+            raise _explain(error, snapshots, seconds) from None
+        finally:
+            late.cancel()
+        return table
+
+
+def ask_live(
+    live: LiveSnapshots, sql: str, parameters: Sequence[Any] = (), **limits: Any
+) -> pa.Table:
+    """The rows of a query over the last commits; limits: those of `ask`, which says what is raised.
+
+    A query that runs deletes old batches: where one went before all of it was read, the next one is asked.
+    """
+    for _ in range(_ATTEMPTS):
+        snapshots = live.current()
+        try:
+            return ask(snapshots, sql, parameters, **limits)
+        except CheckpointError:
+            if all(each.is_last for each in snapshots.values()):
+                raise
+    return ask(live.current(), sql, parameters, **limits)
+
+
+def describe_query(snapshots: Mapping[str, Snapshot], sql: str) -> tuple[pa.Schema, int]:
+    """The columns of a query and the number of its parameters; raises as `ask`."""
+    with _connect(snapshots, sql, MEMORY) as connection:
+        statement = _only_select(connection, sql)
+        count = len(connection.extract_statements(statement)[0].named_parameters)
+        text = statement.strip().rstrip(";")
+        is_query = re.match(r"(?i)(select|from|with|values|\()", text) is not None
+        try:
+            limited = f"SELECT * FROM ({text}\n) LIMIT 0" if is_query else text
+            found = connection.sql(limited, params=[None] * count or None)
+            return found.to_arrow_table().schema, count
+        except _duckdb().Error as error:
+            raise _explain(error, snapshots, SECONDS) from None
+
+
+@contextmanager
+def _connect(snapshots: Mapping[str, Snapshot], sql: str, memory: str) -> Iterator[Any]:
+    """A database with the tables that a query may mean."""
+    connection = _duckdb().connect()
+    try:
+        connection.execute(f"SET memory_limit='{memory}'")
+        for setting in _LOCKED:
+            connection.execute(setting)
+        point = find_equalities(sql)
+        lists = _LISTING.search(sql) is not None
+        for schema, snapshot in snapshots.items():
+            wanted = snapshot.names() if lists else snapshot.names_in(sql)
+            own = None if len(snapshots) == 1 else schema
+            _add_tables(connection, own, snapshot, wanted, point)
+        connection.execute("SET lock_configuration=true")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _add_tables(
+    connection: Any,
+    schema: str | None,
+    snapshot: Snapshot,
+    names: Sequence[str],
+    point: tuple[str, Equalities],
+) -> None:
+    """Add tables of a snapshot under their names, in a schema of several snapshots."""
+    if schema is not None:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote(schema)}")
+    for name in names:
+        equalities = point[1] if point[0].casefold() == name.casefold() else None
+        rows = name if schema is None else f"{schema}: {name}"
+        connection.register(rows, snapshot.table(name, equalities))
+        if schema is not None:
+            view = f"{_quote(schema)}.{_quote(name)}"
+            connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {_quote(rows)}")
+
+
+def _only_select(connection: Any, sql: str) -> str:
+    """The one statement of a text; raises SqlError unless it is a query that changes nothing."""
+    kinds = _duckdb().StatementType
+    try:
+        statements = connection.extract_statements(sql)
+    except _duckdb().Error as error:
+        raise SqlError(str(error)) from None
+    if len(statements) != 1:
+        raise SqlError(f"give one query; these are {len(statements)} statements.")
+    if statements[0].type not in (kinds.SELECT, kinds.EXPLAIN):
+        word = statements[0].query.split()[0].upper()
+        raise SqlError(f"{word} is no query: a checkpoint is only read. Ask a SELECT.")
+    text: str = statements[0].query
+    return text
+
+
+def _explain(error: Exception, snapshots: Mapping[str, Snapshot], seconds: float) -> AggloomError:
+    """The error of ours for one of DuckDB's."""
+    text = str(error)
+    if isinstance(error, _duckdb().InterruptException):
+        return AggloomError(
+            f"the query takes longer than {seconds:g} seconds. Ask for less, or raise --seconds."
+        )
+    if isinstance(error, _duckdb().OutOfMemoryException):
+        return AggloomError(
+            f"the query takes too much memory: {text.splitlines()[0]}. Ask for less, or raise --memory."
+        )
+    missing = re.search(r"Table with name \"?(.+?)\"? does not exist", text)
+    if missing is not None:
+        known = [name for each in snapshots.values() for name in each.names()]
+        found = missing[1]
+        return UnknownTableError(f"there is no table {found!r}. {nearest(found, known)}")
+    return SqlError(text)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _duckdb() -> Any:
+    """The module; raises AggloomError where it is not installed."""
+    try:
+        import duckdb
+    except ImportError:
+        raise AggloomError(
+            "queries over checkpoints are evaluated by DuckDB, which is not installed: pip install 'aggloom[ask]'"
+        ) from None
+    return duckdb

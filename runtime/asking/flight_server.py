@@ -1,0 +1,178 @@
+"""Arrow Flight SQL over live tables: the drivers of ADBC and JDBC ask, DuckDB answers over the last commit.
+
+The server keeps nothing of a client: handles hold the query and its parameters, so that no client can take those of
+another away. gRPC holds the connections; whatever a client sends ends in an error for that client alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from aggloom.errors import AggloomError, SqlError
+from aggloom.runtime.asking.credentials import CheckCredentials, Credentials, OpenHandshake
+from aggloom.runtime.asking.database import MEMORY, SECONDS, ask_live, describe_query
+from aggloom.runtime.asking.flight_messages import read_message, write_message, write_plain
+from aggloom.runtime.asking.flight_tables import answer, is_about_tables, schema_of
+from aggloom.runtime.asking.snapshot import LiveSnapshots
+
+LOCAL = "127.0.0.1"
+_LARGEST_QUERY = 1 << 20
+_CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
+
+
+class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves snapshots from when it is made; port 0: one that is free.
+
+    credentials: who may ask; None: everybody on this machine. tls: certificate and key, in PEM. seconds, memory: that
+    a query may take.
+    """
+
+    def __init__(
+        self,
+        snapshots: LiveSnapshots,
+        *,
+        version: str,
+        host: str = LOCAL,
+        port: int = 0,
+        credentials: Credentials | None = None,
+        tls: tuple[bytes, bytes] | None = None,
+        seconds: float = SECONDS,
+        memory: str = MEMORY,
+    ) -> None:
+        self._snapshots, self._version = snapshots, version
+        self._limits = {"seconds": seconds, "memory": memory}
+        scheme = "grpc+tls" if tls else "grpc"
+        shown = f"[{host}]" if ":" in host else host
+        more: dict[str, Any] = {}
+        if credentials is not None:
+            more = {"auth_handler": OpenHandshake()}
+            more["middleware"] = {"credentials": CheckCredentials(credentials)}
+        if tls is not None:
+            more["tls_certificates"] = [tls]
+        super().__init__(f"{scheme}://{shown}:{port}", **more)
+        self.address = f"{scheme}://{shown}:{self.port}"
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """The columns of an answer, and the ticket that fetches it."""
+        with _errors_of_client():
+            name, message = read_message(bytes(descriptor.command or b""))
+            if is_about_tables(name):
+                ticket, schema = bytes(descriptor.command), schema_of(name, message)
+            else:
+                handle = _handle_of(name, message)
+                schema, _ = describe_query(self._snapshots.current(), _read_handle(handle)[0])
+                ticket = write_message("TicketStatementQuery", statement_handle=handle)
+            endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
+            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
+
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """The columns of an answer."""
+        return flight.SchemaResult(self.get_flight_info(context, descriptor).schema)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """The rows of an answer, all of one commit of each checkpoint."""
+        with _errors_of_client():
+            name, message = read_message(ticket.ticket)
+            if is_about_tables(name):
+                found = answer(name, message, self._snapshots.current(), self._version)
+            else:
+                sql, parameters = _read_handle(_handle_of(name, message))
+                found = ask_live(self._snapshots, sql, parameters, **self._limits)
+            return flight.RecordBatchStream(found)
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """Prepare a statement, or forget it, which needs no work."""
+        with _errors_of_client():
+            if action.type not in (_CREATE, _CLOSE):
+                raise SqlError(f"Flight SQL: there is no action {action.type[:80]!r} here")
+            _, message = read_message(action.body.to_pybytes())
+            if action.type == _CLOSE:
+                return iter(())
+            sql = str(getattr(message, "query", ""))
+            schema, count = describe_query(self._snapshots.current(), sql)
+            inputs = pa.schema([(f"parameter_{n + 1}", pa.null()) for n in range(count)])
+            made = write_message(
+                "ActionCreatePreparedStatementResult",
+                prepared_statement_handle=_write_handle(sql, []),
+                dataset_schema=schema.serialize().to_pybytes(),
+                parameter_schema=inputs.serialize().to_pybytes() if count else b"",
+            )
+            return iter([flight.Result(made)])
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Bind the parameters of a prepared statement: its new handle holds them."""
+        with _errors_of_client():
+            name, message = read_message(bytes(descriptor.command or b""))
+            if name != "CommandPreparedStatementQuery":
+                raise SqlError(
+                    "Flight SQL: checkpoints are only read; nothing can be put into them"
+                )
+            sql, _ = _read_handle(message.prepared_statement_handle)
+            table = reader.read_all()
+            if table.num_rows != 1:
+                raise SqlError(f"give one row of parameters; these are {table.num_rows}")
+            handle = _write_handle(sql, table)
+            bound = write_plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+            writer.write(pa.py_buffer(bound))
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        """The actions that there are."""
+        return [(_CREATE, "prepare a query"), (_CLOSE, "forget a prepared query")]
+
+
+def _handle_of(name: str, message: Any) -> bytes:
+    """The handle of the query that a command means; raises SqlError for one that means none."""
+    if name == "CommandStatementQuery":
+        return _write_handle(message.query, [])
+    if name == "CommandPreparedStatementQuery":
+        return bytes(message.prepared_statement_handle)
+    if name == "TicketStatementQuery":
+        return bytes(message.statement_handle)
+    raise SqlError(f"Flight SQL: {name} is not supported; checkpoints are read by queries")
+
+
+def _write_handle(sql: str, parameters: pa.Table | list[Any]) -> bytes:
+    """A query and its parameters, a table of one row, as bytes."""
+    data = ""
+    if isinstance(parameters, pa.Table):
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, parameters.schema) as stream:
+            stream.write_table(parameters)
+        data = base64.b64encode(out.getvalue().to_pybytes()).decode()
+    return json.dumps([sql, data]).encode()
+
+
+def _read_handle(handle: bytes) -> tuple[str, list[Any]]:
+    """The query of a handle, and the values of its parameters; raises SqlError for what is none."""
+    try:
+        sql, data = json.loads(handle)
+        if not isinstance(sql, str) or not isinstance(data, str) or len(sql) > _LARGEST_QUERY:
+            raise ValueError("no query")
+        if not data:
+            return sql, []
+        table = pa.ipc.open_stream(base64.b64decode(data, validate=True)).read_all()
+        table.validate(full=True)
+        return sql, [column[0].as_py() for column in table.columns]
+    except (ValueError, TypeError, IndexError, RecursionError, pa.ArrowException):
+        raise SqlError("Flight SQL: the handle is none of this server") from None
+
+
+@contextmanager
+def _errors_of_client() -> Iterator[None]:
+    """Turn errors of ours into those of Arrow that a driver shows; others are said without what they hold."""
+    try:
+        yield
+    except AggloomError as error:
+        # Errors of Arrow itself would carry the traceback to the client.
+        raise flight.FlightServerError(str(error)) from None
+    except flight.FlightError:
+        raise
+    except Exception as error:
+        raise flight.FlightServerError(f"{type(error).__name__} in the server") from None

@@ -1,0 +1,46 @@
+"""The values that a query fixes for columns of its one table, by which most of the table need not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+Equalities = Mapping[str, "str | int"]
+
+
+def find_equalities(sql: str) -> tuple[str, Equalities]:
+    """The table of a query over one table, and the columns that its WHERE holds to be one text or whole number.
+
+    Where that cannot be said, the name is empty. The condition is evaluated all the same.
+
+    Example:
+        >>> find_equalities("SELECT n FROM operator_0 WHERE customer = 'Ada' AND n > 3")
+        ('operator_0', {'customer': 'Ada'})
+    """
+    try:
+        query = parse_one(sql, dialect="duckdb")
+    except (SqlglotError, RecursionError):
+        return "", {}
+    tables = list(query.find_all(exp.Table)) if isinstance(query, exp.Select) else []
+    selects = list(query.find_all(exp.Select, exp.SetOperation)) if tables else []
+    if len(tables) != 1 or len(selects) != 1 or query.find(exp.Join, exp.Subquery, exp.With):
+        return "", {}
+    where = query.args.get("where")
+    return tables[0].name, dict(_equalities(where.this)) if where is not None else {}
+
+
+def _equalities(condition: exp.Expression) -> Iterator[tuple[str, str | int]]:
+    """Yield each column that a conjunction holds to be a literal."""
+    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+        if not isinstance(part, exp.EQ):
+            continue
+        column, value = part.this, part.expression
+        if isinstance(column, exp.Literal):
+            column, value = value, column
+        if isinstance(column, exp.Column) and isinstance(value, exp.Literal):
+            if value.is_string:
+                yield column.name, value.name
+            elif value.is_int:
+                yield column.name, int(value.name)
