@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggloom.errors import SpecError
+
 if TYPE_CHECKING:
     from aggloom.job import Job
 
@@ -17,8 +19,14 @@ if TYPE_CHECKING:
 def choose_engine(jobs: Sequence[Job]) -> str:
     """The engine of jobs, by name: as they say, else Spark where it is installed; says so where it is not."""
     engine = next((job.engine for job in jobs if job.engine), "")
+    still = [job for job in jobs if not job.tables]
+    if engine == "spark" and still:
+        raise SpecError("the query reads no table that streams; run it with --engine local.")
     if engine:
         return engine
+    if still:
+        click.echo("engine: local (a query reads no table that streams)", err=True)
+        return "local"
     missing = name_missing()
     if missing:
         click.echo(f"engine: local ({missing} is not there)", err=True)

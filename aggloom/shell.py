@@ -26,6 +26,7 @@ from aggloom.job_plan import feed_job, plan_of_job
 from aggloom.script import jobs_of
 from aggloom.shell_files import file_table, files_read, is_file_name
 from aggloom.shell_result import show_result, sort_rows
+from aggloom.shell_shows import show_objects
 from aggloom.shell_words import refuse_command
 from aggloom.tables import TableSource
 from aggloom.terminal_table import show_rows
@@ -36,7 +37,8 @@ SELECT .. FROM 'orders.csv';       reads a file, a directory or a pattern
 EXPLAIN SELECT .. ;                shows its plan
 CREATE TABLE t (..) WITH (..);     a table in files, in Flink's words (docs/scripts.md)
 CREATE VIEW v AS SELECT .. ;       a query under a name; DROP VIEW, DROP TABLE
-SHOW TABLES; DESCRIBE t;           what there is; \\d and \\d t at the beginning of a line
+CREATE FUNCTION f(x INT) RETURN x + 1;                  an expression under a name
+SHOW TABLES; DESCRIBE t;           what there is; VIEWS, FUNCTIONS, COLUMNS FROM t, CREATE TABLE t; \\d, \\d t
 SET 'option' = 'value'; SET; RESET;
 SET 'sql-client.execution.result-mode' = 'changelog';   shows changes instead of tables
 HISTORY; QUIT;                     what was typed; \\s and \\q"""
@@ -63,6 +65,7 @@ class Shell:
     folder: Path | None = None
     session: Any = None
     created: dict[str, tuple[str, str]] = field(default_factory=dict)
+    functions: dict[str, tuple[str, str]] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
     ended: bool = False
@@ -71,7 +74,7 @@ class Shell:
     def run(self, statement: Statement) -> None:
         """Do what a statement says; raises AggloomError."""
         self.typed.append(statement.text)
-        word = statement.words[0].upper()
+        word = statement.words[0].upper().split()[0]
         if word in _QUERIES:
             self._query(statement)
         elif word in _INSERTS:
@@ -134,6 +137,12 @@ class Shell:
             self._show(job)
 
     def _create(self, statement: Statement) -> None:
+        if statement.has_no_effect:
+            return self._pass_over(statement)
+        if statement.makes_function:
+            return self._create_function(statement)
+        if statement.fills_table:
+            return self._insert(statement)
         name, kind = self._parse_create(statement)
         if name.casefold() in (table.name.casefold() for table in self.job.tables):
             raise SpecError(f"table {name!r} was given with --table; choose another name.")
@@ -151,6 +160,13 @@ class Shell:
                 self.created[name.casefold()] = before
             raise
         self.created[name.casefold()] = (name, statement.text)
+        return None
+
+    def _create_function(self, statement: Statement) -> None:
+        name = statement.created_name
+        # Whatever is wrong with it is said now.
+        read_script(f"{statement.text};\nSELECT 1")
+        self.functions[name.casefold()] = (name, statement.text)
 
     def _check_table(self, text: str, name: str) -> None:
         script = read_script(text)
@@ -173,12 +189,21 @@ class Shell:
         return statement.words[at], kind
 
     def _drop(self, statement: Statement) -> None:
-        words = [word for word in statement.words[2:] if word.upper() not in ("IF", "EXISTS")]
-        if len(statement.words) < 3 or len(words) != 1:
-            raise SqlError("write DROP TABLE name, or DROP VIEW name.")
-        if words[0].casefold() not in self.created and "EXISTS" not in statement.words:
-            raise _unknown(words[0], [name for name, _ in self.created.values()])
-        self.created.pop(words[0].casefold(), None)
+        if statement.has_no_effect:
+            return self._pass_over(statement)
+        kind, name, may_lack = statement.read_drop()
+        made = self.functions if kind == "FUNCTION" else self.created
+        if name.casefold() not in made and not may_lack:
+            known = [each for each, _ in made.values()]
+            raise UnknownTableError(
+                f"there is no {kind.lower()} {name!r} to drop. {nearest(name, known)}"
+            )
+        made.pop(name.casefold(), None)
+        return None
+
+    def _pass_over(self, statement: Statement) -> None:
+        """Take a statement that has no effect here, of which a note says so."""
+        read_script(f"{statement.text}; SELECT 1")
 
     def _set_option(self, statement: Statement) -> None:
         if len(statement.words) == 1:
@@ -203,19 +228,21 @@ class Shell:
             self.changes = False
 
     def _list(self, statement: Statement) -> None:
-        if not (statement.begins("SHOW", "TABLES") or statement.begins("SHOW", "VIEWS")):
-            raise SqlError("write SHOW TABLES.")
-        show_rows(("name",), [(name,) for name in self.names()], self.form)
+        show_objects(self, " ".join(statement.words[1:]).split())
 
     def _describe(self, statement: Statement) -> None:
         words = [word for word in statement.words[1:] if word.upper() not in ("TABLE", "EXTENDED")]
         if len(words) != 1:
             raise SqlError("write DESCRIBE name.")
-        name = next((n for n in self.names() if n.casefold() == words[0].casefold()), None)
-        if name is None and is_file_name(words[0]):
-            name = words[0]
+        self.describe(words[0])
+
+    def describe(self, asked: str) -> None:
+        """Show the columns of a table, a view or a file."""
+        name = next((n for n in self.names() if n.casefold() == asked.casefold()), None)
+        if name is None and is_file_name(asked):
+            name = asked
         if name is None:
-            raise _unknown(words[0], self.names())
+            raise _unknown(asked, self.names())
         quoted = name.replace("`", "``")
         jobs, _ = jobs_of(self._job(f"SELECT * FROM `{quoted}`"), self.folder, alone=True)
         plan = plan_of_job(jobs[0])
@@ -239,7 +266,7 @@ class Shell:
     def _job(self, text: str) -> Job:
         """A statement with all that was said before; it comes first, so that places in it are true."""
         # Tables that only other statements read need not be there.
-        creates = [text for _, text in self._texts()]
+        creates = [text for _, text in (*self._texts(), *self.functions.values())]
         options = {**self.job.options, **self.settings}
         sql = ";\n".join([text, *creates])
         files = [self._file(name) for name in files_read(sql, self.names())]
@@ -278,6 +305,16 @@ _COMMANDS: dict[str, Callable[[Shell, Statement], None]] = {
     "SHOW": Shell._list,
     "DESCRIBE": Shell._describe,
     "DESC": Shell._describe,
+    "USE": Shell._pass_over,
+    "ADD": Shell._pass_over,
+    "REMOVE": Shell._pass_over,
+    "LOAD": Shell._pass_over,
+    "UNLOAD": Shell._pass_over,
+    "ALTER": Shell._pass_over,
+    "ANALYZE": Shell._pass_over,
+    "CACHE": Shell._pass_over,
+    "UNCACHE": Shell._pass_over,
+    "REFRESH": Shell._pass_over,
     "EXPLAIN": Shell._query,
     "HISTORY": Shell._list_typed,
     "HELP": Shell._help,

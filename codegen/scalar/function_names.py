@@ -51,6 +51,13 @@ def check_function_names(
     return None
 
 
+def is_known_function(name: str) -> bool:
+    """Tell whether a name is that of a function of Spark, of Flink, or of the catalogue."""
+    folded = name.lower()
+    own = folded in _OWN | WINDOW_FUNCTIONS or folded in OWN_FUNCTIONS
+    return own or folded in ARITIES or find(name) is not None
+
+
 def _is_source(node: exp.Expression) -> bool:
     """Tell whether a call is a hint or a table function: f(x) and TABLE(f(x)) in FROM, GENERATE_SERIES in UNNEST."""
     parent = node.parent

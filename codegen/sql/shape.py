@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -72,8 +73,29 @@ def parse_select(sql: str) -> exp.Select:
     return tree
 
 
-def statements(sql: str) -> list[exp.Expression]:
-    """The syntax trees of a script; raises SqlError with the place of what cannot be read."""
+def statements(
+    sql: str, expand: Callable[[exp.Expression], exp.Expression] | None = None
+) -> list[exp.Expression]:
+    """The syntax trees of a script; raises SqlError with the place of what cannot be read.
+
+    expand: replaces calls of the script's own functions in a tree, before anything else looks at it.
+    """
+    found = parse_trees(sql)
+    if expand is not None:
+        found = [expand(tree) for tree in found]
+    if "/*+" in sql:
+        check_hints(sql, sqlglot.tokenize(sql, dialect=AggloomSpark))
+    for tree in found:
+        check_unread(tree)
+        join_table_functions(tree)
+        _check_functions(tree)
+        _make_queries_of_values(tree)
+        _take_limit_all_out(tree)
+    return found
+
+
+def parse_trees(sql: str) -> list[exp.Expression]:
+    """The syntax trees of a script as they are written; raises SqlError with the place of what cannot be read."""
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
     check_nesting(text)
@@ -83,16 +105,7 @@ def statements(sql: str) -> list[exp.Expression]:
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
     # A comment alone is a statement to the parser.
-    found = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
-    if "/*+" in text:
-        check_hints(sql, sqlglot.tokenize(text, dialect=AggloomSpark))
-    for tree in found:
-        check_unread(tree)
-        join_table_functions(tree)
-        _check_functions(tree)
-        _make_queries_of_values(tree)
-        _take_limit_all_out(tree)
-    return found
+    return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
 
 
 def _check_functions(tree: exp.Expression) -> None:

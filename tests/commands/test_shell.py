@@ -122,8 +122,8 @@ def test_windows_end_with_the_input(there: Path) -> None:
         ("SELECT * FROM ordrs", "ordrs"),
         ("DESCRIBE ordrs", "Did you mean 'orders'?"),
         ("DROP TABLE ordrs", "Did you mean 'orders'?"),
-        ("SHOW FUNCTIONS", "write SHOW TABLES"),
-        ("CREATE FUNCTION f AS 'x'", "TABLE or a VIEW"),
+        ("SHOW FUNCTION", "Did you mean 'FUNCTIONS'"),
+        ("CREATE FUNCTION f AS 'x'", "not in Python is not supported"),
         ("CREATE VIEW v AS SELECT nope FROM orders", "there is no column 'nope'"),
         (
             "CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x')",

@@ -110,7 +110,7 @@ def test_upserts_and_processing_time() -> None:
         ("PRIMARY KEY (id)", "PRIMARY KEY (ip)", "names column 'ip'"),
         ("(id) NOT ENFORCED", "(id)", "write PRIMARY KEY (..) NOT ENFORCED"),
         ("n BIGINT", "n BIGNT", "Did you mean 'BIGINT'"),
-        ("COMMENT 'x'", "LIKE other", "after the columns of CREATE TABLE"),
+        ("COMMENT 'x'", "CLUSTER x", "CLUSTER after the columns of CREATE TABLE"),
         ("'topic' = 'orders'", "'format' = 'json'", "'format' is given twice"),
         ("'topic' = 'orders'", "topic = 'orders'", "write WITH ("),
         ("TABLE totals", "TABLE orders", "is created twice"),

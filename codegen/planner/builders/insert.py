@@ -32,6 +32,8 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
         hint = nearest(target.name, script.created)
         message = f"INSERT INTO names table {target.name!r}, which is not created. {hint}"
         raise place_error(UnknownTableError(message), target.place)
+    if table.is_derived:
+        return _check_key(table, target, rows)
     schema = _written_columns(table, target, dialect)
     digits = dict(declared_digits(table.columns))
     names = list(target.columns) or schema.names
@@ -56,7 +58,12 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
     for field in schema:
         given = own.get(field.name)
         if given is None:
-            shown.append((field.name, f"CAST(NULL AS {type_name(field.type)})"))
+            text = (
+                script.text[slice(*table.defaults[field.name])]
+                if field.name in table.defaults
+                else "NULL"
+            )
+            shown.append((field.name, f"CAST({text} AS {type_name(field.type)})"))
         elif given.type == field.type and field.name in digits:
             left = digits[field.name]
             is_short = digits_of_column(rows, given.name) <= left
@@ -83,6 +90,16 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
     if tuple(shown) == tuple((name, quote_name(name)) for name in rows.schema.names):
         return rows
     return Calc(rows, tuple(shown), schema)
+
+
+def _check_key(table: CreatedTable, target: Target, rows: Node) -> Node:
+    """The rows of CREATE TABLE .. AS, which have to have the columns of its key."""
+    for name in table.key:
+        if name not in rows.schema.names:
+            hint = nearest(name, rows.schema.names)
+            message = f"PRIMARY KEY names column {name!r}, which the query does not give. {hint}"
+            raise place_error(UnknownColumnError(message), target.place)
+    return rows
 
 
 def _written_columns(table: CreatedTable, target: Target, dialect: str) -> pa.Schema:

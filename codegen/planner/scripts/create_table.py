@@ -9,16 +9,28 @@ from typing import Any
 
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.planner.scripts.create_like import Part, copy_parts, like_rules, merge_options
+from aggloom.codegen.planner.scripts.statement_tokens import Span, StatementTokens
 from aggloom.codegen.spec.absent_columns import ABSENT
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.errors import place_error, refusal
-from aggloom.errors import DuplicateNameError, OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.errors import (
+    DuplicateNameError,
+    OptionError,
+    SpecError,
+    UnknownColumnError,
+    UnknownTableError,
+    nearest,
+)
 from aggloom.masking import mask_repr
 
-CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg", "print")
+CONNECTORS = (
+    *("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg"),
+    *("print", "blackhole", "datagen"),
+)
 _APPENDS = ("json", "avro-confluent")
 """Formats whose messages say no kind of change: each is a row that is added."""
 _UPSERTS = ("upsert-json", "upsert-avro")
@@ -26,8 +38,6 @@ _BEFORE = {"update_before", "update_preimage", "-u"}
 _AFTER = {"update_after", "update_postimage", "+u"}
 """Spellings in `change_values` of the rows before and after an update."""
 _DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")
-Span = tuple[int, int]
-"""The place of a piece of the text."""
 
 
 @mask_repr
@@ -39,7 +49,9 @@ class CreatedTable:
     order. event_time: the same, with the expression of a column that is computed. computed: columns that are
     expressions of others, and where these stand. metadata: columns that do not come from the row, and their sources.
     virtual: those of them that are read alone. order: the names of all columns. partitions: those of PARTITIONED BY.
-    options: what WITH says, with the connector. place: of the name in the text.
+    options: what WITH says, with the connector. place: of the name in the text. defaults: what columns are that an
+    INSERT leaves out, and where that stands. declared: what stood between the parentheses. is_derived: a query says the
+    columns (AS SELECT ..).
     """
 
     name: str
@@ -54,6 +66,9 @@ class CreatedTable:
     place: Span = field(compare=False)
     metadata: Mapping[str, str] = field(default_factory=dict)
     virtual: frozenset[str] = frozenset()
+    defaults: Mapping[str, Span] = field(default_factory=dict)
+    declared: tuple[Part, ...] = field(default=(), compare=False, repr=False)
+    is_derived: bool = False
 
     @property
     def connector(self) -> str:
@@ -95,108 +110,104 @@ class CreatedTable:
         return f"{self.name} as it is stored" if self.computed else self.name
 
 
-class StatementTokens:
-    """The tokens of one statement."""
+def created_table(
+    sql: str, tokens: Sequence[Any], others: Mapping[str, CreatedTable], is_derived: bool = False
+) -> CreatedTable:
+    """The table of a CREATE TABLE statement; raises SpecError and its kin with its place.
 
-    def __init__(self, sql: str, tokens: Sequence[Any]) -> None:
-        self.sql, self.tokens = sql, list(tokens)
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def words(self, at: int, count: int = 1) -> list[str]:
-        """Some tokens in capitals; quoted ones are no words."""
-        quoted = (TokenType.STRING, TokenType.IDENTIFIER)
-        found = self.tokens[at : at + count]
-        return ["" if each.token_type in quoted else each.text.upper() for each in found]
-
-    def span(self, first: int, end: int) -> Span:
-        """Return the place of the tokens from first to end."""
-        return self.tokens[first].start, self.tokens[max(first, end - 1)].end + 1
-
-    def text(self, first: int, end: int) -> str:
-        """Return the text of the tokens from first to end."""
-        if first >= end:
-            return ""
-        start, stop = self.span(first, end)
-        return self.sql[start:stop]
-
-    def find_closing(self, at: int) -> int:
-        """The place of the parenthesis that closes the one here; the last place if none does."""
-        depth = 0
-        for place in range(at, len(self)):
-            depth += (self.tokens[place].token_type == TokenType.L_PAREN) - (
-                self.tokens[place].token_type == TokenType.R_PAREN
-            )
-            if not depth:
-                return place
-        raise SpecError("a parenthesis is open; close it.")
-
-    def parts(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Return the pieces between commas, outside of brackets."""
-        found, depth, start = [], 0, first
-        for place in range(first, end):
-            one = self.tokens[place]
-            if one.token_type == TokenType.STRING:
-                continue
-            depth += sum(sign in "(<" for sign in one.text) - sum(sign in ")>" for sign in one.text)
-            if one.token_type == TokenType.COMMA and not depth:
-                found.append((start, place))
-                start = place + 1
-        return [*found, (start, end)] if start < end else found
-
-
-def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
-    """The table of a CREATE TABLE statement; raises SpecError and its kin with its place."""
+    others: tables that LIKE may name, by folded name. is_derived: a query after the tokens says its columns.
+    """
     pieces = StatementTokens(sql, tokens)
     at = pieces.words(0, len(pieces)).index("TABLE") + 1
-    if pieces.words(at, 3) == ["IF", "NOT", "EXISTS"]:
-        at += 3
-    name_at = at
-    while pieces.words(at + 1) == ["."]:
-        at += 2
-    place = pieces.span(name_at, at + 1)
-    opens = at + 1
-    if opens >= len(pieces) or pieces.tokens[opens].token_type != TokenType.L_PAREN:
-        fix = "write CREATE TABLE t (id INT, ..) WITH ('connector' = 'kafka', ..)"
-        raise refusal(place, "CREATE TABLE without columns, or AS a query, is", fix)
-    name = pieces.tokens[at].text
+    name_at = pieces.skip(at, "IF", "NOT", "EXISTS")
+    name_end = pieces.name_end(name_at)
+    place, name = pieces.span(name_at, name_end + 1), pieces.tokens[name_end].text
+    at, own = name_end + 1, list[Part]()
     try:
-        closes = pieces.find_closing(opens)
-        options, partitions = _options(pieces, closes + 1)
-        parts = pieces.parts(opens + 1, closes)
-        return _table(pieces, name, place, parts, partitions, options)
+        if at < len(pieces) and pieces.tokens[at].token_type == TokenType.L_PAREN:
+            closes = pieces.find_closing(at)
+            own = [Part(pieces, *each) for each in pieces.parts(at + 1, closes)]
+            at = closes + 1
+        clauses = _clauses(pieces, at)
+        if not own and clauses.like is None and not is_derived:
+            fix = "write CREATE TABLE t (id INT, ..) WITH ('connector' = 'kafka', ..)"
+            raise refusal(place, "CREATE TABLE without columns, LIKE or AS a query is", fix)
+        return _declare(name, place, own, clauses, others, is_derived)
     except SpecError as error:
         if error.place is not None or "\nAt " in str(error):
             raise
         raise place_error(type(error)(f"CREATE TABLE {name}: {error}"), place) from None
 
 
-def _options(pieces: StatementTokens, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the options of WITH, and the columns of PARTITIONED BY; a comment may follow the columns instead."""
-    found: dict[str, str] = {}
+@dataclass
+class _Clauses:
+    """The clauses behind the columns. like: the name after LIKE, its place, and which parts are taken over."""
+
+    options: dict[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
+    like: tuple[str, Span, dict[str, str]] | None = None
+
+
+def _declare(
+    name: str,
+    place: Span,
+    own: list[Part],
+    clauses: _Clauses,
+    others: Mapping[str, CreatedTable],
+    is_derived: bool,
+) -> CreatedTable:
+    """Make the table of its own parts, and of those of the table that it is LIKE."""
+    options, partitions = clauses.options, clauses.partitions
+    if clauses.like is not None:
+        other, where, rules = clauses.like
+        source = others.get(other.casefold())
+        if source is None:
+            known = [each.name for each in others.values()]
+            message = (
+                f"LIKE names table {other!r}, which is not created before. {nearest(other, known)}"
+            )
+            raise place_error(UnknownTableError(message), where)
+        own = copy_parts(source.declared, own, rules)
+        options = merge_options(source.options, options, rules["OPTIONS"])
+        if rules["PARTITIONS"] == "INCLUDING":
+            partitions = partitions or source.partitions
+    connector = options.get("connector")
+    if connector not in CONNECTORS:
+        raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
+    if is_derived:
+        for part in own:
+            if part.kind != "CONSTRAINTS":
+                fix = "take it out: the query says the columns"
+                raise refusal(part.place, f"{part.text} of CREATE TABLE AS is", fix)
+    return _table(name, place, own, partitions, options, is_derived)
+
+
+def _clauses(pieces: StatementTokens, at: int) -> _Clauses:
+    """Read what stands behind the columns: COMMENT, PARTITIONED BY, WITH, LIKE."""
+    found = _Clauses()
     while at < len(pieces):
         (word,) = pieces.words(at)
         if word == "COMMENT":
             at += 2
         elif word == "PARTITIONED BY":
-            if partitions:
+            if found.partitions:
                 raise SpecError("it has two PARTITIONED BY; write one.")
             end = pieces.find_closing(at + 1)
-            partitions, at = _partitions(pieces, at + 2, end), end + 1
+            found.partitions, at = _partitions(pieces, at + 2, end), end + 1
         elif word == "WITH" and at + 1 < len(pieces):
             end = pieces.find_closing(at + 1)
             for first, stop in pieces.parts(at + 2, end):
-                _option(pieces, first, stop, found)
+                _option(pieces, first, stop, found.options)
             at = end + 1
+        elif word == "LIKE" and at + 1 < len(pieces):
+            last = pieces.name_end(at + 1)
+            rules, end = like_rules(pieces, last + 1)
+            found.like = (pieces.tokens[last].text, pieces.span(at + 1, last + 1), rules)
+            at = end
         else:
             what = f"{pieces.text(at, at + 1)} after the columns of CREATE TABLE is"
             raise refusal(pieces.span(at, at + 1), what, "take it out")
-    connector = found.get("connector")
-    if connector not in CONNECTORS:
-        raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
-    return found, partitions
+    return found
 
 
 def _partitions(pieces: StatementTokens, first: int, end: int) -> tuple[str, ...]:
@@ -227,43 +238,46 @@ def _option(pieces: StatementTokens, first: int, stop: int, found: dict[str, str
 
 
 def _table(
-    pieces: StatementTokens,
     name: str,
     place: Span,
-    parts: list[tuple[int, int]],
+    parts: Sequence[Part],
     partitions: tuple[str, ...],
     options: dict[str, str],
+    is_derived: bool,
 ) -> CreatedTable:
     stored, order = list[str](), list[str]()
     computed: dict[str, Span] = {}
     times: dict[str, str] = {}
     metadata: dict[str, str] = {}
+    defaults: dict[str, Span] = {}
     virtual: set[str] = set()
     watermark: tuple[str, str] | None = None
-    for first, end in parts:
-        words = pieces.words(first, 3)
-        if words[:2] == ["WATERMARK", "FOR"]:
+    for part in parts:
+        pieces, first, end = part
+        if part.kind == "WATERMARKS":
             if watermark is not None:
                 raise SpecError("it has two watermarks; declare one.")
             watermark = _watermark(pieces, first, end)
             continue
-        if words[0].split()[:1] in (["PRIMARY"], ["CONSTRAINT"]):
-            stored.append(pieces.text(first, end))
+        if part.kind == "CONSTRAINTS":
+            stored.append(part.text)
             continue
-        order.append(pieces.tokens[first].text)
-        if words[1:2] == ["AS"]:
-            computed[pieces.tokens[first].text] = pieces.span(first + 2, end)
-            times[pieces.tokens[first].text] = pieces.text(first + 2, end)
+        order.append(part.name)
+        if part.kind == "GENERATED":
+            computed[part.name] = pieces.span(first + 2, end)
+            times[part.name] = pieces.text(first + 2, end)
             continue
-        if "METADATA" in pieces.words(first + 2, end - first - 2):
-            name_of, (end, source, is_virtual) = order[-1], _metadata(pieces, first, end)
-            metadata[name_of] = source
-            virtual |= {name_of} if is_virtual else set()
+        if part.kind == "METADATA":
+            end, metadata[part.name], is_virtual = _metadata(pieces, first, end)
+            virtual |= {part.name} if is_virtual else set()
+        end, default = _default(pieces, first, end)
+        if default is not None:
+            defaults[part.name] = default
         stored.append(_column(pieces, first, end))
     text, key = without_primary_key(", ".join(stored))
     for clause, columns in (("PRIMARY KEY", key), ("PARTITIONED BY", partitions)):
         for column in columns:
-            if column not in order:
+            if column not in order and not is_derived:
                 raise UnknownColumnError(
                     f"{clause} names column {column!r}. {nearest(column, order)}"
                 )
@@ -274,7 +288,8 @@ def _table(
     declared = options.get("changes")
     if declared is not None and declared not in TABLE_CHANGES:
         raise OptionError(f"'changes' is {declared!r}. {nearest(declared, TABLE_CHANGES)}")
-    to_schema(text, is_cut=True)
+    if text:
+        to_schema(text, is_cut=True)
     return CreatedTable(
         name,
         text,
@@ -290,6 +305,9 @@ def _table(
         place=place,
         metadata=metadata,
         virtual=frozenset(virtual),
+        defaults=defaults,
+        declared=tuple(parts),
+        is_derived=is_derived,
     )
 
 
@@ -302,6 +320,18 @@ def _column(pieces: StatementTokens, first: int, end: int) -> str:
     if end - first < 2:
         raise SpecError(f"{pieces.text(first, end)} is no column with a type; leave it out.")
     return pieces.text(first, end)
+
+
+def _default(pieces: StatementTokens, first: int, end: int) -> tuple[int, Span | None]:
+    """Read DEFAULT and its expression at the end of a column: where the column ends before it, and its place."""
+    words = pieces.words(first, end - first)
+    if "DEFAULT" not in words[2:]:
+        return end, None
+    at = first + words.index("DEFAULT", 2)
+    stop = next((first + n for n, w in enumerate(words) if w == "COMMENT" and first + n > at), end)
+    if at + 1 >= stop:
+        raise refusal(pieces.span(at, end), "DEFAULT without a value is", "write DEFAULT 0")
+    return at, pieces.span(at + 1, stop)
 
 
 def _metadata(pieces: StatementTokens, first: int, end: int) -> tuple[int, str, bool]:

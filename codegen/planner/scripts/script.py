@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
-from aggloom.codegen.planner.scripts.create_table import CreatedTable, Span, created_table
+from aggloom.codegen.planner.scripts.create_table import CreatedTable, created_table
+from aggloom.codegen.planner.scripts.directives import (
+    apply_directives,
+    blank,
+    find_query_of_table,
+)
 from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
+from aggloom.codegen.planner.scripts.sql_functions import (
+    SqlFunction,
+    expand_calls,
+    take_functions,
+)
+from aggloom.codegen.planner.scripts.statement_tokens import Span
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import place_error, refusal, span, syntax_error, underline_errors
-from aggloom.codegen.sql.shape import not_select, statements
+from aggloom.codegen.sql.shape import not_select, parse_trees, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
+Expand = Callable[[exp.Expression], exp.Expression]
+"""Replaces the calls of a script's own functions in a tree."""
 _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|[^'"]+)""")
 
 _EXPLAIN = re.compile(
@@ -89,12 +104,14 @@ def read_script(sql: str, dialect: str = "spark") -> Script:
 
 def _read_script(sql: str, dialect: str) -> Script:
     query: exp.Query | None = None
-    target: Target | None = None
     views: dict[str, ViewQuery] = {}
-    text, settings = _without_settings(sql)
+    text = apply_directives(sql, token_pieces)
+    text, functions = _without_functions(text)
+    text, settings = _without_settings(text)
     text, explains = _without_explain(text)
-    text, created = _without_tables(text)
-    for tree in statements(text):
+    text, created, target = _without_tables(text)
+    expand = partial(expand_calls, functions=functions)
+    for tree in statements(text, expand):
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
             name, view = _view(tree)
             if name not in views or tree.args.get("replace"):
@@ -107,6 +124,8 @@ def _read_script(sql: str, dialect: str) -> Script:
             continue
         into = tree if isinstance(tree, exp.Insert) else None
         asked = tree if into is None else into.expression
+        if isinstance(asked, exp.Values):
+            asked = exp.select(exp.Star()).from_(asked)
         if not isinstance(asked, exp.Query):
             raise not_select(tree)
         if query is not None:
@@ -117,16 +136,16 @@ def _read_script(sql: str, dialect: str) -> Script:
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
     made = Script(sql, query, views, settings, explains, created=created, target=target)
-    _find_uses(made, dialect)
+    _find_uses(made, dialect, expand)
     return made
 
 
 def shown_query(sql: str) -> str:
     """A script without its settings and tables, which may hold what not everybody is to read."""
     with underline_errors(sql):
-        text, _ = _without_settings(sql)
+        text, _ = _without_settings(apply_directives(sql, token_pieces))
         text, _ = _without_explain(text)
-        text, _ = _without_tables(text)
+        text, _, _ = _without_tables(text)
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip(" ;"))
 
@@ -155,7 +174,7 @@ def _with_queries(tree: exp.Insert, query: exp.Query) -> exp.Query:
     return query
 
 
-def _find_uses(script: Script, dialect: str) -> None:
+def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
     """Tell of each created table that is read whether it streams or is asked."""
     read: dict[str, list[bool]] = {}
     for query in script.queries():
@@ -165,6 +184,11 @@ def _find_uses(script: Script, dialect: str) -> None:
         versions = read.get(name.casefold())
         if versions is None:
             continue
+        if table.is_derived:
+            fix = "declare its columns, and INSERT INTO it"
+            raise refusal(
+                table.place, f"reading table {name}, which CREATE TABLE AS fills, is", fix
+            )
         if is_only_asked(table) or (may_be_asked(table) and all(versions)):
             script.lookups[name] = lookup_of(table, dialect)
             continue
@@ -172,10 +196,10 @@ def _find_uses(script: Script, dialect: str) -> None:
         if table.computed:
             if name.casefold() in script.views:
                 raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
-            script.views[name.casefold()] = ViewQuery(_with_computed(script.text, table))
+            script.views[name.casefold()] = ViewQuery(_with_computed(script.text, table, expand))
 
 
-def _with_computed(sql: str, table: CreatedTable) -> exp.Query:
+def _with_computed(sql: str, table: CreatedTable, expand: Expand) -> exp.Query:
     """The query of a table's columns, of which some are computed from those that it has."""
     shown = []
     for name in table.order:
@@ -184,7 +208,7 @@ def _with_computed(sql: str, table: CreatedTable) -> exp.Query:
             continue
         start, end = table.computed[name]
         # Positions of errors stay true.
-        (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
+        (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}", expand)
         shown.append(exp.alias_(tree.expressions[0], name, quoted=True))
     source = exp.Table(this=exp.to_identifier(table.stored_name, quoted=True))
     return exp.Select(expressions=shown, from_=exp.From(this=source))
@@ -228,22 +252,46 @@ def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
     return sql, settings
 
 
-def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable]]:
-    """The text with its CREATE TABLE statements blanked, and the tables that they create."""
+def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable], Target | None]:
+    """The text with its CREATE TABLE statements blanked, and the tables that they create.
+
+    Of CREATE TABLE .. AS the query stays, whose target is the table.
+    """
     created: dict[str, CreatedTable] = {}
-    text = sql
+    text, target = sql, None
     for tokens in token_pieces(sql):
         words = [token.text.upper() for token in tokens[:3]]
         if words[:1] != ["CREATE"] or "TABLE" not in words[1:]:
             continue
-        table = created_table(sql, tokens)
-        if table.name.casefold() in {each.casefold() for each in created}:
+        query_at = find_query_of_table(tokens)
+        others = {each.name.casefold(): each for each in created.values()}
+        head = tokens[:query_at]
+        table = created_table(sql, head, others, is_derived=query_at is not None)
+        if table.name.casefold() in others:
             message = f"table {table.name!r} is created twice; rename one."
             raise place_error(DuplicateNameError(message), table.place)
         created[table.name] = table
-        start, end = tokens[0].start, tokens[-1].end + 1
+        end = (tokens[-1] if query_at is None else tokens[query_at]).end + 1
+        start = tokens[0].start
         text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
-    return text, created
+        if query_at is not None:
+            target = Target(table.name, (), table.place)
+    return text, created, target
+
+
+def _without_functions(sql: str) -> tuple[str, dict[str, SqlFunction]]:
+    """The text with its CREATE FUNCTION statements blanked, and the functions that are expressions."""
+
+    def parse(start: int, end: int) -> exp.Expression:
+        # Positions of errors stay true.
+        (tree,) = parse_trees(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
+        found: exp.Expression = tree.expressions[0]
+        return found
+
+    functions, created = take_functions(sql, token_pieces(sql), parse)
+    for statement in created:
+        sql = blank(sql, statement)
+    return sql, functions
 
 
 def _pieces(sql: str) -> list[tuple[int, int]]:

@@ -8,8 +8,16 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.planner.scripts.directives import (
+    created_name,
+    find_query_of_table,
+    read_drop,
+    without_effect,
+)
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import syntax_error
+from aggloom.codegen.sql.errors import syntax_error, underline_errors
+from aggloom.errors import SqlError
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,39 @@ class Statement:
 
     text: str
     words: tuple[str, ...]
+
+    def _tokens(self) -> StatementTokens:
+        tokens = sqlglot.tokenize(self.text, dialect=AggloomSpark)
+        return StatementTokens(self.text, tokens)
+
+    @property
+    def has_no_effect(self) -> bool:
+        """True if it is one of Flink's or Spark's statements on which no result depends here."""
+        return without_effect(self._tokens()) is not None
+
+    @property
+    def fills_table(self) -> bool:
+        """True if it is CREATE TABLE .. AS a query."""
+        return find_query_of_table(self._tokens().tokens) is not None
+
+    @property
+    def makes_function(self) -> bool:
+        """True if it is CREATE FUNCTION."""
+        made = created_name(self._tokens())
+        return made is not None and made[0] == "FUNCTION"
+
+    @property
+    def created_name(self) -> str:
+        """The name of what a CREATE statement makes; raises SqlError where it has none."""
+        made = created_name(self._tokens())
+        if made is None:
+            raise SqlError("CREATE needs a name.")
+        return made[1]
+
+    def read_drop(self) -> tuple[str, str, bool]:
+        """The kind and the name of what DROP takes away, and whether it need not be there; raises SqlError."""
+        with underline_errors(self.text):
+            return read_drop(self._tokens())
 
     def begins(self, *words: str) -> bool:
         """Tell whether these words come first, in any case."""
