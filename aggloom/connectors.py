@@ -13,6 +13,8 @@ from aggloom.codegen.planner.scripts.csv_options import CSV_WORDS, take_csv_opti
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.lake_tables import LAKES
+from aggloom.made_tables import read_rules
+from aggloom.metadata_words import refuse_metadata, take_key_columns
 from aggloom.registry_options import registry_of
 from aggloom.runtime.connectors.files.options import MESSAGE_OPTIONS, option_types
 from aggloom.runtime.connectors.kafka.encodings import IN_AVRO
@@ -53,23 +55,13 @@ def source_of(
     own = _OWN_OPTIONS.get(table.connector, ())
     settings |= {name: value for name in own if (value := words.take(name)) is not None}
     words.end()
-    _refuse_metadata(table)
+    refuse_metadata(table)
     if metadata := {**table.metadata, **settings.pop("metadata", {})}:
         settings["metadata"] = metadata
     settings |= {"schema": table.columns, "changes": table.changes}
     made = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
     schema = to_schema(table.columns, dialect, is_cut=True)
     return replace(made, schema=schema, keys=table.key, watermark=table.event_time)
-
-
-def _refuse_metadata(table: CreatedTable) -> None:
-    """Raise SpecError where a connector says nothing of its rows beside them."""
-    if table.metadata and table.connector not in _WITH_METADATA:
-        name, source = next(iter(table.metadata.items()))
-        raise SpecError(
-            f"CREATE TABLE {table.name}: column {name!r} is METADATA {source!r}, of which '{table.connector}' has "
-            f"none; one of {', '.join(map(repr, _WITH_METADATA))} has"
-        )
 
 
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
@@ -188,36 +180,7 @@ def _kafka(words: Words) -> dict[str, Any]:
     else:
         found["start"] = mode.removesuffix("-offset")
     options = _translate_options(words, format) | registry_of(words, format)
-    return {**found, "format": format, "metadata": _key_columns(words), **options}
-
-
-def _key_columns(words: Words) -> dict[str, str]:
-    """Take Flink's options of the key: the columns that only keys have, each with its source. Raises SpecError."""
-    form, fields = words.take("key.format"), words.take("key.fields")
-    prefix = words.take("key.fields-prefix") or ""
-    choices = {"all": "ALL", "except_key": "EXCEPT_KEY"}
-    include = words.choice("value.fields-include", choices, "ALL")
-    for option in ("ignore-parse-errors", "fail-on-missing-field"):
-        why = "a key that cannot be read is refused with its message"
-        words.pass_over(f"key.json.{option}", why)
-    if form is None and fields is None and include == "ALL":
-        return {}
-    if form != "json":
-        raise words.wrong(f"'key.format' is {form!r}; known is 'json'")
-    if not fields:
-        raise words.wrong("'key.fields' is missing: the columns that keys have, with ';' between.")
-    if prefix and include == "ALL":
-        raise words.wrong("'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'.")
-    found = {}
-    own = [n for n in words.table.order if n not in {*words.table.computed, *words.table.metadata}]
-    for name in fields.split(";"):
-        if name not in own or not name.startswith(prefix):
-            begin = f" with {prefix!r} before it" if prefix else ""
-            hint = nearest(name, own)
-            raise words.wrong(f"'key.fields' names {name!r}, which is no column{begin}. {hint}")
-        found[name] = f"key.{name.removeprefix(prefix)}"
-    # Fields of keys that values have, too, are read of the values, as Flink does.
-    return found if include == "EXCEPT_KEY" else {}
+    return {**found, "format": format, "metadata": take_key_columns(words), **options}
 
 
 def _upsert_kafka(words: Words) -> dict[str, Any]:
@@ -355,17 +318,37 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
     return {**found, "properties": own} if own else found
 
 
-def _into_console(words: Words) -> str:
-    return "console"
+def _into_console(words: Words) -> str | dict[str, Any]:
+    words.pass_over("sink.parallelism", "one process writes")
+    options = _take_sink_options(words, "print")
+    return {"kind": "print", **options} if options else "console"
 
 
-_WITH_METADATA = ("filesystem", "kafka", "upsert-kafka")
+def _into_nothing(words: Words) -> dict[str, Any]:
+    return {"kind": "blackhole"}
+
+
+def _read_made_rows(words: Words) -> dict[str, Any]:
+    """Flink's options of made rows."""
+    found: dict[str, Any] = {
+        "connector": "datagen",
+        "rules": read_rules(words.take_prefixed("fields.")),
+    }
+    for option in ("rows-per-second", "number-of-rows", "seed"):
+        value = words.number(option)
+        if value is not None:
+            found[option.replace("-", "_")] = value
+    words.pass_over("scan.parallelism", "one process makes the rows")
+    return found
+
+
 _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "filesystem": _files,
     "delta": _delta,
     "iceberg": _iceberg,
     "kafka": _kafka,
     "upsert-kafka": _upsert_kafka,
+    "datagen": _read_made_rows,
 }
 _OWN_OPTIONS = {
     "filesystem": _OF_FILES,
@@ -381,4 +364,5 @@ _SINKS: dict[str, Callable[[Words], Any]] = {
     "kafka": _into_kafka,
     "upsert-kafka": _into_upsert_kafka,
     "print": _into_console,
+    "blackhole": _into_nothing,
 }

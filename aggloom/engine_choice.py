@@ -24,6 +24,9 @@ def choose_engine(jobs: Sequence[Job]) -> str:
         raise SpecError("the query reads no table that streams; run it with --engine local.")
     if engine:
         return engine
+    if any(table.made for job in jobs for table in job.tables):
+        click.echo("engine: local (rows of datagen are made there)", err=True)
+        return "local"
     if still:
         click.echo("engine: local (a query reads no table that streams)", err=True)
         return "local"

@@ -150,7 +150,8 @@ def check_names(tables: Iterable[TableSource], where: str) -> None:
 
 def check_job(job: Job, where: str) -> Job:
     """The job; raises SpecError where its sink needs a checkpoint that it does not have."""
-    if not job.checkpoint and job.sink not in _SHOWN:
+    kind = job.sink if isinstance(job.sink, str) else job.sink.get("kind")
+    if not job.checkpoint and kind not in _SHOWN:
         raise SpecError(
             f"{where}: there is no `checkpoint`; a sink that keeps what it is given needs one, or each run would give "
             "it everything again."
@@ -187,8 +188,8 @@ _CHOICES = {
     "backend": BACKENDS,
     "engine": ("", "spark", "local"),
 }
-_SHOWN = ("console", "table")
-"""Sinks that show what they are given."""
+_SHOWN = ("console", "table", "print", "blackhole")
+"""Sinks that show what they are given, or keep nothing."""
 _OPTION = re.compile(r",(?=\w+=)")
 _KINDS = {"sql": str, "continuous": bool, "keep_open": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}

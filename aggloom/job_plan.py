@@ -9,6 +9,7 @@ import pyarrow as pa
 from aggloom.codegen import explain, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import SpecError
+from aggloom.made_tables import feed_made_rows
 from aggloom.runtime.formats.csv_dialect import READ_OPTIONS
 from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
@@ -91,6 +92,8 @@ def feed_job(job: Job, *, ordered: bool = False, session: Any = None) -> Harness
 
 def feed_table(harness: Harness, table: TableSource) -> int:
     """Read the files of a table into a harness; how many changes there are."""
+    if table.made is not None:
+        return feed_made_rows(harness, table.name, table.made)
     if table.kafka is not None or table.lake is not None:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
         raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads")

@@ -27,6 +27,7 @@ from aggloom.runtime.engine.checkpoint import read_id
 from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.journal import BatchReport
 from aggloom.runtime.engine.lake_source import LakeInput
+from aggloom.runtime.engine.made_source import MadeRows
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.replayed_input import ReplayedInput
 from aggloom.runtime.engine.rows_source import RowsInput
@@ -146,6 +147,8 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
     if table.lake is not None:
         most = lake_source(table.lake).max_versions_per_trigger
         return LakeInput(open_lake(table.lake, table.schema), scan, most=most, **about)
+    if table.made is not None:
+        return MadeRows(table.made, scan, position)
     options = source_options(table)
     policy, directory = options.get("unreadable", "error"), options.pop("side", None)
     side = side_table(directory, (name, table.path, table.kafka), policy)

@@ -23,6 +23,7 @@ from aggloom.errors import (
 )
 from aggloom.job import Job
 from aggloom.job_plan import feed_job, plan_of_job
+from aggloom.runtime.connectors.registry import destination
 from aggloom.script import jobs_of
 from aggloom.shell_files import file_table, files_read, is_file_name
 from aggloom.shell_result import show_result, sort_rows
@@ -47,6 +48,8 @@ _SESSION = "start the shell with --session, and a local Spark computes it."
 _MODE = "sql-client.execution.result-mode"
 _MODES = {"table": False, "tableau": False, "changelog": True}
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
+_WRITTEN = ("print", "blackhole", "jdbc")
+"""Connectors of tables that are not read, or asked alone."""
 _INSERTS = ("INSERT", "EXECUTE", "BEGIN")
 
 
@@ -129,12 +132,16 @@ class Shell:
     def _insert(self, statement: Statement) -> None:
         jobs, _ = jobs_of(self._job(statement.text), self.folder, alone=True)
         for job in jobs:
-            if job.sink != "console":
+            kind, _, _ = destination(job.sink)
+            if kind not in ("console", "print", "blackhole"):
                 raise SpecError(
-                    f"INSERT INTO {job.into}: this shell writes only to 'print'; `aggloom run` writes, "
-                    "on Spark, with the statement in a script"
+                    f"INSERT INTO {job.into}: this shell writes only to 'print' and 'blackhole'; `aggloom run` writes, "
+                    "with the statement in a script"
                 )
-            self._show(job)
+            if kind == "blackhole":
+                feed_job(job, session=self.session).close()
+            else:
+                self._show(job)
 
     def _create(self, statement: Statement) -> None:
         if statement.has_no_effect:
@@ -170,7 +177,7 @@ class Shell:
 
     def _check_table(self, text: str, name: str) -> None:
         script = read_script(text)
-        if name not in script.lookups and script.created[name].connector not in ("print", "jdbc"):
+        if name not in script.lookups and script.created[name].connector not in _WRITTEN:
             source_of(script.created[name], self.folder, self.job.dialect)
 
     def _parse_create(self, statement: Statement) -> tuple[str, str]:

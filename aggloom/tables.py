@@ -17,8 +17,10 @@ from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
 from aggloom.lake_tables import LAKES, group_options, lake_columns, lake_frame, lake_source
+from aggloom.made_tables import refuse_spark, take_made_source
 from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.connectors.datagen.options import DatagenSource
 from aggloom.runtime.connectors.files.discovery import (
     check_caps,
     files_at,
@@ -50,9 +52,8 @@ from aggloom.table_inference import (
     parquet_schema,
 )
 from aggloom.table_metadata import check_sources, refuse_files, take_metadata
+from aggloom.topic_tables import take_topic
 
-CONNECTORS = ("files", "kafka", *LAKES)
-"""Connectors of a table of a job."""
 _ENTRIES = (
     "connector",
     *job_types(KafkaSource),
@@ -80,7 +81,7 @@ class TableSource:
     lake: its connector, its path and the other arguments of its reader. kafka: servers, topic and the other arguments
     of read_kafka; None of files. watermark: its event-time column, and how far rows may be out of order. keys: its
     primary key. changes: append, retract or upsert, where the job says something else of its other tables. metadata:
-    columns that no row has, each with its source.
+    columns that no row has, each with its source. made: how its rows are made, if they are.
     """
 
     name: str
@@ -94,9 +95,12 @@ class TableSource:
     kafka: Mapping[str, Any] | None = None
     lake: Mapping[str, Any] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    made: DatagenSource | None = None
 
     def frame(self, spark: Any, dialect: Dialect = "spark") -> Any:
         """Its changes, as a stream. dialect: in whose words the columns are declared."""
+        if self.made is not None:
+            refuse_spark(self.name)
         if self.lake is not None:
             return lake_frame(spark, self.lake, self.schema)
         columns = self._own_columns()
@@ -115,7 +119,8 @@ class TableSource:
     @property
     def is_by_time(self) -> bool:
         """True if it is read from files in the order of their times of modification."""
-        return self.kafka is None and self.lake is None and self.options.get("order") != "name"
+        elsewhere = (self.kafka, self.lake, self.made)
+        return all(each is None for each in elsewhere) and self.options.get("order") != "name"
 
     @property
     def sends(self) -> str | None:
@@ -242,7 +247,14 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     given = dict(settings) if isinstance(settings, Mapping) else {}
     if given.get("connector") in LAKES:
         return _lake(name, given, where, folder)
-    kafka, metadata = _kafka(given, where), take_metadata(given, where)
+    if (made := take_made_source(given, where)) is not None:
+        schema, watermark, _, changes = _told_of_rows(given, where)
+        for entry in given:
+            raise SpecError(f"{where}: rows that are made have no entry {entry!r}; leave it out")
+        # The colon says that this is no place on the disk.
+        table = TableSource(str(name), "datagen:", "datagen", schema, {}, watermark)
+        return replace(table, changes=changes or "append", made=made)
+    kafka, metadata = take_topic(given, where), take_metadata(given, where)
     path = given.pop("path", "" if kafka else None)
     if not isinstance(path, str) or not (path or kafka):
         raise SpecError(f"{where}: give it a path and a format.")
@@ -270,8 +282,8 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
     schema, watermark, keys, changes = _told_of_rows(given, where)
     check_sources(metadata, bool(kafka), schema, chosen, where)
-    made = TableSource(str(name), path, chosen, schema, options, watermark)
-    return replace(made, keys=keys, changes=changes, kafka=kafka, metadata=metadata)
+    table = TableSource(str(name), path, chosen, schema, options, watermark)
+    return replace(table, keys=keys, changes=changes, kafka=kafka, metadata=metadata)
 
 
 def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
@@ -334,30 +346,6 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
         changes=changes,
         lake=lake,
     )
-
-
-def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
-    """Take the entries of the reader of topics out of `given`; None for a table of files."""
-    connector = given.pop("connector", "files")
-    if connector not in CONNECTORS:
-        raise SpecError(
-            f"{where}: no connector {connector!r}. {nearest(str(connector), CONNECTORS)}"
-        )
-    if connector == "files":
-        return None
-    for name in ("servers", "topic"):
-        if not given.get(name):
-            raise SpecError(f"{where}: a topic of Kafka needs {name}.")
-    found = {
-        name: convert_entry(name, given.pop(name), kind, where)
-        for name, kind in job_types(KafkaSource).items()
-        if name in given
-    }
-    start = found.get("start")
-    if isinstance(start, str) and start.isdigit():
-        found["start"] = int(start)
-    KafkaSource(**found).check(where)
-    return found
 
 
 def relative_to(folder: Path | None, path: str) -> str:

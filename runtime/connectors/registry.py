@@ -12,13 +12,26 @@ from aggloom.runtime.connectors.database.options import DatabaseOptions, databas
 from aggloom.runtime.connectors.delta.options import DeltaOptions, delta_options
 from aggloom.runtime.connectors.iceberg.options import IcebergOptions, iceberg_options
 from aggloom.runtime.connectors.kafka.options import KafkaOptions, kafka_options
+from aggloom.runtime.connectors.printing.options import (
+    BlackholeOptions,
+    PrintOptions,
+    blackhole_options,
+    print_options,
+)
+from aggloom.runtime.connectors.printing.sink import BlackholeSink, PrintSink
 
 if TYPE_CHECKING:
     from aggloom.runtime.values.changelog import Kinds
 
-Options = DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions
+Options = (
+    DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions | PrintOptions | BlackholeOptions
+)
 SINKS: dict[str, type[Options]] = {
-    each.kind: each for each in (DatabaseOptions, DeltaOptions, IcebergOptions, KafkaOptions)
+    each.kind: each
+    for each in (
+        *(DatabaseOptions, DeltaOptions, IcebergOptions, KafkaOptions),
+        *(PrintOptions, BlackholeOptions),
+    )
 }
 """The options of each kind of sink."""
 _READERS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
@@ -26,6 +39,8 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
     "delta": delta_options,
     "iceberg": iceberg_options,
     "kafka": kafka_options,
+    "print": print_options,
+    "blackhole": blackhole_options,
 }
 PLAIN = ("console", "table", "jsonl", "parquet")
 """Sinks that Spark writes, or that take a path at most: jsonl:PATH."""
@@ -54,6 +69,10 @@ def made_sink(
 ) -> tuple[Sink, str]:
     """The sink of options, and what to call it; key: the columns by which rows are told apart."""
     where = f"sink {options.kind}"
+    if isinstance(options, PrintOptions):
+        return PrintSink(options), where
+    if isinstance(options, BlackholeOptions):
+        return BlackholeSink(), where
     # A command imports the one sink that it writes to.
     if isinstance(options, KafkaOptions):
         from aggloom.runtime.connectors.kafka.sink import KafkaSink

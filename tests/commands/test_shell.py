@@ -156,7 +156,7 @@ def test_what_needs_spark_says_so(there: Path) -> None:
     assert "which only `aggloom run` reads" in ask(f"{kafka} SELECT * FROM k").stderr
     sink = """CREATE TABLE s (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');"""
     into = "INSERT INTO s SELECT COUNT(*) FROM orders;"
-    assert "`aggloom run` writes, on Spark" in ask(f"{ORDERS}{sink}{into}").stderr
+    assert "`aggloom run` writes, with the statement" in ask(f"{ORDERS}{sink}{into}").stderr
     assert not (there / "out").exists()
     printed = sink.replace("'filesystem', 'path' = 'out', 'format' = 'json'", "'print'")
     assert ask(f"{ORDERS}{printed}{into}").stdout == "n\n5\n"

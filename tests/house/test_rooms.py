@@ -110,6 +110,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/connectors/delta": KERNEL
     | SHARED
     | _in("runtime", *VALUES, "lakes", "sinks", "connectors.source_options", "connectors.delta"),
+    "runtime/connectors/datagen": PLANS | _in("runtime", "connectors.datagen"),
+    "runtime/connectors/printing": KERNEL
+    | SHARED
+    | _in("runtime", "values", "sinks", "connectors.printing"),
     "runtime/connectors/files": PLANS
     | _in(
         "runtime",

@@ -102,7 +102,8 @@ class CreatedTable:
             words = self.options.get("change_values", "").lower().split(",")
             kinds = {word.rpartition("=")[2].strip() for word in words}
             return "upsert" if kinds & _AFTER and not kinds & _BEFORE else "retract"
-        return "append" if self.format in _APPENDS else "retract"
+        is_added = self.format in _APPENDS or self.connector == "datagen"
+        return "append" if is_added else "retract"
 
     @property
     def stored_name(self) -> str:

@@ -1,0 +1,38 @@
+"""Tables of a job that are topics of Kafka: their entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggloom.errors import SpecError, nearest
+from aggloom.lake_tables import LAKES
+from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.connectors.source_options import job_types
+from aggloom.table_entries import convert_entry
+
+CONNECTORS = ("files", "kafka", "datagen", *LAKES)
+"""Connectors of a table of a job."""
+
+
+def take_topic(given: dict[str, Any], where: str) -> dict[str, Any] | None:
+    """Take the entries of the reader of topics out of `given`; None for a table of files."""
+    connector = given.pop("connector", "files")
+    if connector not in CONNECTORS:
+        raise SpecError(
+            f"{where}: no connector {connector!r}. {nearest(str(connector), CONNECTORS)}"
+        )
+    if connector == "files":
+        return None
+    for name in ("servers", "topic"):
+        if not given.get(name):
+            raise SpecError(f"{where}: a topic of Kafka needs {name}.")
+    found = {
+        name: convert_entry(name, given.pop(name), kind, where)
+        for name, kind in job_types(KafkaSource).items()
+        if name in given
+    }
+    start = found.get("start")
+    if isinstance(start, str) and start.isdigit():
+        found["start"] = int(start)
+    KafkaSource(**found).check(where)
+    return found

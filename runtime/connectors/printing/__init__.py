@@ -1,0 +1,1 @@
+"""Changes as lines: Flink's connector `print`, and `blackhole`, which prints nothing."""
