@@ -18,6 +18,7 @@ from aggloom import __version__
 from aggloom.ask_cli import ask, serve
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
 from aggloom.errors import AggloomError, IgnoredOptionWarning
+from aggloom.forget_cli import forget
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.masking import mask_secrets
 from aggloom.move_cli import move
@@ -113,6 +114,7 @@ for _command in (
     verify,
     ask,
     serve,
+    forget,
 ):
     main.add_command(_command)
 

@@ -87,11 +87,13 @@ def open_query(
     buckets: int = BUCKETS,
     threads: int = 0,
     ranges: Mapping[str, Sequence[Any]] | None = None,
+    forgets: bool = False,
 ) -> LocalQuery:
     """Open the query of a job over a checkpoint; raises AggloomError and its kin for what cannot run here.
 
     rows: of tables that are no files. function: the sink, if it is one. buckets: into how many parts state is cut.
     threads: that run them; 0: one for each core. ranges: of each batch by table, where they are known before.
+    forgets: whether it is opened to forget a subject.
     """
     plan = plan_of_job(job)
     check_run(job, plan)
@@ -117,6 +119,7 @@ def open_query(
             buckets=buckets,
             threads=threads,
             keep_open=not job.ends,
+            forgets=forgets,
             text=job.sql,
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
         ),

@@ -23,7 +23,7 @@ from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.engine.query import BUCKETS
 from aggloom.runtime.engine.replayed_input import InputScript
 from aggloom.runtime.engine.state_reader import LocalStateReader
-from aggloom.runtime.hosting.checkpoint_paths import require_checkpoint
+from aggloom.runtime.hosting.checkpoint_paths import RECEIPTS, require_checkpoint
 from aggloom.runtime.hosting.query_record import (
     compare_queries,
     known_buckets,
@@ -53,12 +53,16 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class VerifyReport(Report):
-    """A checkpoint after a batch beside its query over the same input. input: how much that was, in words."""
+    """A checkpoint after a batch beside its query over the same input. input: how much that was, in words.
+
+    forgotten: so many subjects have left the checkpoint since it was new, which the input still has.
+    """
 
     checkpoint: str
     batch: int
     input: str
     places: tuple[PlaceComparison, ...]
+    forgotten: int = 0
 
     @property
     def is_equal(self) -> bool:
@@ -79,6 +83,10 @@ class VerifyReport(Report):
             more = len(place.differences) - limit
             if more > 0:
                 page.line(f"{place.place}: {more:,} more (--limit)")
+        if self.forgotten:
+            page.line(
+                f"subjects that were forgotten, and that the input still has: {self.forgotten} (receipts/)"
+            )
         page.line("equal" if self.is_equal else "different")
         return page.text
 
@@ -119,7 +127,8 @@ def verify(
         place.differences[:limit] = [
             _explain(each, root, script.batch, trust, spark) for each in place.differences[:limit]
         ]
-    return VerifyReport(str(checkpoint), script.batch, script.words, tuple(places))
+    forgotten = len(list((root / RECEIPTS).glob("*.json")))
+    return VerifyReport(str(checkpoint), script.batch, script.words, tuple(places), forgotten)
 
 
 def _run_again(job: Job, root: Path, again: Path, script: InputScript) -> Plan:

@@ -53,7 +53,11 @@ def verify(
     from aggloom.verify import verify as verify_checkpoint
 
     report = verify_checkpoint(
-        checkpoint, _read_job(job, Path(checkpoint), given), trust=trust, limit=limit, spark=spark
+        checkpoint,
+        read_given_job(job, Path(checkpoint), given),
+        trust=trust,
+        limit=limit,
+        spark=spark,
     )
     if form == "json":
         click.echo(
@@ -64,7 +68,7 @@ def verify(
     ctx.exit(0 if report.is_equal else 1)
 
 
-def _read_job(file: Path | None, checkpoint: Path, given: dict[str, Any]) -> Any:
+def read_given_job(file: Path | None, checkpoint: Path, given: dict[str, Any]) -> Any:
     """The job that a command line says, of a script the one of this checkpoint; None if it says none."""
     from aggloom.job import complete, read_job
     from aggloom.script import jobs_of

@@ -37,6 +37,7 @@ from aggloom.runtime.engine.commit_file import (
 from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
 from aggloom.runtime.engine.state_rows import StateRows, read_rows
 from aggloom.runtime.hosting.checkpoint_paths import (
+    FORGET_FILE,
     HAND_OVER,
     LOCAL_MARK_FILE,
     batches,
@@ -72,10 +73,12 @@ class BatchPlan:
 class LocalCheckpoint:
     """A checkpoint directory, as the one run sees it that has its lock."""
 
-    def __init__(self, root: Path, retained: int = RETAINED) -> None:
+    def __init__(self, root: Path, retained: int = RETAINED, *, forgets: bool = False) -> None:
         self.root, self._retained = root, retained
         self._lock = _take_lock(root)
         try:
+            if not forgets:
+                refuse_unfinished(root)
             self.id = read_id(root) or write_mark(root, str(uuid.uuid4()))
             for name in DIRECTORIES:
                 (root / name).mkdir(exist_ok=True)
@@ -169,6 +172,21 @@ class LocalCheckpoint:
             (self.root / name).unlink(missing_ok=True)
             self._snapshots.remove((at, name))
 
+    def purge(self) -> None:
+        """Delete every file of batches before the last, which needs none of them."""
+        assert self.last is not None
+        used = {Path(place.file).name for state in self.rows.values() for place in state.places}
+        for number in batches(self.root / "commits"):
+            if self.last.first_needed > number != self.last.batch:
+                (self.root / "commits" / str(number)).unlink()
+        for directory, kept in (("plans", {str(self.last.batch)}), ("snapshots", used)):
+            for file in (self.root / directory).iterdir():
+                if file.name not in kept:
+                    file.unlink()
+        for directory in ("commits", "plans", "snapshots"):
+            sync_directory(self.root / directory)
+        self._first, self._snapshots = self.last.batch, []
+
     def _read_planned(self) -> BatchPlan | None:
         """The plan of a batch that did not come to its commit."""
         numbers = batches(self.root / "plans")
@@ -230,6 +248,15 @@ def check_commits(root: Path) -> None:
     # A query that runs may have gone on, and deleted what it does not need any more.
     if missing and batches(root / "commits")[-1] == last.batch:
         raise corrupt(f"commits/{min(missing)} is missing")
+
+
+def refuse_unfinished(root: Path) -> None:
+    """Raise CheckpointError where a subject is half forgotten: the sink may lack rows that the state has."""
+    if (root / FORGET_FILE).exists():
+        raise CheckpointError(
+            f"{root}: forgetting a subject was interrupted. Run `aggloom forget {root}` once more with the same --key; "
+            "it goes on where it stopped."
+        )
 
 
 def read_plan(root: Path, batch: int) -> BatchPlan:

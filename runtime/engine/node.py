@@ -14,6 +14,7 @@ from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Stateful
 from aggloom.runtime.engine.bucket_threads import BucketThreads
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
+from aggloom.runtime.engine.forgetter import Forgetter
 from aggloom.runtime.engine.state_rows import HeadOf
 from aggloom.runtime.hosting.blobs import pack_blob, with_kinds
 from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore
@@ -51,6 +52,7 @@ class DurableHost:
     factories: dict[int, FragmentFactory] = field(default_factory=dict)
     nodes: dict[int, DurableNode] = field(default_factory=dict)
     operators: dict[int, Sequence[Stateful]] = field(default_factory=dict)
+    forgetter: Forgetter | None = None
 
     def open_node(
         self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int
@@ -130,7 +132,7 @@ class DurableBucket:
     def __init__(
         self, host: DurableHost, factory: FragmentFactory, place: int, bucket: int, buckets: int
     ) -> None:
-        self._host, self._factory, self._bucket = host, factory, bucket
+        self._host, self._factory, self._bucket, self._place = host, factory, bucket, place
         owner = Owner(factory.name, factory.digest, bucket, buckets)
         rows = host.checkpoint.bucket(place, bucket)
         self._store = BucketStore(HeadOf(rows), rows, owner, factory.description)
@@ -153,6 +155,8 @@ class DurableBucket:
 
     def run(self, bundles: Bundles, clock: Clock, called: bool) -> Rows:
         """Apply a bundle of each input, and make it durable with the batch; called: even if it has no rows."""
+        if self._host.forgetter is not None:
+            return self._forget(self._host.forgetter, bundles, clock)
         carried: Rows | None = None
         if self._evolves:
             carried = self._evolve(clock)
@@ -164,6 +168,18 @@ class DurableBucket:
         self._store.commit(self._store.head(), self.fragment, _input_of(bundles, packed), clock)
         parts = [changes] if carried is None else [carried, changes]
         return concat_changes(parts, self.fragment.root.schema)
+
+    def _forget(self, forgetter: Forgetter, bundles: Bundles, clock: Clock) -> Rows:
+        """Apply a bundle, forget a subject, and have nothing but a snapshot of what is left."""
+        carried = [self._evolve(clock)] if self._evolves else []
+        if self._store.head() is None and not _has_rows(bundles):
+            return no_rows(self.fragment.root.schema)
+        place = self._place
+        changes = self.fragment.run(
+            bundles, clock, lambda n, each: forgetter.forget(place, n, each)
+        )
+        self._store.rewrite(self.fragment)
+        return concat_changes([*carried, changes], self.fragment.root.schema)
 
     def _pack(self, bundles: Bundles) -> Future[tuple[Blob, ...]]:
         """Pack the bundles for the log: beside the operators if they are large, for a thread has its price."""

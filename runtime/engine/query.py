@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen import Backend, calculate, milliseconds
-from aggloom.codegen.planner import ONE_ROW, Calc, Plan, above, walk
+from aggloom.codegen.planner import ONE_ROW, Calc, Plan, Stateful, above, walk
 from aggloom.errors import UnsupportedExpressionError
 from aggloom.runtime.engine.bucket_threads import BucketThreads
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
+from aggloom.runtime.engine.forgetter import Forgetter
 from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.read_ahead import ReadAhead
@@ -40,6 +41,7 @@ from aggloom.runtime.local.message_reader import Read
 from aggloom.runtime.local.pipeline import Pipeline, one_row
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.lookup.batch import batch_scope
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.fragment import FragmentSpec
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
@@ -64,7 +66,7 @@ class QuerySettings:
     sink: as of `write_changes`. watermarks: by table the event-time column and how far rows may be out of order.
     key_columns: by which a sink tells rows apart. buckets: into how many parts state is cut. threads: that run them; 0:
     one for each core. keep_open: whether windows stay open at the end of finite input. poll_seconds: how often sources
-    are asked for what is new. text: of the query, for those who watch it.
+    are asked for what is new. text: of the query. forgets: whether it is opened to forget a subject.
     """
 
     sink: str | Mapping[str, Any] | FunctionBatches = "console"
@@ -76,6 +78,7 @@ class QuerySettings:
     keep_open: bool = False
     poll_seconds: float = 0.1
     text: str = ""
+    forgets: bool = False
 
 
 class LocalQuery:
@@ -104,7 +107,8 @@ class LocalQuery:
 
     def _open(self, root: Path, open_source: OpenSource) -> None:
         plan, settings = self.plan, self.settings
-        self.checkpoint = self._closing.enter_context(LocalCheckpoint(root))
+        opened = LocalCheckpoint(root, forgets=settings.forgets)
+        self.checkpoint = self._closing.enter_context(opened)
         last = self.checkpoint.last
         packers = self._closing.enter_context(ThreadPoolExecutor(1, "aggloom-pack"))
         threads = self._closing.enter_context(BucketThreads(settings.threads))
@@ -191,6 +195,25 @@ class LocalQuery:
         """Ask `run` to return after the batch that runs."""
         self._stop.set()
 
+    def forget(self, forgetter: Forgetter) -> None:
+        """Run a batch without input in which the operators lose a subject, and write the whole state anew."""
+        self._host.forgetter = forgetter
+        plan = self.checkpoint.planned
+        if plan is None:
+            now = time.time_ns() // 1_000_000
+            plan = BatchPlan(self.checkpoint.next_batch, {}, now, self._watermarks.current)
+            self.checkpoint.plan(plan)
+        self._run_planned(plan, Laps())
+
+    @property
+    def stateful_nodes(self) -> dict[int, Sequence[Stateful]]:
+        """The nodes of the plan whose operators share a stateful node, by its place."""
+        return self._host.operators
+
+    def operators_at(self, place: int) -> list[Operator]:
+        """The operators of the first bucket of a stateful node."""
+        return self._host.nodes[place].fragments[0].operators
+
     def close(self) -> None:
         """Let the state and the checkpoint go."""
         self._closing.close()
@@ -267,8 +290,13 @@ class LocalQuery:
             laps.end("operators")
         changes, kinds = concat_changes(parts, self.plan.schema)
         laps.end("operators")
+        forgetter = self._host.forgetter
+        if forgetter is not None:
+            forgetter.check(each for node in self._host.nodes.values() for each in node.fragments)
         self._sink.write(pa.Table.from_batches([changes]), kinds, plan.batch)
         laps.end("sink")
+        if forgetter is not None:
+            forgetter.settle(plan.batch, kinds)
         for name, planned in plan.ranges.items():
             self._positions[name] = self._sources[name].end(planned)
             self._watermarks.rows(name, plan.now)

@@ -206,6 +206,10 @@ class BucketStore:
         )
         return token
 
+    def rewrite(self, fragment: Fragment) -> None:
+        """Have a snapshot of now in the place of all that there is."""
+        self._write_snapshot(fragment, uuid.uuid4().hex)
+
     def _snapshot_is_due(self, head: Head, fragment: Fragment, more: int) -> bool:
         """True when the log outweighs the state, each as it is written; the threshold differs from bucket to bucket."""
         stagger = 1.0 + 0.5 * self.owner.bucket / self.owner.buckets

@@ -16,6 +16,10 @@ MOVED_FILE = "aggloom-moved.json"
 """The file that says of a checkpoint that another one goes on with its query."""
 ORIGIN_FILE = "aggloom-origin.json"
 """The file that says of a checkpoint that the other engine began its query: up to which batch, and where that lay."""
+FORGET_FILE = "aggloom-forget.json"
+"""The file that a checkpoint has while a subject is being forgotten."""
+RECEIPTS = "receipts"
+"""The directory of a checkpoint that has the receipts of subjects that were forgotten."""
 _LOCAL_DIRECTORIES = ("plans", "commits", "snapshots")
 
 

@@ -6,7 +6,7 @@ bundle is of all inputs at once: what leaves is what the tables after it give.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,11 +182,22 @@ class Fragment:
         """The operator whose changes leave."""
         return self.operators[-1]
 
-    def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        """Apply a bundle of each input, and return the changes that leave."""
+    def run(
+        self,
+        inputs: Sequence[InputBatch],
+        clock: Clock,
+        then: Callable[[int, Operator], Rows] | None = None,
+    ) -> Rows:
+        """Apply a bundle of each input, and return the changes that leave.
+
+        then: more changes of an operator, by its number, once it has taken its bundles.
+        """
         out: list[Rows] = []
         for part, (operator, bundles) in zip(self.spec.parts, self._flow(inputs, out), strict=True):
-            out.append(operator.run(bundles, part.clock(clock)))
+            rows = operator.run(bundles, part.clock(clock))
+            if then is not None:
+                rows = concat_changes([rows, then(len(out), operator)], operator.schema)
+            out.append(rows)
         return out[-1]
 
     def run_before(

@@ -128,6 +128,11 @@ class KeyedState(SlotState):
         if self.handler.COMPACTS and (self.table.is_airy or self.accumulators.is_airy):
             self._compact()
 
+    def compact(self) -> None:
+        """Copy what is left into arrays of its size, if the accumulators can be copied."""
+        if self.handler.COMPACTS:
+            self._compact()
+
     def check_restored(self, audit: Audit) -> None:
         """Raise StateCorruptError unless the parts of a snapshot fit each other."""
         super().check_restored(audit)

@@ -60,6 +60,14 @@ class RowState(ABC):
     def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
 
+    def compact(self) -> None:
+        """Copy what is left into arrays of its size."""
+        self._compact()
+
+    @abstractmethod
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size, in the same arena."""
+
     @abstractmethod
     def check_restored(self, audit: Audit, used: Array) -> None:
         """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""

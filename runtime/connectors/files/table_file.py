@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
 from aggloom.runtime.values.row_difference import comparable_values
 from aggloom.runtime.values.row_groups import first_places, row_groups
-from aggloom.runtime.values.scalars import buffer_of, from_places
+from aggloom.runtime.values.scalars import buffer_of, from_places, truths
 
 TABLE_FILE = "aggloom-table.arrow"
 _WEIGHT = "weight"
@@ -180,6 +180,25 @@ def read_table_file(file: Path) -> pa.Table:
             "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
         )
     return table
+
+
+def drop_rows(file: Path, values: Mapping[str, pa.Scalar]) -> int:
+    """Drop the rows of a table's file that have these values, without a batch; how many there were, each once.
+
+    Columns that the table lacks are an error of the caller. Raises StateCorruptError.
+    """
+    stored, batch = read_stored_table(file)
+    fits = np.ones(stored.num_rows, np.bool_)
+    for name, value in values.items():
+        column = stored.column(name).combine_chunks()
+        same = pc.equal(column, value.cast(column.type)) if value.is_valid else pc.is_null(column)
+        fits &= truths(same)
+    if not fits.any():
+        return 0
+    about = {_BATCH_ID: str(batch).encode()}
+    rest = stored.filter(pa.array(~fits)).combine_chunks().replace_schema_metadata(about)
+    _write(rest.replace_schema_metadata({**about, _CHECKSUM: _checksum(rest)}), file)
+    return int(fits.sum())
 
 
 def table_batch(file: Path) -> int | None:
