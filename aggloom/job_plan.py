@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -83,6 +84,8 @@ def feed_job(job: Job, *, ordered: bool = False, session: Any = None) -> Harness
     ordered, session: as of harness_of. Raises SpecError for a table that is not in files.
     """
     harness = harness_of(job, ordered=ordered, session=session)
+    if harness.plan.reads_clock:
+        harness.processing_time(time.time_ns() // 1_000_000)
     for table in job.tables:
         if table.name in harness.plan.scans:
             feed_table(harness, table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ class Scan(Node):
     key: the columns by which its rows are told apart, if it says so. time: the column of its watermark, if it has one.
     An upsert does not say which row it replaces, and a deletion may say no more than the key. digits: columns of times
     that are declared with fewer digits after the second than values may have: whoever reads rows cuts these off.
+    clock: the last column, an instant, if it is the time of the batch with which rows are read.
     """
 
     table: str
@@ -30,6 +31,15 @@ class Scan(Node):
     key: Key = ()
     time: str | None = None
     digits: Digits = ()
+    clock: str | None = None
+
+    @property
+    def without_clock(self) -> Scan:
+        """The table as it is stored, without the column of the time at which rows are read."""
+        if self.clock is None:
+            return self
+        columns = pa.schema([each for each in self.columns if each.name != self.clock])
+        return replace(self, columns=columns, clock=None)
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,10 +1,16 @@
-"""Processing time in a plan: PROCTIME() is a mark that a window goes by the clock, and never a value of a row."""
+"""Processing time in a plan: PROCTIME() is a mark, until a rule makes a column of it."""
 
 from __future__ import annotations
 
 from aggloom.codegen.operators import Calc, Node, walk
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.sql.shape import is_clock
+
+
+def reads_clock(node: Calc) -> bool:
+    """Tell whether a Calc computes with PROCTIME()."""
+    texts = (*(sql for _, sql in node.select), node.where or "TRUE")
+    return any(is_clock(part) for sql in texts for part in parse_scalar(sql).walk())
 
 
 def clock_value(root: Node) -> str | None:

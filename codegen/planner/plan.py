@@ -28,6 +28,7 @@ from aggloom.codegen.planner.builders.window_query import NAMES
 from aggloom.codegen.planner.builders.window_spec import plan_of_windows
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.rules.clock_columns import clock_columns
 from aggloom.codegen.planner.rules.exchanges import exchanges
 from aggloom.codegen.planner.rules.fragments import fragments
 from aggloom.codegen.planner.rules.incremental import incremental
@@ -69,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     split_distinct,
     # Once more, for what the split has made.
     monotonic_extremes,
+    clock_columns,
     multi_join,
     exchanges,
     fragments,
@@ -106,9 +108,14 @@ class Plan:
 
     @cached_property
     def scans(self) -> dict[str, Scan]:
-        """The tables that are read, by name."""
+        """The tables that are read, by name, as they are stored."""
         nodes = (node for node in walk(self.root) if isinstance(node, Scan))
-        return {node.table: node for node in nodes if node.table != ONE_ROW}
+        return {node.table: node.without_clock for node in nodes if node.table != ONE_ROW}
+
+    @property
+    def reads_clock(self) -> bool:
+        """True if rows get the time at which they are read."""
+        return any(isinstance(node, Scan) and node.clock for node in walk(self.root))
 
     @property
     def says_rows(self) -> bool:

@@ -38,6 +38,9 @@ Times = Mapping[str, str | Sequence[Any]]
 """The column of a table's watermark, by table, alone or with how far rows may be out of order."""
 
 
+_CLOCKS = ("localtimestamp", "current_timestamp", "now")
+
+
 def table_nodes(
     tables: Mapping[str, SchemaLike],
     input_changes: str | Mapping[str, str],
@@ -204,6 +207,10 @@ def _column(table: str, what: str, names: list[str], wanted: str) -> str:
 
 def _event_time(table: str, columns: pa.Schema, time: str) -> str:
     """The column of a watermark, or the expression of one that is computed; raises TypeMismatchError and SpecError."""
+    if time.strip("() ").lower() in _CLOCKS and time not in columns.names:
+        raise SpecError(
+            f"table {table}: its watermark goes by {time}, the clock; leave the WATERMARK out, and write AS PROCTIME()."
+        )
     if is_expression(time, columns.names):
         on, kind = quoted_text(time), infer_type(time, columns)
         if any(map(is_clock, parse_scalar(time).walk())):

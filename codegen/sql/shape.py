@@ -40,6 +40,13 @@ _DERIVED: Final[dict[type[exp.Expression], tuple[str, ...]]] = {
     exp.Values: ("expressions", "alias"),
 }
 _CLOCK: Final = "PROCTIME"
+_CLOCK_CALLS: Final = {"NOW": "", "LOCALTIMESTAMP": "TIMESTAMP_NTZ"}
+_CLOCKS: Final[dict[type[exp.Expression], str]] = {
+    exp.CurrentTimestamp: "",
+    exp.Localtimestamp: "TIMESTAMP_NTZ",
+    exp.CurrentDate: "DATE",
+}
+"""Other names of the time of processing, and the type in which each has it."""
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
 
 
@@ -86,6 +93,7 @@ def statements(
     if "/*+" in sql:
         check_hints(sql, sqlglot.tokenize(sql, dialect=AggloomSpark))
     for tree in found:
+        _name_clocks(tree)
         check_unread(tree)
         join_table_functions(tree)
         _check_functions(tree)
@@ -106,6 +114,28 @@ def parse_trees(sql: str) -> list[exp.Expression]:
         raise syntax_error(sql, error) from None
     # A comment alone is a statement to the parser.
     return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+
+
+def _name_clocks(tree: exp.Expression) -> None:
+    """Write the other names of the time of processing as PROCTIME(), where they are items of a SELECT."""
+    for select in list(tree.find_all(exp.Select)):
+        for item in list(select.expressions):
+            inner = item.walk(prune=lambda each: isinstance(each, exp.Query))
+            for node in [each for each in inner if _is_named_clock(each)]:
+                clock: exp.Expression = exp.Anonymous(this=_CLOCK, expressions=[])
+                clock.meta.update(node.meta)
+                kind = _CLOCK_CALLS.get(node.name.upper()) or _CLOCKS.get(type(node))
+                if kind:
+                    clock = exp.cast(clock, exp.DataType.build(kind))
+                if node is item:
+                    name = exp.to_identifier(node.sql_name().lower(), quoted=True)
+                    clock = exp.Alias(this=clock, alias=name)
+                node.replace(clock)
+
+
+def _is_named_clock(node: exp.Expression) -> bool:
+    named = isinstance(node, exp.Anonymous) and node.name.upper() in _CLOCK_CALLS
+    return named or (type(node) in _CLOCKS and not node.args.get("this"))
 
 
 def _check_functions(tree: exp.Expression) -> None:
@@ -219,8 +249,8 @@ def check_expression(root: exp.Expression) -> None:
         if is_changing(node):
             raise refusal(node, f"{differs(node)}; it is", STORED)
         if is_clock(node) and not _is_item(node):
-            fix = "select it AS a column, and name that as the time column of a window"
-            raise refusal(node, "PROCTIME() inside an expression is", fix)
+            fix = "select it AS a column in a sub-query, and read that"
+            raise refusal(node, "PROCTIME() elsewhere than in SELECT is", fix)
 
 
 def is_clock(node: exp.Expression) -> bool:
@@ -229,11 +259,13 @@ def is_clock(node: exp.Expression) -> bool:
 
 
 def _is_item(node: exp.Expression) -> bool:
-    """Tell whether a call is an item of SELECT, or what a window goes by."""
-    parent = node.parent
-    if isinstance(parent, exp.Alias):
-        parent = parent.parent
-    return isinstance(parent, exp.Select | WindowCall)
+    """Tell whether a call is in an item of SELECT, or what a window goes by."""
+    if isinstance(node.parent, WindowCall):
+        return True
+    part, parent = node, node.parent
+    while parent is not None and not isinstance(parent, exp.Select):
+        part, parent = parent, parent.parent
+    return parent is not None and part.arg_key == "expressions"
 
 
 def _find_token(

@@ -25,4 +25,6 @@ def scan_columns(plan: Plan, table: str, more: Iterable[str] = ()) -> tuple[str,
     for node in walk(plan.root):
         if any(isinstance(below, Scan) and below.table == table for below in node.inputs):
             read |= set(columns_read((node,), scan.schema))
-    return tuple(name for name in scan.schema.names if name in read)
+    # Where there are no columns nobody knows how many rows there are.
+    found = tuple(name for name in scan.schema.names if name in read)
+    return found or tuple(scan.schema.names)

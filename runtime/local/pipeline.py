@@ -278,10 +278,15 @@ class _Builder:
         return lambda rows: run_steps((step,), rows)
 
     def _scan(self, node: Scan) -> Stage:
-        empty = no_rows(node.schema)
+        empty = no_rows(node.without_clock.schema)
 
         def scan(tables: Mapping[str, Rows], clock: Clock) -> Parts:
-            return self.pipeline.cut(tables.get(node.table, empty))
+            batch, kinds = tables.get(node.table, empty)
+            if node.clock is not None:
+                now = pa.scalar(clock.processing * 1000, pa.timestamp("us", "UTC"))
+                columns = [*batch.columns, pa.repeat(now, batch.num_rows)]
+                batch = pa.RecordBatch.from_arrays(columns, schema=node.schema)
+            return self.pipeline.cut((batch, kinds))
 
         return scan
 

@@ -86,6 +86,7 @@ KNOW_THE_TEXT = {
     "codegen/planner/builders/window_spec.py": "the text of an expression",
     "codegen/planner/explain.py": "gives it to plan_query",
     "codegen/planner/plan.py": "plan_query underlines errors in it",
+    "codegen/planner/rules/clock_columns.py": "a search for the place of a call, run where the error is underlined",
     "codegen/planner/rules/window_checks.py": "a search for the place of a call, run where the error is underlined",
     "codegen/planner/scripts/create_table.py": "reads it, token by token",
     "codegen/planner/scripts/directives.py": "cuts it",

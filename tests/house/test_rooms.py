@@ -334,6 +334,7 @@ NAMED = {
     "codegen/planner/rules/split_distinct.py": {"AggregateNode", "WindowAggregate"},
     "codegen/planner/rules/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/rules/window_checks.py": {"WindowTable"},
+    "codegen/planner/rules/clock_columns.py": {"WindowTable"},
     "codegen/planner/builders/window_query.py": {"WindowTable"},
     "codegen/planner/rules/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
     "codegen/planner/rules/windows.py": {

@@ -113,19 +113,17 @@ def test_a_window_over_windows_by_the_clock_goes_by_the_clock() -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("SELECT PROCTIME() AS p FROM bid", "take 'p' out, or use it as the time column"),
-        ("SELECT name FROM bid WHERE PROCTIME() > ts", "select it AS a column"),
-        ("SELECT CAST(PROCTIME() AS STRING) FROM bid", "select it AS a column"),
-        ("SELECT COUNT(*) FROM bid GROUP BY PROCTIME()", "select it AS a column"),
-        ("SELECT MAX(PROCTIME()) FROM bid", "select it AS a column"),
-        ("SELECT MAX(p) FROM (SELECT PROCTIME() AS p FROM bid)", "take 'p' out"),
-        ("SELECT name, PROCTIME() AS p, COUNT(*) FROM bid GROUP BY name", "take 'p' out"),
+        ("SELECT name FROM bid WHERE PROCTIME() > ts", "PROCTIME() elsewhere than in SELECT"),
+        ("SELECT COUNT(*) FROM bid GROUP BY PROCTIME()", "PROCTIME() elsewhere than in SELECT"),
+        (
+            "SELECT name, PROCTIME() AS p, COUNT(*) FROM bid GROUP BY name",
+            "time of processing over",
+        ),
     ],
 )
-def test_proctime_is_no_value(query: str, words: str) -> None:
+def test_proctime_is_a_value_of_rows_that_are_added(query: str, words: str) -> None:
     with pytest.raises(UnsupportedSqlError) as caught:
         planned(query)
     message = str(caught.value)
-    assert "PROCTIME()" in message.splitlines()[0]
     assert words in message.splitlines()[0]
     assert "^" in message

@@ -345,11 +345,10 @@ def test_sessions_that_are_not_grouped_by_are_refused_with_the_reason(
     assert words in str(caught.value).splitlines()[0]
 
 
-def test_windows_by_the_clock_are_refused_where_they_are_not_grouped_by() -> None:
-    with pytest.raises(UnsupportedSqlError, match="TUMBLE in processing time without a GROUP BY"):
-        planned(
-            f"{CLOCKED}SELECT name, window_end FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(pt), {HOUR}))"
-        )
+def test_windows_by_the_clock_are_laid_out_by_it_where_they_are_not_grouped_by() -> None:
+    query = f"SELECT name, window_end FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(pt), {HOUR}))"
+    plan = planned(f"{CLOCKED}{query}")
+    assert plan.reads_clock and not plan.awaits_watermark
 
 
 @pytest.mark.parametrize(

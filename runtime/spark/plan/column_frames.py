@@ -65,7 +65,7 @@ class OrdinaryRows:
 
 def scan_table(table: InputTable, node: Scan) -> OrdinaryRows:
     """A table of the query as the columns that a scan reads."""
-    check_columns(table.df, node.schema)
+    check_columns(table.df, node.without_clock.schema)
     columns = [_column(name, node) for name in node.schema.names]
     files: tuple[str, ...] = ()
     change = table.change_column
@@ -85,7 +85,10 @@ def scan_table(table: InputTable, node: Scan) -> OrdinaryRows:
 
 
 def _column(name: str, node: Scan) -> Column:
-    """A column of a table, with the digits after the second that are declared."""
+    """A column of a table, with the digits after the second that are declared, or the time of the batch."""
+    if name == node.clock:
+        # One for a micro-batch, and the same when it runs again.
+        return F.current_timestamp().alias(name)
     digits = dict(node.digits).get(name)
     if digits is None:
         return F.col(quote(name))

@@ -268,8 +268,8 @@ class SparkLowering:
         table = self.tables[node.table] if isinstance(node, Scan) else None
         if table is None or table.change_column not in (None, CHANGE_COLUMN):
             return None
-        if CHANGE_COLUMN in node.schema.names:
-            return None  # Taken for a column like others: it is what the reader made of it.
+        if CHANGE_COLUMN in node.schema.names or (isinstance(node, Scan) and node.clock):
+            return None  # What the reader made of a column of that name; a batch's time is Spark's.
         return packable(table.df, node.schema.names)
 
     def _unite_parts(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
