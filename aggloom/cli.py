@@ -15,6 +15,7 @@ from typing import Any, Literal
 import click
 
 from aggloom import __version__
+from aggloom.analyze_cli import analyze
 from aggloom.ask_cli import ask, serve
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
 from aggloom.errors import AggloomError, IgnoredOptionWarning
@@ -115,6 +116,7 @@ for _command in (
     ask,
     serve,
     forget,
+    analyze,
 ):
     main.add_command(_command)
 

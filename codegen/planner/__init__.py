@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         as_tree,
         describe,
         list_stateful_nodes,
+        tree_of,
     )
     from aggloom.codegen.sql.numbering import SortItem
     from aggloom.codegen.sql.numbering_range import Range
@@ -141,6 +142,7 @@ __all__ = [
     "plan_spec",
     "plan_windows",
     "rename_columns",
+    "tree_of",
     "union_parts",
     "walk",
     "window_spec",
@@ -219,6 +221,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "as_tree",
         "describe",
         "list_stateful_nodes",
+        "tree_of",
     ),
     "aggloom.codegen.sql.numbering": ("SortItem",),
     "aggloom.codegen.sql.numbering_range": ("Range",),

@@ -75,6 +75,11 @@ def as_text(plan: Plan, backend: str = "numba") -> str:
     return "\n\n".join(blocks)
 
 
+def tree_of(described: Mapping[str, Any]) -> str:
+    """The tree of a plan that `describe` made into data, with the numbers of the nodes that keep state."""
+    return "\n".join(_lines(described["plan"], numbered=True))
+
+
 def as_tree(plan: Plan) -> str:
     """The tree alone: a line for each node, as Flink prints it."""
     return "\n".join(_lines(_Describer(plan, None).node(plan.root), numbered=False))

@@ -31,7 +31,7 @@ class BatchReport:
 
     at: when it was planned, in milliseconds. rows: that it has read, by table. seconds: by part of its run. watermark:
     after it, in milliseconds. waiting: what is known to wait in the sources, by unit. operators: their counts by place,
-    as 0.1. counts: of the run so far.
+    as 0.1. counts: of the run so far. node_seconds: that each stateful node has taken in it.
     """
 
     batch: int
@@ -43,6 +43,7 @@ class BatchReport:
     waiting: Mapping[str, int]
     operators: Mapping[str, OperatorCounts]
     counts: Counts
+    node_seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -136,6 +137,7 @@ class LocalJournal:
                 }
                 for place, counts in report.operators.items()
             },
+            "node_ms": {str(n): round(1000 * s) for n, s in report.node_seconds.items()},
             "total": sum_totals(self._files.before, report.counts),
         }
 

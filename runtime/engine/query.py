@@ -200,8 +200,8 @@ class LocalQuery:
         self._host.forgetter = forgetter
         plan = self.checkpoint.planned
         if plan is None:
-            now = time.time_ns() // 1_000_000
-            plan = BatchPlan(self.checkpoint.next_batch, {}, now, self._watermarks.current)
+            now, number = time.time_ns() // 1_000_000, self.checkpoint.next_batch
+            plan = BatchPlan(number, {}, now, self._watermarks.current)
             self.checkpoint.plan(plan)
         self._run_planned(plan, Laps())
 
@@ -237,12 +237,11 @@ class LocalQuery:
             if planned is not None:
                 ranges[name] = planned
         now = time.time_ns() // 1_000_000
-        watermark = self._watermarks.processing_time(now)
-        clock = Clock(now, watermark)
+        clock = Clock(now, self._watermarks.processing_time(now))
         first = self._fresh and (self.plan.says_rows or self._always())
         if not (ranges or first or self._is_due(clock)):
             return None
-        plan = BatchPlan(batch, ranges, now, watermark)
+        plan = BatchPlan(batch, ranges, now, clock.watermark)
         self.checkpoint.plan(plan)
         return plan
 
@@ -319,7 +318,7 @@ class LocalQuery:
         self, plan: BatchPlan, read: Mapping[str, int], changes: int, laps: Laps
     ) -> None:
         """Note a batch that is committed in the journal."""
-        waiting: dict[str, int] = {}
+        waiting = dict[str, int]()
         for source in self._sources.values():
             for unit, number in source.waiting.items():
                 waiting[unit] = waiting.get(unit, 0) + number
@@ -336,6 +335,7 @@ class LocalQuery:
                 waiting=waiting,
                 operators=operators,
                 counts=counts,
+                node_seconds=self._host.node_seconds,
             )
         )
 

@@ -20,6 +20,7 @@ from aggloom.runtime.hosting.checkpoint_paths import (
     local,
 )
 from aggloom.runtime.hosting.journal_files import read_plan
+from aggloom.runtime.page.analysis import TableClock, find_clocks
 from aggloom.runtime.page.formatting import duration, size
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import OperatorProgress, operators_of
@@ -29,13 +30,17 @@ _DEEP, _LOOKED_AT = 2, 5000
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """The content of a checkpoint's page. picture: of the plan, as SVG; problems: what cannot be told, and why."""
+    """The content of a checkpoint's page. picture: of the plan, as SVG; problems: what cannot be told, and why.
+
+    clocks: the watermarks of tables, that which is furthest behind first.
+    """
 
     history: History
     operators: Sequence[OperatorProgress] = ()
     query: str = ""
     picture: str = ""
     problems: list[str] = field(default_factory=list)
+    clocks: Sequence[TableClock] = ()
 
 
 class Watched:
@@ -81,7 +86,10 @@ class Watched:
                 picture = draw_plan(plan["described"], figures(plan, history))
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
                 problems.append(f"the plan cannot be drawn: {error!r}")
-        return CheckpointFacts(history, operators, query, picture, list(dict.fromkeys(problems)))
+        # What is wrong with the last commit has been said by the checks.
+        clocks = _try_call(lambda: find_clocks(root), []) or ()
+        listed = list(dict.fromkeys(problems))
+        return CheckpointFacts(history, operators, query, picture, listed, clocks)
 
 
 class Checkpoints:
@@ -144,6 +152,9 @@ def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
             f"{counts.get('rows', 0):,} rows in, {counts.get('changes', 0):,} changes out in this run",
             _describe_held(counts),
         ]
+        spent_here = history.node_ms.get(str(place).partition(".")[0])
+        if spent_here is not None:
+            lines[number].append(f"{duration(spent_here)} in this run, with what shares its node")
         fragment = str(place).partition(".")[0]
         if fragment.isdigit() and int(fragment) < len(stores):
             store = stores[int(fragment)]

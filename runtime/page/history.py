@@ -93,6 +93,11 @@ class History:
         return [(str(each.get("name")), _number(each.get("rows")) or 0) for each in listed]
 
     @property
+    def node_ms(self) -> Mapping[str, int]:
+        """The milliseconds that each stateful node has taken in the run, on the local engine, by its place."""
+        return _numbers(self.noted.get("node_ms"))
+
+    @property
     def stores(self) -> list[Mapping[str, int]]:
         """Spark's figures of the state of each stateful node, by number."""
         found = self.noted.get("stores")

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from aggloom.runtime.page.analysis import TableClock, node_ms
 from aggloom.runtime.page.charts import bars
 from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.formatting import NOTHING, clip_text, count, duration, moment, size
@@ -74,7 +75,7 @@ def view_of(watched: Watched, prefix: str = "") -> PageView:
         history.status,
         words,
         facts.problems,
-        _facts(history),
+        [*_facts(history), *_clock_facts(facts.clocks)],
         _charts(history.batches),
         *_batch_table(history.batches),
         [[clip_text(name), count(rows)] for name, rows in history.sources],
@@ -122,6 +123,15 @@ def _facts(history: History) -> list[tuple[str, str]]:
     return facts
 
 
+def _clock_facts(clocks: Sequence[TableClock]) -> list[tuple[str, str]]:
+    """The table that holds the watermark of several tables back."""
+    if len(clocks) < 2:
+        return []
+    first = clocks[0]
+    where = "no row yet" if first.watermark is None else moment(first.watermark)
+    return [("watermark held back by", f"{clip_text(first.table)} ({where})")]
+
+
 def _charts(batches: Sequence[Batch]) -> list[tuple[Markup, str]]:
     units = sorted({unit for batch in batches for unit in batch.lag})
     asked = [
@@ -167,7 +177,7 @@ def _operator_table(
 ) -> tuple[Columns, list[list[str]]]:
     columns = [("place", ""), ("operator", ""), ("key", ""), ("calls", "")]
     columns += [(name, _NUMBER) for name in ("rows", "changes", "orphans", "late", "expired")]
-    columns += [(name, _NUMBER) for name in ("keys", "windows", "live state")]
+    columns += [(name, _NUMBER) for name in ("keys", "windows", "live state", "time")]
     counted = history.operators
     known = {each.place: each for each in operators}
     places = sorted(
@@ -187,6 +197,7 @@ def _operator_table(
                     for name in ("rows", "changes", "orphans", "late", "expired", "keys", "windows")
                 ),
                 size(_int(counts, "state_bytes")) if counts else NOTHING,
+                duration(node_ms(history, place)),
             ]
         )
     return columns, rows

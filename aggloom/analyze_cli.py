@@ -1,0 +1,40 @@
+"""The command `aggloom analyze`: a query in figures, node by node."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import click
+
+from aggloom.inspect_cli import session_for
+from aggloom.options_cli import SingleOption, debug_option
+
+
+@click.command(cls=SingleOption)
+@click.argument("checkpoint")
+@click.option(
+    "--no-state",
+    is_flag=True,
+    help="Leave the heaviest keys out, for which state is read, and Spark starts where it is Spark's.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option(
+    "--trust", is_flag=True, help="Run the Python source of functions that lies in the checkpoint."
+)
+@debug_option
+def analyze(checkpoint: str, no_state: bool, form: Literal["text", "json"], trust: bool) -> None:
+    """Show the plan of CHECKPOINT with rows, changes, time and bytes by node, while its query runs or afterwards.
+
+    Also where batches spend their time, the heaviest keys, and which table holds the watermark back.
+    """
+    spark = None if no_state else session_for(checkpoint)
+    from aggloom.runtime.page.analysis import analyze as analyze_checkpoint
+
+    found = analyze_checkpoint(checkpoint, with_keys=not no_state, trust=trust, spark=spark)
+    if form == "json":
+        click.echo(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
+    else:
+        click.echo(found.text(), nl=False)

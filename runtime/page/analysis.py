@@ -1,0 +1,232 @@
+"""A query as it runs: rows, changes, time and bytes by node, the heaviest keys, and what holds the watermark back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen.planner import tree_of
+from aggloom.runtime.engine.checkpoint import load_state
+from aggloom.runtime.hosting.checkpoint_paths import is_local_checkpoint, require_checkpoint
+from aggloom.runtime.hosting.journal_files import read_plan, read_progress
+from aggloom.runtime.inspection.facts import Report
+from aggloom.runtime.inspection.text import TextPage, key_text
+from aggloom.runtime.inspection.weight import WeighedOperator, weigh_checkpoint
+from aggloom.runtime.page.formatting import NOTHING, duration, moment, size
+from aggloom.runtime.page.history import History, history_of
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
+
+_TOTAL = "triggerExecution"
+"""The phase of Spark's that all others are part of."""
+
+
+@dataclass(frozen=True)
+class NodeFigures(Report):
+    """An operator in this run. node: its number in the tree; place: by which it counts. ms: of all batches, or of the
+    last one on Spark, of the stateful node as a whole; None where it is not known.
+    """
+
+    node: str
+    place: str
+    name: str
+    rows: int
+    changes: int
+    keys: int
+    windows: int
+    live_bytes: int
+    dropped: int
+    ms: int | None
+
+
+@dataclass(frozen=True)
+class TableClock(Report):
+    """The watermark of a table, in milliseconds; None before its first row."""
+
+    table: str
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class Analysis(Report):
+    """A checkpoint's query in figures.
+
+    tree: its plan, as `explain` shows it. phases: milliseconds by part of a batch, over `batches` of them. sources:
+    rows by table in these. heaviest: by operator, as text. clocks: by table, the one furthest behind first.
+    """
+
+    checkpoint: str
+    status: str
+    error: str
+    tree: str
+    batches: int
+    last: int | None
+    rows: int
+    changes: int
+    phases: Mapping[str, int]
+    sources: Mapping[str, int]
+    nodes: tuple[NodeFigures, ...]
+    watermark: int | None
+    delay: int | None
+    clocks: tuple[TableClock, ...] = ()
+    heaviest: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
+
+    def text(self) -> str:
+        """As lines and tables."""
+        page = TextPage()
+        error = f": {self.error}" if self.error else ""
+        last = "no batch yet" if self.last is None else f"batch {self.last}"
+        page.line(f"{self.checkpoint}: {self.status}{error}, {last}")
+        page.line(f"{self.rows:,} rows read, {self.changes:,} changes since it was new")
+        for line in (*self._phase_lines(), *(["", self.tree] if self.tree else [])):
+            page.line(line)
+        rows = [
+            (
+                *(each.node, each.place, each.name, each.rows, each.changes, each.dropped),
+                *(each.keys, each.windows, size(each.live_bytes), duration(each.ms)),
+            )
+            for each in self.nodes
+        ]
+        names = ("node", "place", "operator", "rows", "changes", "dropped", "keys", "windows")
+        if rows:
+            page.table((*names, "live", "time"), rows)
+        if self.sources:
+            page.table(("source", "rows"), list(self.sources.items()))
+        for line in self._clock_lines():
+            page.line(line)
+        for name, lines in self.heaviest:
+            page.line(f"heaviest keys of {name}")
+            for line in lines:
+                page.line(f"  {line}")
+        return page.text
+
+    def _phase_lines(self) -> Iterator[str]:
+        total = sum(self.phases.values())
+        if total:
+            parts = sorted(self.phases.items(), key=lambda each: -each[1])
+            shares = ", ".join(f"{n} {duration(ms)} ({ms / total:.0%})" for n, ms in parts if ms)
+            yield f"{self.batches:,} batches took {duration(total)}: {shares}"
+
+    def _clock_lines(self) -> Iterator[str]:
+        if self.watermark is not None:
+            behind = "" if self.delay is None else f", {duration(self.delay)} behind the last batch"
+            yield f"watermark {moment(self.watermark)}{behind}"
+        if len(self.clocks) > 1:
+            first = self.clocks[0]
+            if first.watermark is None:
+                yield f"it is held back by {first.table}, which has had no row"
+            else:
+                yield f"it is held back by {first.table}, which is at {moment(first.watermark)}"
+            for each in self.clocks[1:]:
+                where = NOTHING if each.watermark is None else moment(each.watermark)
+                yield f"  {each.table} is at {where}"
+
+
+def analyze(
+    checkpoint: str | Path, *, with_keys: bool = True, trust: bool = False, spark: Any = None
+) -> Analysis:
+    """The figures of a checkpoint's query, while it runs or afterwards, from what it has noted.
+
+    with_keys: the heaviest keys too, for which state is read. trust, spark: as of `state`. Raises CheckpointError.
+    """
+    require_checkpoint(checkpoint)
+    root = Path(checkpoint)
+    history, noted = history_of(root), read_progress(root)
+    try:
+        plan = read_plan(root) or {}
+    except ValueError:
+        # A damaged note: the figures are known without it.
+        plan = {}
+    phases, sources = Counter[str](), Counter[str]()
+    for batch in noted.batches.values():
+        phases.update({n: ms for n, ms in _numbers(batch.get("ms")) if n != _TOTAL})
+        found = batch.get("sources")
+        for each in found if isinstance(found, list) else ():
+            sources[str(each.get("name"))] += int(each.get("rows") or 0)
+    weighed = weigh_checkpoint(checkpoint, trust=trust, spark=spark) if with_keys else []
+    last = history.last
+    return Analysis(
+        checkpoint=str(checkpoint),
+        status=history.status,
+        error=history.error,
+        tree=tree_of(plan["described"]) if isinstance(plan.get("described"), dict) else "",
+        batches=len(noted.batches),
+        last=None if last is None else last.number,
+        rows=history.total.get("rows", 0),
+        changes=history.total.get("changes", 0),
+        phases=dict(phases),
+        sources=dict(sources),
+        nodes=tuple(_nodes(history, plan)),
+        watermark=None if last is None else last.watermark,
+        delay=None if last is None else last.delay,
+        clocks=tuple(find_clocks(root)),
+        heaviest=tuple(_describe_heaviest(weighed)),
+    )
+
+
+def find_clocks(root: Path) -> list[TableClock]:
+    """The watermark of each table of the local engine, the one furthest behind first; none where no table has one."""
+    last = load_state(root)[0] if is_local_checkpoint(root) else None
+    if last is None or not any(BEFORE_ALL < ms < AFTER_ALL for ms in last.watermarks.values()):
+        return []
+    ordered = sorted(last.watermarks.items(), key=lambda each: (each[1], each[0]))
+    return [TableClock(name, ms if ms > BEFORE_ALL else None) for name, ms in ordered]
+
+
+def node_ms(history: History, place: str) -> int | None:
+    """The milliseconds of a stateful node: of this run on the local engine, of the last batch on Spark."""
+    number = place.partition(".")[0]
+    if number in history.node_ms:
+        return history.node_ms[number]
+    stores = history.stores
+    if number.isdigit() and int(number) < len(stores):
+        return stores[int(number)].get("update_ms")
+    return None
+
+
+def _nodes(history: History, plan: Mapping[str, Any]) -> Iterator[NodeFigures]:
+    """Yield the figures of each operator."""
+    places = plan.get("operators")
+    numbers = {str(p): n for n, p in places.items()} if isinstance(places, dict) else {}
+    for place, counts in sorted(history.operators.items()):
+        whole = dict(_numbers(counts))
+        # The time is that of all operators of a stateful node: it stands at the last, whose changes leave.
+        node = place.partition(".")[0]
+        siblings = [each for each in history.operators if each.partition(".")[0] == node]
+        is_last = place == max(siblings, key=lambda each: int(each.partition(".")[2] or 0))
+        yield NodeFigures(
+            node=numbers.get(place, ""),
+            place=place,
+            name=str(counts.get("name", NOTHING)),
+            rows=whole.get("rows", 0),
+            changes=whole.get("changes", 0),
+            keys=whole.get("keys", 0),
+            windows=whole.get("windows", 0),
+            live_bytes=whole.get("state_bytes", 0),
+            dropped=whole.get("orphans", 0) + whole.get("late", 0),
+            ms=node_ms(history, place) if is_last else None,
+        )
+
+
+def _describe_heaviest(
+    weighed: Sequence[WeighedOperator],
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each operator with its heaviest keys."""
+    for each in weighed:
+        keys = each.heaviest.keys
+        total = each.state.keys or 0
+        lines = []
+        for key in keys:
+            rows = "" if key.rows is None else f": {key.rows:,} rows"
+            lines.append(f"{key_text(key.key)}{rows}")
+        note = f", of {total:,} keys" if total else ""
+        if lines:
+            yield f"operator {each.number}, {each.state.name}{note}", tuple(lines)
+
+
+def _numbers(value: Any) -> list[tuple[str, int]]:
+    if not isinstance(value, Mapping):
+        return []
+    return [(str(name), each) for name, each in value.items() if type(each) is int]
