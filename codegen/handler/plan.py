@@ -36,7 +36,8 @@ class Planner(Draft):
         """The plan with every call of the spec in it."""
         self.fields["records"] = StateField("records", "int", "i8" if self._counts() else "i1")
         for call in self.spec.calls:
-            self._enter(call, self.spec.entry(call))
+            of = self.classes.get(call)
+            self._enter(call, self.spec.entry(call) if of is None else of.retraction.entry)
         views = [d.view for d in self.distincts.values()] + list(self.views.values())
         if self.spilling:
             views.append(StateView("spill", SPILL, False, self.spilling))

@@ -10,6 +10,7 @@ from aggloom.codegen.handler.operands import Operand
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user.classes import Rendered
+from aggloom.codegen.user.retraction import Retraction
 from aggloom.codegen.views import SPILL
 from aggloom.codegen.views.kind import ViewKind
 
@@ -309,6 +310,7 @@ class HandlerPlan:
 
     functions: the users' classes; names: those of all users' functions; unmergeable: of those without a merge.
     compacts: whether merging a state into a new one gives the same state. verdicts: (call, why it is not compiled).
+    retractions: (call, how its class takes rows back).
     """
 
     spec: AggSpec
@@ -324,6 +326,7 @@ class HandlerPlan:
     unmergeable: tuple[str, ...] = ()
     compacts: bool = True
     verdicts: tuple[tuple[str, str], ...] = ()
+    retractions: tuple[tuple[str, Retraction], ...] = ()
 
     @property
     def is_compiled(self) -> bool:

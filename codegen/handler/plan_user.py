@@ -27,20 +27,26 @@ from aggloom.codegen.user import classes as user_code
 from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.user.probe import Verdict
+from aggloom.codegen.user.retraction import Retraction, with_retract
 from aggloom.codegen.user.source import CHANGES, MARK, ROWS
 
 _MARKED = "emitted"
 """The start of the field that says whether a key's rows have left."""
+_KEEPS_ROWS = "it has no retract, and keeps the live rows"
 _INEXACT = ("double", "word", "object")
 
 
 @dataclass(frozen=True)
 class ClassCall:
-    """A call of a user's class: its text in the module, how its arguments come, and whether it is compiled."""
+    """A call of a user's class: its text in the module, how its arguments come, and whether it is compiled.
+
+    retraction: the class as the handler needs it, and what was added to it for rows that go.
+    """
 
     rendered: Rendered
     forms: tuple[str, ...]
     verdict: Verdict
+    retraction: Retraction
 
 
 def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
@@ -48,20 +54,28 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
     found: dict[AggCall, ClassCall] = {}
     prefixes: dict[str, str] = {}
     for call in spec.calls:
-        entry = spec.entry(call)
+        entry, types = spec.entry(call), spec.arg_types(call)
         if entry.code is None:
             continue
-        prefix = prefixes.setdefault(entry.name, _prefix(entry.name, prefixes))
-        types = spec.arg_types(call)
+        retraction = Retraction(entry)
+        if spec.input_changes == "retract":
+            retraction = with_retract(entry, types)
+            entry = retraction.entry
+        assert entry.code is not None
+        # A function over arguments of two types may take rows back in two ways.
+        prefix = prefixes.setdefault(entry.code.source, _prefix(entry.name, prefixes))
         verdict = Verdict("plain Python was asked for")
         if backend == "numba" and respects_nulls(call, entry, spec.dialect):
             verdict = Verdict("its arguments may be None (RESPECT NULLS)")
         elif backend == "numba" and not user_trust.is_trusted(entry):
             verdict = Verdict(user_trust.NOT_TRIED)
+        elif backend == "numba" and retraction.why:
+            verdict = Verdict(_KEEPS_ROWS)
         elif backend == "numba":
             verdict = user_code.verdict(entry, types, spec.result_type(call))
         forms = user_code.forms(entry, types)
-        found[call] = ClassCall(user_code.render(entry, prefix), forms, verdict)
+        rendered = user_code.render(entry, prefix, retraction.origin)
+        found[call] = ClassCall(rendered, forms, verdict, retraction)
     return found
 
 
@@ -74,14 +88,19 @@ def _prefix(name: str, taken: dict[str, str]) -> str:
 
 def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, Any]:
     """Return the parts of a plan that are about users' functions."""
-    user_calls = [(call, spec.entry(call)) for call in spec.calls if spec.entry(call).user_defined]
+    entries = {call: of.retraction.entry for call, of in classes.items()}
+    user_calls = [
+        (call, entries.get(call, spec.entry(call)))
+        for call in spec.calls
+        if spec.entry(call).user_defined
+    ]
     plain = {
         e.name
         for c, e in user_calls
         if e.code and "merge" not in e.code.methods and not is_distinct(c, e)
     }
     again = [e for c, e in user_calls if is_distinct(c, e) and _is_inexact(e)]
-    rendered = {each.rendered.name: each.rendered for each in classes.values()}
+    rendered = {each.rendered.prefix: each.rendered for each in classes.values()}
     return {
         "functions": list(rendered.values()),
         "names": tuple(sorted({entry.name for _, entry in user_calls})),
@@ -90,6 +109,7 @@ def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, An
         # is nothing that a merge has to keep.
         "compacts": not plain and not again and not any(has(e, CHANGES) for _, e in user_calls),
         "verdicts": tuple((call.text, of.verdict.reason) for call, of in classes.items()),
+        "retractions": tuple((call.text, of.retraction) for call, of in classes.items()),
     }
 
 

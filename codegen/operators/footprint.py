@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from aggloom.codegen.handler.class_notes import note_functions
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.handler.plan_parts import CallBlock, HandlerPlan, StateView
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -34,7 +35,8 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     parts = list(_parts(plan, ttl))
     sizes = [part["bytes_per_key"] for part in parts]
     whole = None if None in sizes or not plan.is_compiled else sum(sizes)
-    grows = list(dict.fromkeys(part["entries"] for part in parts if "entries" in part))
+    entries = [part["entries"] for part in parts if "entries" in part]
+    grows = list(dict.fromkeys([*entries, *_live_rows(plan)]))
     keys = "the number of keys" if spec.group_by else "one key"
     found = {
         "bounded_by": [keys, *(f"per key, {what}" for what in grows)],
@@ -44,6 +46,8 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
         "parts": parts,
         "texts": _holds_texts(plan),
     }
+    notes = note_functions(plan)
+    found |= {"functions": notes} if notes else {}
     return found | ({"bytes_per_text": TEXT} if found["texts"] else {})
 
 
@@ -96,6 +100,15 @@ def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
     room = view.kind.room(view.width, what)
     grows = {"entries": room.entries, "bytes_per_entry": room.entry} if room.entries else {}
     return {"bytes_per_key": room.key, **grows}
+
+
+def _live_rows(plan: HandlerPlan) -> Iterator[str]:
+    """The live rows that classes keep which can take none back."""
+    kept = {text for text, retraction in plan.retractions if retraction.why}
+    for call in plan.spec.calls:
+        if call.text in kept:
+            what = call.args[0] if len(call.args) == 1 else f"({', '.join(call.args)})"
+            yield f"the different values of {what}"
 
 
 def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:

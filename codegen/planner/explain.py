@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 
 from sqlglot import exp
 
+from aggloom.codegen.handler.class_notes import note_functions
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
@@ -80,7 +80,7 @@ def explain(
             return as_svg(plan, backend)
         plain = ("backend plain Python",) if backend == "python" else ()
         lines = plain if spec is None else _lines(spec, backend)
-        return "\n".join([*lines, *_plan(plan, backend)])
+        return "\n".join([*lines, *_plan(plan, backend, notes=spec is None)])
 
     return Explanation(deep(text))
 
@@ -180,9 +180,10 @@ def _single(
         return None
 
 
-def _plan(plan: Plan, backend: str) -> Iterator[str]:
+def _plan(plan: Plan, backend: str, *, notes: bool) -> Iterator[str]:
+    """The lines of a plan; notes: with those on users' functions."""
     yield "plan"
-    for line in as_text(plan, backend).splitlines():
+    for line in as_text(plan, backend, notes=notes).splitlines():
         yield f"  {line}".rstrip()
 
 
@@ -205,26 +206,11 @@ def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
         reasons += [f"{names} is not trusted, and was not tried" for names in strange]
         why = ", for " * bool(reasons) + ", and ".join(reasons)
     yield f"backend {'compiled by Numba' if plan.is_compiled else 'plain Python'}{why}"
-    yield from _functions(spec, plan)
+    notes = note_functions(plan)
+    yield from ["your functions", *(f"  {line}" for line in notes)] if notes else []
 
 
 def _list_functions(texts: Iterable[str]) -> list[str]:
     """The functions of calls, in one text; none if there are no calls."""
     names = list(dict.fromkeys(text.partition("(")[0].upper() for text in texts))
     return [" and ".join(names)] if names else []
-
-
-def _functions(spec: AggSpec, plan: HandlerPlan) -> Iterator[str]:
-    if not plan.names:
-        return
-    yield "your functions"
-    reasons = dict(plan.verdicts)
-    for call in spec.calls:
-        if not spec.entry(call).user_defined:
-            continue
-        if spec.entry(call).code is None:
-            yield f"  {call.text}: expressions, as the built-in functions"
-        elif reasons[call.text]:
-            yield f"  {call.text}: Python, not compiled: {reasons[call.text]}"
-        else:
-            yield f"  {call.text}: {'compiled' if plan.is_compiled else 'can be compiled'}"

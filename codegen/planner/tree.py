@@ -62,11 +62,14 @@ def as_json(plan: Plan, backend: str = "numba") -> str:
     return json.dumps(describe(plan, backend), indent=2, ensure_ascii=False)
 
 
-def as_text(plan: Plan, backend: str = "numba") -> str:
-    """The tree, then for each stateful node its unique key, state and rules, then the options that were changed."""
+def as_text(plan: Plan, backend: str = "numba", *, notes: bool = True) -> str:
+    """The tree, then for each stateful node its unique key, state and rules, then the options that were changed.
+
+    notes: also which of users' functions are compiled, and what they keep.
+    """
     described = describe(plan, backend)
     blocks = ["\n".join(_lines(described["plan"], numbered=True))]
-    blocks += ["\n".join(_legend(node)) for node in stateful(described["plan"])]
+    blocks += ["\n".join(_legend(node, notes)) for node in stateful(described["plan"])]
     remarks = [each.remark for each in reversed(walk(plan.root)) if each.remark]
     blocks += ["\n".join(dict.fromkeys(remarks))] if remarks else []
     if described["options"]:
@@ -168,7 +171,7 @@ def _lines(node: dict[str, Any], *, numbered: bool, first: str = "", rest: str =
     return found
 
 
-def _legend(node: Mapping[str, Any]) -> Iterator[str]:
+def _legend(node: Mapping[str, Any], notes: bool) -> Iterator[str]:
     state, key = node["state"], node["unique_key"]
     handler = f"; handler {node['handler']}" if "handler" in node else ""
     if "final_handler" in node:
@@ -185,6 +188,8 @@ def _legend(node: Mapping[str, Any]) -> Iterator[str]:
         room = "a Python object" if part["bytes_per_key"] is None else f"{part['bytes_per_key']:>4}"
         entry = f", {part['bytes_per_entry']} an entry" if "entries" in part else ""
         yield f"    {part['name']:<32} {part['kind']:<9} {room}{entry}"
+    functions = state.get("functions", ()) if notes else ()
+    yield from ["  your functions", *(f"    {line}" for line in functions)] if functions else []
     if node["rules"]:
         yield "  rules"
     for rule in node["rules"]:

@@ -26,6 +26,7 @@ class Rendered:
 
     name: str
     prefix: str
+    origin: str
     constants: tuple[str, ...]
     methods: tuple[tuple[str, str], ...]
     modules: frozenset[str]
@@ -34,13 +35,13 @@ class Rendered:
         return f"{self.prefix}_{method}"
 
 
-def render(entry: Aggregate, prefix: str) -> Rendered:
-    """A class as functions whose names begin with a prefix."""
+def render(entry: Aggregate, prefix: str, origin: str = "as its user wrote it") -> Rendered:
+    """A class as functions whose names begin with a prefix; origin: where it is from, for who reads the module."""
     assert entry.code is not None
     source = user_source.parse(entry.code.source, entry.name)
     constants, methods = user_source.functions(source, prefix)
     modules = frozenset(user_source.modules(source))
-    return Rendered(entry.name, prefix, tuple(constants), tuple(methods), modules)
+    return Rendered(entry.name, prefix, origin, tuple(constants), tuple(methods), modules)
 
 
 def forms(entry: Aggregate, types: tuple[pa.DataType, ...]) -> tuple[str, ...]:

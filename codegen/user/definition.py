@@ -136,12 +136,12 @@ def unmergeable(entry: Aggregate) -> str:
 
 
 def unretractable(entry: Aggregate, ordered: bool) -> str:
-    """Name what a user's function lacks to take rows back, and the fix; "" if it lacks nothing."""
+    """Name what a user's function lacks to take rows back, and the fix; "" if it lacks nothing.
+
+    A class lacks nothing: see codegen/user/retraction.py.
+    """
     if entry.code is not None:
-        if "retract" in entry.code.methods:
-            return ""
-        names = ", ".join(["state", *(argument.name for argument in entry.arguments)])
-        return f"{entry.name} cannot take rows back; give its class `def retract({names})`"
+        return ""
     for state in entry.shape(True, ordered).state:
         if isinstance(state, Field) and state.retract is None:
             return (

@@ -15,7 +15,7 @@ import pyarrow as pa
 from aggloom.runtime.handlers.handler import ResultPair
 from aggloom.runtime.operators.bundle import Applier
 from aggloom.runtime.operators.keyed_state import KeyedState
-from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
+from aggloom.runtime.storage.arena import FlagArray, SlotArray
 
 
 def fold_changes(
@@ -46,21 +46,20 @@ def fold_changes(
     for out in (added, after):
         handler.refuse_overflow(out, state.place)
     handler.mark(touched[now])
-    first = _lay_out(handler, [(differs, removed), (asked & ~differs, before, asked)])
-    second = _lay_out(handler, [(differs, added), (comes, after)])
+    first = _lay_out(handler, [(differs, removed, differs), (asked & ~differs, before, asked)])
+    second = _lay_out(handler, [(differs, added, differs), (comes, after, comes)])
     return dropped, handler.pair_results(first, second, was, now)
 
 
-def _lay_out(handler: Any, parts: Sequence[tuple[Any, ...]]) -> Any:
-    """Results with a row for each item: of each part (which items, results, of which items) those of its items."""
+def _lay_out(handler: Any, parts: Sequence[tuple[FlagArray, Any, FlagArray]]) -> Any:
+    """Results with a row for each item. parts: which items to take, results, and the items that they are of."""
     n = len(parts[0][0])
     # Row 0 is for items of no part.
     places, outs, start = np.zeros(n, np.int64), [handler.outputs(1)], 1
-    for items, out, *of in parts:
-        numbered: Array = of[0] if of else items
-        places[items] = start + (np.cumsum(numbered) - 1)[items]
+    for items, out, owners in parts:
+        places[items] = start + (np.cumsum(owners) - 1)[items]
         outs.append(out)
-        start += int(numbered.sum())
+        start += int(owners.sum())
     return handler.pick_outputs(handler.concatenate_all(outs), places)
 
 

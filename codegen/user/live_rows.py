@@ -1,0 +1,122 @@
+"""A class without `retract` over rows that come and go: a class around it that keeps the live rows of a key.
+
+Its state is that of the class, the arguments of the live rows with their counts, and whether the first has to be made
+anew. A row that comes is added at once. After one that goes, and after a merge, the state is folded anew from `create`
+when the next result is read. Equal rows are folded one after the other, in the place of the first of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from aggloom.codegen.user.source import CHANGES, MARK, ROWS
+
+_OWN = ("create", "accumulate", "value", ROWS, "merge", CHANGES, MARK)
+"""Methods of the class that have other names in the class around it."""
+_WORDS = frozenset(
+    ("state", "other", "row", "count", "change", "values", "folded", "repr", "range")
+)
+_METHODS = """
+def create():
+    return [{name}.{create}(), {{}}, False]
+
+def accumulate(state, {arguments}):
+    if {name}.{count_row}(state, 1, {arguments}) <= 0:
+        {name}.{note_change}(state)
+    elif not state[2]:
+        {name}.{fold_row}(state, {arguments})
+
+def retract(state, {arguments}):
+    {name}.{count_row}(state, -1, {arguments})
+    {name}.{note_change}(state)
+
+def merge(state, other):
+    for count, values in other[1].values():
+        {name}.{count_row}(state, count, *values)
+    {name}.{note_change}(state)
+
+def {result}(state):
+    if state[2]:
+        state[0], state[2] = {name}.create()[0], False
+        for count, values in state[1].values():
+            for _ in range(count):
+                {name}.{fold_row}(state, *values)
+    return {name}.{read}(state[0])
+
+def {count_row}(state, change, {arguments}):
+    row = repr(({arguments}))
+    count = change + state[1].get(row, (0,))[0]
+    if count:
+        state[1][row] = (count, ({arguments}))
+    else:
+        state[1].pop(row, None)
+    return count
+
+def {note_change}(state):
+    if state[1]:
+        state[2] = True
+    else:
+        state[0], state[2] = {name}.create()[0], False
+
+def {fold_row}(state, {arguments}):
+    folded = {name}.{accumulate}(state[0], {arguments})
+    if folded is not None:
+        state[0] = folded
+"""
+
+
+def keep_live_rows(tree: ast.Module, arguments: Sequence[str], result: str) -> None:
+    """Put the methods that keep live rows into the class of a source, in place of those that add and read.
+
+    arguments: their names. result: the method that gives the result.
+    """
+    (owner,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    taken = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    taken |= {part.attr for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
+    renamed = {name: _free_name(f"own_{name}", taken) for name in _OWN}
+    _Renaming(owner.name, renamed).visit(owner)
+    outside = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {owner.name}
+    named = [
+        (
+            f"value_{name}"
+            if name in _WORDS | outside - set(arguments) or name.startswith("user_")
+            else name
+        )
+        for name in arguments
+    ]
+    text = _METHODS.format(
+        name=owner.name,
+        arguments=" ".join(f"{name}," for name in named),
+        create=renamed["create"],
+        accumulate=renamed["accumulate"],
+        read=renamed[result],
+        result=result,
+        count_row=_free_name("count_row", taken),
+        note_change=_free_name("note_change", taken),
+        fold_row=_free_name("fold_row", taken),
+    )
+    owner.body += ast.parse(text).body
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+class _Renaming(ast.NodeTransformer):
+    """Methods of a class under other names, also where they call each other."""
+
+    def __init__(self, owner: str, renamed: dict[str, str]) -> None:
+        self.owners, self.renamed = (owner, "self"), renamed
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self.renamed.get(node.name, node.name)
+        node.decorator_list = []
+        return self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id in self.owners:
+            node.attr = self.renamed.get(node.attr, node.attr)
+        return self.generic_visit(node)

@@ -1,0 +1,91 @@
+"""Classes without a `retract` over rows that come and go: an inverse that the source proves, or the live rows."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+
+from aggloom.codegen.catalogue.entry import Aggregate, Code
+from aggloom.codegen.spec.dtypes import parse_type
+from aggloom.codegen.user import source as user_source
+from aggloom.codegen.user import trust as user_trust
+from aggloom.codegen.user.inverse import DECIMAL, INTEGER, OTHER, derive_retract
+from aggloom.codegen.user.live_rows import keep_live_rows
+
+_EXACT_DIGITS = 18
+"""Digits of a DECIMAL of which Python's 28 hold the sum of ten thousand million."""
+
+
+@dataclass(frozen=True)
+class Retraction:
+    """The way in which a class takes rows back over arguments of some types.
+
+    entry: with a class that has `retract`. inverse: the text of a derived one. why: no inverse is derived, so that the
+    live rows are kept.
+    """
+
+    entry: Aggregate
+    inverse: str = ""
+    why: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The end of a line that says where the class of a generated module is from."""
+        if self.inverse:
+            return "as its user wrote it, with a retract that is derived from accumulate"
+        if self.why:
+            return "in a class that keeps the live rows of a key; own_ is what its user wrote"
+        return "as its user wrote it"
+
+
+def with_retract(entry: Aggregate, types: tuple[pa.DataType, ...]) -> Retraction:
+    """An entry whose class can take rows back; one that can already, and one without a class, are as they were."""
+    if entry.code is None or "retract" in entry.code.methods:
+        return Retraction(entry)
+    kinds = tuple(
+        _kind(argument.kind, dtype) for argument, dtype in zip(entry.arguments, types, strict=True)
+    )
+    names = tuple(argument.name for argument in entry.arguments)
+    result = user_source.ROWS if entry.emits_rows else "value"
+    text, inverse, why = _derive(entry.code.source, entry.name, names, kinds, result)
+    parsed = user_source.parse(text, entry.name)
+    code = Code(text, tuple(parsed.methods), entry.code.columns)
+    made = replace(entry, code=code)
+    if user_trust.is_trusted(entry):
+        # It says nothing that its user's source does not say.
+        user_trust.trust(made)
+    return Retraction(made, inverse, why)
+
+
+@lru_cache(maxsize=256)
+def _derive(
+    source: str, name: str, arguments: tuple[str, ...], kinds: tuple[str, ...], result: str
+) -> tuple[str, str, str]:
+    """The source with a retract, the text of an inverse that it is, and why there is none."""
+    # A copy: what is read is kept, and shared.
+    parsed = user_source.parse(source, name)
+    found = derive_retract(parsed, dict(zip(arguments, kinds, strict=True)))
+    tree = user_source.bare(source)
+    (owner,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    if isinstance(found, str):
+        keep_live_rows(tree, arguments, result)
+        return ast.unparse(ast.fix_missing_locations(tree)), "", found
+    text = ast.unparse(found)
+    if "accumulate" in parsed.selves:
+        found.args.args.insert(0, ast.arg("self"))
+    owner.body.append(found)
+    return ast.unparse(ast.fix_missing_locations(tree)), text, ""
+
+
+def _kind(declared: str, dtype: pa.DataType) -> str:
+    """What a method may rely on about an argument of a type."""
+    if declared[:1].isupper() and parse_type(declared) == pa.float64():
+        return OTHER
+    if pa.types.is_integer(dtype) or pa.types.is_boolean(dtype):
+        return INTEGER
+    if pa.types.is_decimal(dtype) and dtype.precision <= _EXACT_DIGITS:
+        return DECIMAL
+    return OTHER
