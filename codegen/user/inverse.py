@@ -216,9 +216,10 @@ class _Inversion:
         if isinstance(node, ast.Subscript) and _is_name(node.value, self.state):
             index = node.slice
             may_write = self.kind in (list, dict) or isinstance(node.ctx, ast.Load)
-            if isinstance(index, ast.Constant) and index.value in self.places and may_write:
-                # With the names of its numbers there are two states: the old one, and that in the names.
-                return None if self.fields or type(index.value) is bool else index.value
+            # With the names of its numbers there are two states: the old one, and that in the names.
+            if isinstance(index, ast.Constant) and may_write and not self.fields:
+                same = (each for each in self.places if type(each) is type(index.value))
+                return next((each for each in same if each == index.value), None)
         return None
 
     def _require_amount(self, value: ast.expr) -> None:
@@ -262,9 +263,9 @@ class _Inversion:
         if isinstance(node, ast.Attribute):
             return self._kind_of_attribute(node)
         if isinstance(node, ast.Subscript | ast.Tuple | ast.List | ast.Slice):
-            for part in ast.iter_child_nodes(node):
-                if isinstance(part, ast.expr):
-                    self._kind_of(part)
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    self._kind_of(child)
             return OTHER
         return _refuse("computes something else", node)
 

@@ -109,7 +109,7 @@ KEPT = {
         "return s_[0]",
         "v",
     ),
-    "product": ("return 1", "return s_ * v", "return s_ != 0", "v"),
+    "product": ("return 1", "return s_ * v", "return int(s_ != 0)", "v"),
     "texts": ("return {}", "s_[s] = s_.get(s, 0) + 1", "return len(s_)", "s"),
     "array": ("return set()", "s_.update(x for x in a if x is not None)", "return len(s_)", "a"),
     "overwritten": ("return (0, 0)", "n, t = s_\nn = v\nreturn (n, t + 0)", "return s_[1]", "v"),
@@ -156,18 +156,16 @@ def register(
     return model
 
 
-row_ = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["x", "y"]),
-        "v": st.none() | st.sampled_from([-3, -1, 0, 1, 2, 40]),
-        "w": st.none() | st.sampled_from([-(2**40), 0, 1, 2, 5]),
-        "d": st.none() | st.sampled_from([Decimal("-1.25"), Decimal("0.00"), Decimal("99999999.99")]),
-        "f": st.none() | st.sampled_from([-0.5, 0.0, 0.25, 1.5, 2.0**40]),
-        "s": st.none() | st.sampled_from(["", "p", "q", "pq"]),
-        "a": st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3),
-        "b": st.booleans(),
-    }
-).map(lambda row: tuple(row.values()))  # fmt: skip
+row_ = st.tuples(
+    st.sampled_from(["x", "y"]),
+    st.none() | st.sampled_from([-3, -1, 0, 1, 2, 40]),
+    st.none() | st.sampled_from([-(2**40), 0, 1, 2, 5]),
+    st.none() | st.sampled_from([Decimal("-1.25"), Decimal("0.00"), Decimal("99999999.99")]),
+    st.none() | st.sampled_from([-0.5, 0.0, 0.25, 1.5, 2.0**40]),
+    st.none() | st.sampled_from(["", "p", "q", "pq"]),
+    st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3),
+    st.booleans(),
+)
 
 
 @st.composite
@@ -203,7 +201,7 @@ def expected(names: str, model: Callable[[list[Row]], Any], rows: Iterable[Row])
 
 
 @pytest.mark.parametrize("name", [*DERIVED, *KEPT])
-@examples(12)
+@examples(8)
 @given(data=st.data())
 def test_the_result_is_the_class_folded_over_the_live_rows(name: str, data: st.DataObject) -> None:
     case = {**DERIVED, **KEPT}[name]
