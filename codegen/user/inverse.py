@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 from aggloom.codegen.user.source import UserSource
 
 INTEGER, DECIMAL, OTHER = "integer", "decimal", "other"
-"""What is known of a value: it is an integer, a Decimal of at most 18 digits, or something else."""
+"""The kinds of a value: an integer, a Decimal of at most 18 digits, something else."""
 _NUMBER: Final = 0
 """The place of a state that is a number."""
 _WHOLE: Final = frozenset(("len", "ord", "int"))
@@ -145,7 +145,7 @@ class _Inversion:
         if isinstance(target, ast.Tuple) and _is_name(value, self.state):
             self._unpack(statement, target)
         elif (place := self._place_of(target)) is not None:
-            statement.value = self._inverted(value, place)
+            statement.value = self._invert_value(value, place)
         elif isinstance(target, ast.Name) and target.id not in {*self.arguments, self.state}:
             kind = self._kind_of(value)
             # A name that is given twice may be either.
@@ -174,18 +174,18 @@ class _Inversion:
                 _refuse("returns no state", statement)
             return
         if self.kind is int:
-            statement.value = self._inverted(value, _NUMBER)
+            statement.value = self._invert_value(value, _NUMBER)
         elif self.kind is tuple and isinstance(value, ast.Tuple):
             if len(value.elts) != len(self.places):
                 _refuse("returns another state", statement)
             value.elts = [
-                self._inverted(each, place)
+                self._invert_value(each, place)
                 for each, place in zip(value.elts, self.places, strict=True)
             ]
         else:
             _refuse("returns another state", statement)
 
-    def _inverted(self, value: ast.expr, place: int | str) -> ast.expr:
+    def _invert_value(self, value: ast.expr, place: int | str) -> ast.expr:
         """A number of the state with amounts added, with the opposite signs."""
         if self._is_field(value, place):
             return value
@@ -193,11 +193,11 @@ class _Inversion:
             adds = isinstance(value.op, ast.Add)
             if self._holds_field(value.left, place):
                 self._require_amount(value.right)
-                left = self._inverted(value.left, place)
+                left = self._invert_value(value.left, place)
                 return ast.BinOp(left, ast.Sub() if adds else ast.Add(), value.right)
             if adds and self._holds_field(value.right, place):
                 self._require_amount(value.left)
-                return ast.BinOp(self._inverted(value.right, place), ast.Sub(), value.left)
+                return ast.BinOp(self._invert_value(value.right, place), ast.Sub(), value.left)
         return _refuse("does more than add", value)
 
     def _holds_field(self, value: ast.expr, place: int | str) -> bool:

@@ -81,7 +81,7 @@ def _derive(
 
 
 def _kind(declared: str, dtype: pa.DataType) -> str:
-    """What a method may rely on about an argument of a type."""
+    """The kind of an argument of a type, as far as a method may rely on it."""
     if declared[:1].isupper() and parse_type(declared) == pa.float64():
         return OTHER
     if pa.types.is_integer(dtype) or pa.types.is_boolean(dtype):
