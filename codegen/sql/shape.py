@@ -22,6 +22,7 @@ from aggloom.codegen.sql.table_calls import join_table_functions, read_table_fun
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
 from aggloom.codegen.sql.unsupported_words import check_words
 from aggloom.codegen.sql.window_parser import WindowCall
+from aggloom.codegen.sql.written_out import write_out
 from aggloom.errors import SqlError, UnsupportedSqlError
 
 _ALLOWED: Final = ("hint", "with_", "expressions", "from_", "where", "group", "having", "distinct")
@@ -95,6 +96,7 @@ def statements(
     for tree in found:
         _name_clocks(tree)
         check_unread(tree)
+        write_out(tree)
         join_table_functions(tree)
         _check_functions(tree)
         _make_queries_of_values(tree)

@@ -1,0 +1,157 @@
+"""Forms of a SELECT that others say, too, and are written out so: DISTINCT ON, and LATERAL aggregates.
+
+`SELECT DISTINCT ON (k) .. ORDER BY k, t` takes the first row of each key: a Top-1. A LATERAL sub-query that aggregates
+without GROUP BY has one row for each row to its left: each of its columns is a sub-query with one value.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.dialect import CallNode
+from aggloom.codegen.sql.errors import place_error, refusal, span
+from aggloom.codegen.sql.scope import bare, text_of
+from aggloom.errors import SqlError
+
+_AGGREGATE_CLAUSES = {"expressions", "from_", "joins", "where"}
+"""Clauses of a sub-query that has one row, whatever its source has."""
+
+
+def write_out(tree: exp.Expression) -> None:
+    """Write out these forms wherever a tree has them; raises SqlError for a DISTINCT ON without its order."""
+    for select in list(tree.find_all(exp.Select)):
+        distinct = select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            _number_rows(select, distinct)
+        for join in list(select.args.get("joins") or []):
+            _ask_for_values(select, join)
+
+
+def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
+    """Make a Top-1 of a SELECT DISTINCT ON with its ORDER BY."""
+    on = distinct.args["on"]
+    keys = list(on.expressions) if isinstance(on, exp.Tuple) else [bare(on)]
+    order = select.args.get("order")
+    terms = [_as_written(each, select) for each in order.expressions] if order is not None else []
+    texts = {text_of(key) for key in keys}
+    leading = 0
+    while leading < len(terms) and text_of(bare(terms[leading].this)) in texts:
+        leading += 1
+    found = {text_of(bare(each.this)) for each in terms[:leading]}
+    if found != texts or leading == len(terms):
+        message = (
+            "DISTINCT ON takes the first row of each key in the order of ORDER BY; write ORDER BY the keys, and behind "
+            "them what says which row is the first."
+        )
+        raise place_error(SqlError(message), span(on) or span(select))
+    for clause in ("limit", "offset", "qualify"):
+        if select.args.get(clause):
+            fix = "put it around a sub-query with the DISTINCT ON"
+            raise refusal(span(on), f"{clause.upper()} beside DISTINCT ON is", fix)
+    number = exp.Window(
+        this=CallNode(this="ROW_NUMBER", distinct=False),
+        partition_by=[key.copy() for key in keys],
+        order=exp.Order(expressions=[each.copy() for each in terms[leading:]]),
+        over="OVER",
+    )
+    select.set("distinct", None)
+    select.set("order", None)
+    first = exp.EQ(this=number, expression=exp.Literal.number(1))
+    select.set("qualify", exp.Qualify(this=first))
+
+
+def _as_written(term: exp.Expression, select: exp.Select) -> exp.Expression:
+    """A term of ORDER BY with an item's expression in place of its name or its number."""
+    inner = bare(term.this)
+    items = select.expressions
+    found = None
+    if (
+        isinstance(inner, exp.Literal)
+        and inner.name.isdigit()
+        and 0 < int(inner.name) <= len(items)
+    ):
+        found = items[int(inner.name) - 1]
+    elif isinstance(inner, exp.Column) and not inner.table:
+        named = (each for each in items if isinstance(each, exp.Alias))
+        found = next((e for e in named if e.alias.casefold() == inner.name.casefold()), None)
+    if found is None:
+        return term
+    made = term.copy()
+    made.set("this", (found.this if isinstance(found, exp.Alias) else found).copy())
+    return made
+
+
+def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
+    """Make sub-queries with one value of the columns of a LATERAL sub-query that aggregates."""
+    values = _values_of(join)
+    if values is None:
+        return
+    stars = [each for each in select.expressions if isinstance(each, exp.Star)]
+    if stars and select.args["joins"][-1] is not join:
+        return
+    alias = join.this.alias.casefold()
+    select.set("joins", [each for each in select.args["joins"] if each is not join] or None)
+    items = []
+    for item in select.expressions:
+        items.append(item)
+        if isinstance(item, exp.Star):
+            items += [_name_query(query, name) for name, query in values.items()]
+        elif _is_star_of(item, alias):
+            items.pop()
+            items += [_name_query(query, name) for name, query in values.items()]
+    select.set("expressions", items)
+    folded = {name.casefold(): query for name, query in values.items()}
+    for column in [each for each in select.find_all(exp.Column) if _is_of(each, alias, select)]:
+        query = folded.get(column.name.casefold())
+        if query is None:
+            continue
+        made: exp.Expression = query.copy()
+        if column.parent is select and column.arg_key == "expressions":
+            made = _name_query(query, column.name)
+        column.replace(made)
+
+
+def _name_query(query: exp.Expression, name: str) -> exp.Alias:
+    """A copy of a sub-query as an item of that name."""
+    return exp.Alias(this=query.copy(), alias=exp.to_identifier(name, quoted=True))
+
+
+def _is_star_of(item: exp.Expression, alias: str) -> bool:
+    """Tell whether an item is all columns of a source: `s.*`."""
+    is_star = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+    return is_star and item.table.casefold() == alias
+
+
+def _is_of(column: exp.Column, alias: str, select: exp.Select) -> bool:
+    """Tell whether a column of a SELECT, not of a sub-query in it, may be one of a source."""
+    if column.find_ancestor(exp.Select) is not select:
+        return False
+    return column.table.casefold() == alias if column.table else True
+
+
+def _values_of(join: exp.Join) -> dict[str, exp.Expression] | None:
+    """The columns of a LATERAL sub-query that aggregates, each as a sub-query; None for another join."""
+    lateral, on = join.this, join.args.get("on")
+    is_true = on is None or (isinstance(bare(on), exp.Boolean) and bool(bare(on).this))
+    if not isinstance(lateral, exp.Lateral) or lateral.args.get("view") or not is_true:
+        return None
+    if join.args.get("side") not in (None, "", "LEFT") or not isinstance(
+        lateral.this, exp.Subquery
+    ):
+        return None
+    query, alias = lateral.this.this, lateral.args.get("alias")
+    if not isinstance(query, exp.Select) or alias is None or not alias.name:
+        return None
+    if any(value and key not in _AGGREGATE_CLAUSES for key, value in query.args.items()):
+        return None
+    given = [each.name for each in alias.columns]
+    names = given or [each.alias_or_name for each in query.expressions]
+    inner = [each.this if isinstance(each, exp.Alias) else each for each in query.expressions]
+    if len(names) != len(inner) or not all(names) or not all(each.find(CallNode) for each in inner):
+        return None
+    found = {}
+    for name, item in zip(names, inner, strict=True):
+        one = query.copy()
+        one.set("expressions", [item.copy()])
+        found[name] = exp.Subquery(this=one)
+    return found
