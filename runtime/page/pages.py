@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.hosting.checkpoint_paths import local
 from aggloom.runtime.page.background_reads import BackgroundReads, NotYet
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
 from aggloom.runtime.page.formatting import count, moment
 from aggloom.runtime.page.render import page
+from aggloom.runtime.page.result_view import result_of
 from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.views import PageView, view_of
 
 Asked = Mapping[str, list[str]]
+_URGENCY = {"failed": 0, "silent": 1, "running": 2, "unknown": 3, "ended": 4}
+"""What the index shows first: the statuses in their order."""
 
 
 class Pages:
@@ -29,16 +34,17 @@ class Pages:
         listed = self.checkpoints.all()
         if len(listed) == 1:
             return self.checkpoint(listed[0])
-        views = [view_of(each) for each in listed]
-        announcement = (
-            f"{len(views)} checkpoints, {sum(v.status == 'running' for v in views)} running."
-        )
+        views = sorted((view_of(each) for each in listed), key=lambda each: _URGENCY[each.status])
+        counted = Counter(view.status for view in views)
+        parts = [f"{counted[status]} {status}" for status in _URGENCY if counted[status]]
+        announcement = f"{len(views)} checkpoints: {', '.join(parts)}."
         return page(
             "page_index.html.j2",
             live=True,
             follows=True,
             checkpoints=[_line(view) for view in views],
             said=announcement,
+            failed=counted["failed"],
             **about(),
         )
 
@@ -62,6 +68,18 @@ class Pages:
             problems.append(str(error))
         values: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
         return page("page_state.html.j2", live=True, **values, **about())
+
+    def result(self, watched: Watched, asked: Asked) -> str:
+        """The rows of a result that have a text, or why there are none to show."""
+        find = asked.get("find", [""])[0]
+        problems: list[str] = []
+        result = None
+        try:
+            result = result_of(local(watched.path), find)
+        except (AggloomError, OSError) as error:
+            problems.append(str(error))
+        values: dict[str, Any] = {"view": view_of(watched), "find": find, "result": result}
+        return page("page_result.html.j2", live=True, problems=problems, **values, **about())
 
     def key(self, watched: Watched, asked: Asked) -> str:
         """A key of a checkpoint, or why it cannot be told."""
@@ -99,6 +117,7 @@ def _line(view: PageView) -> dict[str, Any]:
         "number": view.number,
         "name": view.name,
         "path": view.path,
+        "status": view.status,
         "words": " ".join([view.words, *view.problems[:1]]),
         "last": "–" if last is None else str(last.number),
         "rows": count(total.get("rows")),

@@ -26,7 +26,7 @@ from aggloom.runtime.page.render import policy
 LOCAL = "127.0.0.1"
 _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
-_PLACE = re.compile(r"/c/([0-9]{1,6})(/state|/key)?")
+_PLACE = re.compile(r"/c/([0-9]{1,6})(/state|/key|/result)?")
 _FIELDS = 200
 _SECONDS = 30
 _PATIENCE = 1.5
@@ -190,12 +190,12 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.FORBIDDEN, _TEXT, refused
         if place[2] == "/state":
             text = pages.state(watched)
-        elif place[2] == "/key":
+        elif place[2]:
             try:
                 asked = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
             except ValueError:
                 return HTTPStatus.BAD_REQUEST, _TEXT, b"The address has too many fields.\n"
-            text = pages.key(watched, asked)
+            text = pages.key(watched, asked) if place[2] == "/key" else pages.result(watched, asked)
         else:
             text = pages.checkpoint(watched)
         return HTTPStatus.OK, _HTML, text.encode("utf-8", "replace")

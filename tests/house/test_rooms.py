@@ -156,7 +156,8 @@ ROOMS: dict[str, set[str]] = {
     | _in("runtime", "inspection", "connectors.files.table_file", "hosting", "asking"),
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
-    | _in("runtime", "inspection", "local", "spark", "page", "hosting", "engine", "values"),
+    | _in("runtime", "inspection", "local", "spark", "page", "hosting", "engine", "values")
+    | _in("runtime", "connectors.files.table_file"),
     **{
         f"runtime/spark{room}": PLANS | HOST | {"aggloom.runtime"}
         for room in (

@@ -275,11 +275,12 @@ def test_two_checkpoints_have_an_index_and_keep_their_numbers(tmp_path: Path) ->
     assert [(each.number, each.name) for each in found.all()] == [(0, "b"), (1, "a")]
     page = parsed(Pages(found, BackgroundReads()).index())
     listed = rows(page, "2 checkpoints")
-    assert [each["last batch"] for each in listed] == ["1", "2"]
-    assert [each["rows read"] for each in listed] == ["21", "33"]
-    assert "The query failed. no room" in listed[1]["query"]
+    # The one that failed comes first.
+    assert [each["last batch"] for each in listed] == ["2", "1"]
+    assert [each["rows read"] for each in listed] == ["33", "21"]
+    assert "The query failed. no room" in listed[0]["query"]
     links = [a.get("href") for a in page.all("a") if a.get("href").startswith("/c/")]
-    assert links == ["/c/0", "/c/1"]
+    assert links == ["/c/1", "/c/0"]
     write_report(found, tmp_path / "r.html")
     report = parsed((tmp_path / "r.html").read_text())
     assert [each.text for each in report.all("h1")] == ["b", "a"]
