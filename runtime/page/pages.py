@@ -20,7 +20,7 @@ from aggloom.runtime.page.views import PageView, view_of
 
 Asked = Mapping[str, list[str]]
 _URGENCY = {"failed": 0, "silent": 1, "running": 2, "unknown": 3, "ended": 4}
-"""What the index shows first: the statuses in their order."""
+"""The order of statuses on the index, the most urgent first."""
 
 
 class Pages:
