@@ -24,6 +24,7 @@ from aggloom.codegen.sql.window_parser import (
     WindowCall,
 )
 from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
+from aggloom.codegen.windows.calendar import CalendarTumble
 from aggloom.errors import OptionError, SqlError, UnknownFunctionError, nearest
 
 _LENGTHS: Final[dict[str, tuple[str, ...]]] = {
@@ -46,6 +47,8 @@ _UNITS: Final = {
     "MILLISECOND": 1,
     "WEEK": 604_800_000,
 }
+_CALENDAR: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+"""Months of the units that have no fixed length."""
 _UNEVEN: Final = ("MONTH", "QUARTER", "YEAR")
 _NO_LENGTH: Final = "that is no length of time; write INTERVAL '10' MINUTE"
 _SPAN: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -53,12 +56,16 @@ _SPAN: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class WindowArguments:
-    """The arguments of a window function: its table (None in GROUP BY), its time, and lengths in milliseconds."""
+    """The arguments of a window function: its table (None in GROUP BY), its time, and lengths in milliseconds.
+
+    months: the size of a TUMBLE by the calendar, which has no other length.
+    """
 
     call: WindowCall
     time: exp.Expression
     lengths: dict[str, int]
     table: TableArgument | None = None
+    months: int = 0
 
     @property
     def kind(self) -> str:
@@ -75,6 +82,8 @@ class WindowArguments:
 
     def assigner(self, on: str | None, zone: str | None) -> Assigner:
         """The windows, over a column of that name (None: processing time) on the clocks of a time zone."""
+        if self.months:
+            return CalendarTumble(self.months, on, zone)
         sizes = self.lengths
         offset = sizes.get("OFFSET", 0)
         if self.kind == "SESSION":
@@ -99,7 +108,8 @@ def table_arguments(call: WindowCall) -> WindowArguments:
     if table.args.get("partition") and call.name != "SESSION":
         keys = table.args["partition"][0]
         raise _error(call, "has no partitions; take PARTITION BY out, or GROUP BY it", keys)
-    return WindowArguments(call, time.expressions[0], _durations(call, given), table)
+    months = _take_months(call, given)
+    return WindowArguments(call, time.expressions[0], _durations(call, given), table, months)
 
 
 def group_arguments(call: WindowCall) -> WindowArguments:
@@ -112,10 +122,25 @@ def group_arguments(call: WindowCall) -> WindowArguments:
     time = given.pop("TIMECOL")
     if isinstance(time, Descriptor | TableArgument):
         raise _error(call, "in GROUP BY takes the time column itself; write its name", time)
+    months = _take_months(call, given)
     lengths = _durations(call, given)
     if call.name == "WINDOW" and lengths.get("SLIDE") == lengths["SIZE"]:
         del lengths["SLIDE"]
-    return WindowArguments(call, time, lengths)
+    return WindowArguments(call, time, lengths, months=months)
+
+
+def _take_months(call: WindowCall, given: dict[str, exp.Expression]) -> int:
+    """Take the size of a TUMBLE out of its arguments if it is one of the calendar, as months; 0 of any other."""
+    node = bare(given["SIZE"]) if call.name == "TUMBLE" else None
+    if not isinstance(node, exp.Interval) or node.this is None:
+        return 0
+    months = _CALENDAR.get(_unit(node.args["unit"])) if node.args.get("unit") else None
+    if months is None or not str(node.this.this).isdigit() or int(node.this.this) < 1:
+        return 0
+    if "OFFSET" in given:
+        raise _error(call, "of months has no offset; take it out", given["OFFSET"])
+    del given["SIZE"]
+    return months * int(node.this.this)
 
 
 def duration(node: exp.Expression) -> int:

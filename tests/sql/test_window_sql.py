@@ -208,10 +208,8 @@ def test_lengths_of_time(text: str, ms: int) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("INTERVAL '1' MONTH", "a month has no fixed length; write days"),
         ("INTERVAL '1-2' YEAR TO MONTH", "a year has no fixed length"),
         ("'1 year'", "a year has no fixed length"),
-        ("INTERVAL '1 month'", "a month has no fixed length"),
         ("INTERVAL '0' HOUR", "longer than nothing; write a larger one"),
         ("INTERVAL '-1' HOUR", "longer than nothing"),
         ("INTERVAL '0.0001' SECOND", "whole milliseconds"),

@@ -173,7 +173,7 @@ class _GroupWindow:
         """Return the key that two window calls share if they mean the same windows."""
         arguments = group_arguments(call)
         time = text_of(bare(self.scope.resolve(arguments.time)))
-        return arguments.kind, time, tuple(sorted(arguments.lengths.items()))
+        return arguments.kind, time, tuple(sorted(arguments.lengths.items())), arguments.months
 
     def _require_same(self, call: WindowCall, written: WindowCall | None = None) -> None:
         if self._identity(call) != self.identity:
