@@ -32,20 +32,33 @@ Steps = Mapping[str, Callable[[], tuple[int, object]]]
 
 @dataclass(frozen=True)
 class Case:
-    """Rows (k, v, n) of some keys: v random, n the number of the row. They come, are asked for, and half of them go."""
+    """Rows (k, v, n) of some keys: v random, n the number of the row. They come, are asked for, and half of them go.
+
+    texts: number of columns of text besides: one of ten values in the first, another one in each row of the others.
+    """
 
     rows: int
     keys: int
+    texts: int = 0
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [*_FIELDS, *(pa.field(f"t{n}", pa.string()) for n in range(self.texts))]
 
     @property
     def name(self) -> str:
-        return f"{self.rows:,} rows, {self.keys:,} keys"
+        texts = f", {self.texts} texts" if self.texts else ""
+        return f"{self.rows:,} rows, {self.keys:,} keys{texts}"
 
     def batch(self) -> pa.RecordBatch:
         rng = np.random.default_rng(self.rows + self.keys)
         k = rng.integers(0, self.keys, self.rows)
         v = rng.integers(0, 1 << 40, self.rows)
-        return pa.RecordBatch.from_arrays([k, v, np.arange(self.rows)], schema=pa.schema(_FIELDS))
+        columns = [k, v, np.arange(self.rows)]
+        for n in range(self.texts):
+            drawn = rng.integers(0, 1 << 60 if n else 10, self.rows)
+            columns.append(pa.array([f"{each:>40}" for each in drawn]))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(self.fields))
 
 
 class Loom:
@@ -83,7 +96,7 @@ class LoomBag(Loom):
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
-        self.state = RowBag(self.arena, self.pool, "bag", _FIELDS, self.table.capacity)
+        self.state = RowBag(self.arena, self.pool, "bag", case.fields, self.table.capacity)
 
     def steps(self) -> Steps:
         return {
@@ -110,7 +123,7 @@ class LoomSorted(Loom):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         order, slots = [SortColumn(1, descending=True)], self.table.capacity
-        self.state = SortedRows(self.arena, self.pool, "sorted", _FIELDS, order, slots)
+        self.state = SortedRows(self.arena, self.pool, "sorted", case.fields, order, slots)
 
     def steps(self) -> Steps:
         first = f"first {FIRST}"
@@ -133,6 +146,7 @@ class PythonBag:
 
     def __init__(self, case: Case) -> None:
         batch, size = case.batch(), case.rows // 10
+        self.names = batch.schema.names
         self.rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
         self.gone = [
             row for at in range(0, case.rows, 2 * size) for row in self.rows[at : at + size]
@@ -158,9 +172,8 @@ class PythonBag:
 
     def gather(self) -> tuple[int, object]:
         found = [row for rows in self.lists.values() for row in rows]
-        names = [field.name for field in _FIELDS]
         columns = [pa.array(column) for column in zip(*found, strict=True)]
-        table = pa.RecordBatch.from_arrays(columns, names=names)
+        table = pa.RecordBatch.from_arrays(columns, names=self.names)
         return len(found), int(table.column(1).to_numpy().sum())
 
     def remove(self) -> tuple[int, object]:
@@ -257,21 +270,24 @@ def bytes_of(case: Case, make: Callable[[Case], Loom]) -> tuple[float, int]:
 @click.command()
 @click.option("--rows", default=1_000_000, show_default=True)
 @click.option("--rounds", default=3, show_default=True)
+@click.option("--texts", default=0, help="Number of columns of text besides.")
 @click.option("--quick", is_flag=True, help="A tenth of the rows.")
-def main(rows: int, rounds: int, quick: bool) -> None:
+def main(rows: int, rounds: int, texts: int, quick: bool) -> None:
     """Measure insertion, removal, walks, ranks and first rows, by number of keys."""
     rows = rows // 10 if quick else rows
     parts: dict[str, dict[str, Callable[[Case], Any]]] = {
         "row bag": {LOOM: LoomBag, PYTHON: PythonBag},
         "sorted rows": {LOOM: LoomSorted, PYTHON: PythonSorted, DUCKDB: Once},
     }
+    wide = f" and {texts} of 40 characters, the first with ten values" if texts else ""
     notes = (
-        "Rows of three BIGINT columns, one thread, in ten batches; half of them are removed again, each found by its "
-        "whole row. aggloom finds the key's slot in a key table first, and gathers Arrow columns. Python: a dictionary "
-        "of lists of tuples, or of SortedKeyLists of sortedcontainers, from tuples made before; its gather makes "
-        "Arrow columns of the tuples; it does not remove from lists of more than 1,000 rows, which it would have to "
-        "look through. DuckDB keeps no order: it sorts all rows for each answer. All give the same answers. CPU time; "
-        f"median (least..greatest) of {rounds} rounds in turn; the last column is aggloom's speed by the contender's."
+        f"Rows of three BIGINT columns{wide}, one thread, in ten batches; half of them are removed again, each "
+        "found by its whole row. aggloom finds the key's slot in a key table first, and gathers Arrow columns. "
+        "Python: a dictionary of lists of tuples, or of SortedKeyLists of sortedcontainers, from tuples made "
+        "before; its gather makes Arrow columns of the tuples; it does not remove from lists of more than 1,000 "
+        "rows, which it would have to look through. DuckDB keeps no order: it sorts all rows for each answer. All "
+        f"give the same answers. CPU time; median (least..greatest) of {rounds} rounds in turn; the last column is "
+        "aggloom's speed by the contender's."
     )
     header = ("component", "step", "contender", "M rows/s", f"{LOOM} over it")
     table: list[tuple[str, ...]] = []
@@ -280,10 +296,11 @@ def main(rows: int, rounds: int, quick: bool) -> None:
     for part, contenders in parts.items():
         # What is compiled is compiled now.
         for make in contenders.values():
-            for run in make(Case(100, 10)).steps().values():
+            for run in make(Case(100, 10, texts)).steps().values():
                 run()
+        title = "components-texts" if texts else "components"
         for keys in (1, rows // 1_000, rows // 10, rows):
-            case = Case(rows, keys)
+            case = Case(rows, keys, texts)
             found = play_steps(case, contenders, rounds)
             table += cells(part, found)
             measured += found
@@ -291,7 +308,7 @@ def main(rows: int, rounds: int, quick: bool) -> None:
             sizes[f"bytes a row, {part}, {case.name}"] = (
                 f"{taken:.0f} with its keys; the component states {stated} without them"
             )
-            publish_rows("components", header, table, measured, notes, facts=sizes)
+            publish_rows(title, header, table, measured, notes, facts=sizes)
 
 
 if __name__ == "__main__":

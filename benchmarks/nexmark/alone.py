@@ -1,51 +1,74 @@
-"""The operators of a query without Spark: what they take of one core, over the same files in the same batches."""
+"""The operators of a query without Spark: what they take of one core, over the same files in the same batches.
+
+python -m nexmark.alone --events 10000000 q18 q20 (PYTHONPATH=benchmarks): processor time, and the bytes of their state.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aggloom.runtime.values.clock import BEFORE_ALL, Clock
-from nexmark.catalogue import Query
+from nexmark.catalogue import QUERIES, Query
+from nexmark.engine import BATCHES
 from nexmark.events import Events
 from nexmark.local import KINDS, batch_of, harness
 
 _DELAY_MS: Final = 2_000
 
 
+class Taken(NamedTuple):
+    """Seconds on the clock and of the processor in operators and expressions, and the bytes of their state."""
+
+    clock: float
+    processor: float
+    state_bytes: int
+
+
 def seconds(query: Query, events: Events, batches: int) -> float:
-    """Seconds in the plan's operators and expressions, of a second run: the first one compiles."""
+    """Seconds on the clock, of a second run: the first one compiles."""
+    return measure(query, events, batches).clock
+
+
+def measure(query: Query, events: Events, batches: int) -> Taken:
+    """Run a query's operators over all events, after a short run that compiles."""
     _once(query, Events(2_000, events.corrections, rate=50), 2)
     return _once(query, events, batches)
 
 
-def _once(query: Query, events: Events, batches: int) -> float:
+def _once(query: Query, events: Events, batches: int) -> Taken:
     fed = harness(query, events)
-    taken, watermark = 0.0, BEFORE_ALL
+    clock = processor = 0.0
+    watermark = BEFORE_ALL
     for number in range(batches):
         rows = {table: _read(events, table, number, batches) for table in query.streams}
         if number == 0 and "side" in query.tables:
             side = batch_of(events.side())
             rows["side"] = side, np.zeros(side.num_rows, np.int8)
-        begin = time.perf_counter()
-        fed.pipeline.process(rows, Clock(number, watermark))
-        taken += time.perf_counter() - begin
+        steps = [(rows, watermark)]
         if query.timed:
             latest = min(
                 pc.max(pc.cast(rows[table][0]["date_time"], pa.int64())).as_py()
                 for table in query.streams
             )
             watermark = latest // 1000 - _DELAY_MS - 1
-            begin = time.perf_counter()
-            fed.pipeline.process({}, Clock(number, watermark))
-            taken += time.perf_counter() - begin
+            steps.append(({}, watermark))
+        for given, until in steps:
+            begin, used = time.perf_counter(), time.process_time()
+            fed.pipeline.process(given, Clock(number, until))
+            clock += time.perf_counter() - begin
+            processor += time.process_time() - used
+    size = sum(
+        state.arena.nbytes for operator in fed.pipeline.operators for state in operator.states
+    )
     fed.close()
-    return taken
+    return Taken(clock, processor, size)
 
 
 def _read(
@@ -61,3 +84,31 @@ def _read(
         places = pc.index_in(own["op"], pa.array(KINDS)).to_numpy()
         kinds, own = places.astype(np.int8), own.drop_columns("op")
     return batch_of(own), kinds
+
+
+def _count_rows(query: Query, events: Events) -> int:
+    files = [file for table in query.streams for file in (events.folder / table).glob("*.parquet")]
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--events", default=1_000_000, show_default=True)
+@click.option("--rounds", default=3, show_default=True, help="The best of them counts.")
+def main(names: tuple[str, ...], events: int, rounds: int) -> None:
+    """Print, by query, rows a second of processor time and the bytes of the state."""
+    feed = Events(events)
+    for query in QUERIES:
+        if query.name not in names:
+            continue
+        found = [measure(query, feed, BATCHES) for _ in range(rounds)]
+        best = min(each.processor for each in found)
+        rows = _count_rows(query, feed)
+        click.echo(
+            f"{query.name}: {rows / best / 1e6:.2f} M rows/s, {best:.2f} s of the processor for {rows:,} rows, "
+            f"state {found[-1].state_bytes / 1e6:,.0f} MB"
+        )
+
+
+if __name__ == "__main__":
+    main()

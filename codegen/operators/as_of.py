@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant, walk
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.join import smallest_key
 from aggloom.codegen.operators.plan_text import format_name, one_line, shown_names
-from aggloom.codegen.operators.rows_by_key import holds_texts, row_bytes
+from aggloom.codegen.operators.rows_by_key import holds_texts, row_entries
 from aggloom.codegen.operators.two_sided import TwoSided
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.dtypes import type_name
@@ -140,14 +140,13 @@ class AsOfJoin(TwoSided):
         for side, name in enumerate(("left", "right")):
             # The left's rows have the number of the row that they found, versions whether one is gone.
             more = WORD if self.waits == (side == 1) else 0
-            row = row_bytes(kept[side]) + _ROW + more
             rows = {"name": name, "kind": "sorted", "bytes_per_key": _TREE, "entries": what[side]}
-            parts.append({**rows, "bytes_per_entry": row})
+            parts.append({**rows, **row_entries(kept[side], _ROW + more)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {text}" for text in what]
         stored = [self.both.field(name) for name in self.keys]
-        texts = holds_texts(pa.schema([*stored, *kept[0], *kept[1]]))
-        return self.footprint(parts, ttl, bounds, texts, TEXT)
+        texts = holds_texts(pa.schema(stored))
+        return self.footprint(parts, ttl, bounds, texts)
 
     def _stored_columns(self, side: int) -> list[pa.Field]:
         """The columns of a side that are stored with its rows."""

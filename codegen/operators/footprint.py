@@ -29,7 +29,8 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     """The state of an operator with this spec, as data.
 
     bytes_per_key is room for one key without the entries of its views and without texts, None for Python objects;
-    bytes_per_text, for each different text of a bucket, comes to the bytes of the text.
+    bytes_per_text, for each different text of keys and accumulators in a bucket, comes to the bytes of the text. The
+    texts of remembered rows take their bytes alone: `has_texts` says of entries that they have some.
     """
     plan = plan_of(spec, backend)
     parts = list(_parts(plan, ttl))

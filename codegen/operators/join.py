@@ -18,9 +18,9 @@ from aggloom.codegen.operators.base import (
     constant,
 )
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.plan_text import one_line, shown_names
-from aggloom.codegen.operators.rows_by_key import holds_texts, row_bytes
+from aggloom.codegen.operators.rows_by_key import holds_texts, row_entries
 from aggloom.codegen.operators.two_sided import TwoSided
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.choices import JoinKind
@@ -175,19 +175,16 @@ class Join(TwoSided):
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
-            row = row_bytes(pa.schema(kept[side] or [NOTHING])) + ROW
-            if self.held_by(side) != "JoinKeyContainsUniqueKey":
-                row += CELL
-            if self._counts_matches(side, lives[1 - side]):
-                row += DEGREE
-            what = f"its rows of the {name}"
-            rows = {"name": name, "kind": "rows", "entries": what, "bytes_per_entry": row}
-            parts.append({**rows, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
+            more = ROW + CELL * has_index(self.held_by(side), self.inputs[side])
+            more += DEGREE * self._counts_matches(side, lives[1 - side])
+            rows = {"name": name, "kind": "rows", "entries": f"its rows of the {name}"}
+            room = row_entries(pa.schema(kept[side] or [NOTHING]), more)
+            parts.append({**rows, **room, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
         stored = [self.both.field(name) for name in self.keys]
-        texts = holds_texts(pa.schema([*stored, *kept[0], *kept[1]]))
-        return self.footprint(parts, ttl, bounds, texts, TEXT)
+        texts = holds_texts(pa.schema(stored))
+        return self.footprint(parts, ttl, bounds, texts)
 
     def _stored_columns(self, side: int) -> list[pa.Field]:
         """The columns of a side that are stored with its rows."""
@@ -248,6 +245,14 @@ def told_in_order(
     # Updates are told by the first one: of another key the new row may come before the old one goes.
     names = {same.get(name, name) for name in found[0]} if found else set()
     return tuple(key for key in found if {same.get(name, name) for name in key} == names)
+
+
+def has_index(held_by: Held, rows: Node) -> bool:
+    """Tell whether an index names the stored rows of an input by their identities."""
+    if held_by == "JoinKeyContainsUniqueKey":
+        return False
+    # Rows that only come, and have no key, are looked for by nobody.
+    return held_by == "HasUniqueKey" or not rows.appends_only
 
 
 def key_kind(known: Key | None, keys: Key) -> Held:

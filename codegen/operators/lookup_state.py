@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, mark
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.lookup_question import LookupQuestion
-from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_entries
 from aggloom.codegen.spec.choices import Changes
 
 # Beside its words a row has: its arrival, whether it found nothing, links to its neighbours, a count, its slot, a cell.
@@ -179,15 +179,13 @@ class MaterialisedLookup(KeyedRowsNode):
                 "name": "answers",
                 "kind": "rows",
                 "entries": "its joined rows",
-                "bytes_per_entry": row_bytes(self.schema) + _ROW,
+                **row_entries(self.schema, _ROW),
                 "bytes_per_key": 4 + WORD,
             },
         ]
-        texts = holds_texts(
-            pa.schema([*self.schema, *(self.input.schema.field(n) for n in self.key)])
-        )
+        texts = holds_texts(pa.schema([self.input.schema.field(n) for n in self.key]))
         bounds = ["the number of keys", "per key, its joined rows"]
-        return self.footprint(parts, ttl, bounds, texts, TEXT)
+        return self.footprint(parts, ttl, bounds, texts)
 
     @property
     def local_obstacle(self) -> str:

@@ -12,18 +12,19 @@ import pyarrow as pa
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.join import (
     CELL,
     NOTHING,
     ROW,
     Held,
+    has_index,
     key_kind,
     smallest_key,
     told_in_order,
 )
 from aggloom.codegen.operators.plan_text import format_name, one_line, shown_names
-from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_entries
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
@@ -190,17 +191,14 @@ class MultiJoin(KeyedRowsNode):
         lives = [ttl if own is None else own for own in self.ttls]
         stored = [self.every.field(name) for name in self.keys]
         for which, kept in enumerate(self._stored_columns()):
-            row = row_bytes(pa.schema(kept or [NOTHING])) + ROW
-            if self.held_by(which) != "JoinKeyContainsUniqueKey":
-                row += CELL
+            more = ROW + CELL * has_index(self.held_by(which), self.inputs[which])
             name = f"input {which + 1}"
             rows = {"name": name, "kind": "rows", "entries": f"its rows of {name}"}
-            each = {"bytes_per_entry": row, "bytes_per_key": 4 + WORD * (lives[which] > 0)}
-            parts.append({**rows, **each})
-            stored += kept
+            room = row_entries(pa.schema(kept or [NOTHING]), more)
+            parts.append({**rows, **room, "bytes_per_key": 4 + WORD * (lives[which] > 0)})
         bounds = ["the number of keys", *(f"per key, {part['entries']}" for part in parts[1:])]
         texts = holds_texts(pa.schema(stored))
-        return self.footprint(parts, ttl, bounds, texts, TEXT)
+        return self.footprint(parts, ttl, bounds, texts)
 
     def _stored_columns(self) -> Iterator[list[pa.Field]]:
         """Yield, by input, the columns that are stored with its rows."""

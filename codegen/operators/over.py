@@ -28,13 +28,12 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of
 from aggloom.codegen.operators.plan_text import format_name, shown_names
 from aggloom.codegen.operators.row_numbers import shown_order
-from aggloom.codegen.operators.rows_by_key import spec_of_rows
+from aggloom.codegen.operators.rows_by_key import holds_texts, spec_of_rows
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
-from aggloom.type_layout import is_pooled
 
 By = Literal["", "row", "processing"]
 """The time by which rows are given out, once and for all: row time, processing time; "": by nothing, over changes."""
@@ -272,12 +271,14 @@ class Over(Stateful):
             "bytes_per_key": _TREE,
             "entries": self._stored_rows,
         }
-        parts.append({**kept, "bytes_per_entry": row})
+        stored = pa.schema([*fields, *([] if self.by else results)])
+        parts.append({**kept, "bytes_per_entry": row, "has_texts": holds_texts(stored)})
         if self.by and self.spec is not None and self.adds_up:
             whole = state_of(self.spec, backend, 0)
             parts += [part for part in whole["parts"] if part["name"] != "key"]
         sizes = [part["bytes_per_key"] for part in parts]
-        stored = [*fields, *([] if self.by else results)]
+        named = {*self.partition, *(each.column for each in self.order)}
+        texts = holds_texts(pa.schema([f for f in fields if f.name in named]))
         return {
             "bounded_by": [
                 "the number of keys" if self.partition else "one key",
@@ -287,7 +288,7 @@ class Over(Stateful):
             "compiled": None not in sizes,
             "bytes_per_key": None if None in sizes else sum(sizes),
             "parts": parts,
-            "texts": any(is_pooled(field.type) for field in stored) or len(self.order) > 1,
+            "texts": texts or len(self.order) > 1,
             "bytes_per_text": TEXT,
         }
 

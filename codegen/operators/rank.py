@@ -20,10 +20,10 @@ from aggloom.codegen.operators.base import (
     walk,
 )
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.footprint import TEXT, WORD
+from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.plan_text import format_name, shown_names
 from aggloom.codegen.operators.row_numbers import Numbered, shown_order
-from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_bytes
+from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_entries
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import Function, SortItem
@@ -37,7 +37,8 @@ _FLINK: dict[Strategy, str] = {
 }
 # Beside its words a row has: its sort word and arrival, links to its equals, its slot and cells of the index, and an
 # entry of a B+tree that is three quarters full.
-_ROW = 24 + 4 + 12 + 32 * 4 // 3
+_CELL = 12
+_ROW = 24 + 4 + _CELL + 32 * 4 // 3
 _TREE = 4 * WORD
 """The root of a tree, its block's head and the room behind its last entry."""
 
@@ -206,16 +207,18 @@ class Rank(KeyedRowsNode):
         rows = {"name": "rows", "kind": "sorted", "bytes_per_key": _TREE}
         of_row = {
             "entries": self._stored_rows,
-            "bytes_per_entry": row_bytes(self.stored_schema) + _ROW,
+            **row_entries(self.stored_schema, _ROW - _CELL * (self.strategy == "append")),
         }
         bounds = [
             "the number of keys" if self.partition else "one key",
             f"per key, {self._stored_rows}",
         ]
         ttl = ttl if self.window is None else 0
-        # Several sort columns are one word, which lies where texts do.
-        texts = holds_texts(self.stored_schema) or len(self.order) > 1
-        return self.footprint([*parts, {**rows, **of_row}], ttl, bounds, texts, TEXT)
+        # Several sort columns are one word, which lies where the texts of keys do.
+        named = [*self.partition, *(each.column for each in self.order)]
+        texts = holds_texts(pa.schema([self.stored_schema.field(n) for n in named]))
+        texts = texts or len(self.order) > 1
+        return self.footprint([*parts, {**rows, **of_row}], ttl, bounds, texts)
 
     @property
     def local_obstacle(self) -> str:

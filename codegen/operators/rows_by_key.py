@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Node, Stateful
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.choices import Changes
 from aggloom.type_layout import is_pooled
@@ -98,11 +98,11 @@ class KeyedRowsNode(Stateful):
         ttl: int,
         bounds: list[str],
         texts: bool | None = None,
-        bytes_per_text: int = 0,
+        bytes_per_text: int = TEXT,
     ) -> dict[str, Any]:
-        """Its state as data. texts: whether it holds some; None: if a remembered column does."""
+        """Its state as data. texts: whether keys or sort keys are some; None: if a column of the key is."""
         if texts is None:
-            texts = holds_texts(self.stored_schema)
+            texts = holds_texts(pa.schema([self.stored_schema.field(name) for name in self.keys]))
         return {
             "bounded_by": bounds,
             "ttl_ms": ttl,
@@ -119,11 +119,21 @@ def row_bytes(columns: pa.Schema) -> int:
     return WORD * len(columns) + len(columns) // 8 + 1
 
 
+def row_entries(columns: pa.Schema, more: int) -> dict[str, Any]:
+    """The room of rows of which a key may have several, each with so many bytes besides."""
+    return {"bytes_per_entry": row_bytes(columns) + more, "has_texts": holds_texts(columns)}
+
+
 def row_parts(columns: pa.Schema) -> list[dict[str, Any]]:
     """The parts of a state with a row of a row store for each key: where it is, and itself."""
     return [
         {"name": "row", "kind": "row id", "bytes_per_key": WORD},
-        {"name": "rows", "kind": "row store", "bytes_per_key": row_bytes(columns)},
+        {
+            "name": "rows",
+            "kind": "row store",
+            "bytes_per_key": row_bytes(columns),
+            "has_texts": holds_texts(columns),
+        },
     ]
 
 

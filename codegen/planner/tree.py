@@ -187,7 +187,8 @@ def _legend(node: Mapping[str, Any], notes: bool) -> Iterator[str]:
     for part in state["parts"] if state["compiled"] else []:
         room = "a Python object" if part["bytes_per_key"] is None else f"{part['bytes_per_key']:>4}"
         entry = f", {part['bytes_per_entry']} an entry" if "entries" in part else ""
-        yield f"    {part['name']:<32} {part['kind']:<9} {room}{entry}"
+        texts = " and the bytes of its texts" if part.get("has_texts") else ""
+        yield f"    {part['name']:<32} {part['kind']:<9} {room}{entry}{texts}"
     functions = state.get("functions", ()) if notes else ()
     yield from ["  your functions", *(f"    {line}" for line in functions)] if functions else []
     if node["rules"]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.state.row_index import row_hash
-from aggloom.runtime.state.row_store import RowArrays, RowStore, is_null, same_rows
+from aggloom.runtime.state.row_kernels import RowArrays, is_null, same_rows
+from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
@@ -23,7 +24,7 @@ def hash_rows(
 ) -> None:
     """The hash of stored rows in their slots, by some columns. That of a NULL is no value's."""
     for k in range(len(ids)):
-        h = row_hash(rows.words, rows.flags, ids[k], slots[k], identity)
+        h = row_hash(rows, ids[k], slots[k], identity)
         for place in range(len(identity)):
             if is_null(rows.flags, ids[k], identity[place]):
                 h = combine(h, place + 1)

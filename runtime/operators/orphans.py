@@ -13,7 +13,7 @@ import numpy as np
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.state.row_kernels import Encoded
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 
 

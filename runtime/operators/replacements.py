@@ -6,21 +6,20 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.state.row_store import Encoded, RowStore, same_row
+from aggloom.runtime.state.row_kernels import Encoded, same_row
+from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, RowIdArray
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 
 @kernel
-def _same_inside(
-    columns: Array, words: Array, flags: Array, acting: Array, before: Array, same: Array
-) -> None:
+def _same_inside(columns: Array, rows: Encoded, acting: Array, before: Array, same: Array) -> None:
     """Mark the rows that equal the row of the bundle that they replace."""
     for k in range(len(acting)):
         was = before[acting[k]]
-        if 0 <= was < len(words):
-            same[k] = same_row(columns, words, flags, r=was, others=words, marks=flags, s=acting[k])
+        if 0 <= was < len(rows.words):
+            same[k] = same_row(columns, rows, was, rows, acting[k])
 
 
 @kernel
@@ -58,7 +57,7 @@ def find_unlike(
     """
     n, was = len(rows.words), before[acting]
     same = np.zeros(len(acting), np.bool_)
-    _same_inside(store.every_column, rows.words, rows.flags, acting, before, same)
+    _same_inside(store.every_column, rows, acting, before, same)
     kept = np.flatnonzero(was >= n)
     same[kept] = store.equal(old[was[kept] - n], rows, acting[kept])
     return acting[~same]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.state.row_kernels import Encoded
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 

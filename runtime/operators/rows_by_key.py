@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -13,6 +13,18 @@ from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.pool_checks import check_pooled_values
+
+
+class StoredEntries(NamedTuple):
+    """Things of which a key may have several: how many, the texts of each in the pool, the bytes of all others.
+
+    most: the most that a key has; None: any number.
+    """
+
+    live: int
+    pooled: int
+    text_bytes: int
+    most: int | None = None
 
 
 class RowState(ABC):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from aggloom.runtime.storage.byte_kernels import hash_bytes
 from aggloom.runtime.storage.hashing import mix
-from aggloom.runtime.storage.pool import hash_bytes
 from aggloom.runtime.views.ddsketch import bin_of, bin_value
 from aggloom.runtime.views.hyperloglog import MOST_ENTRIES, RANKED_BITS, entry_of, estimate_from
 

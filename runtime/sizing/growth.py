@@ -77,7 +77,10 @@ class Grown:
                 continue
             view = holdings.views[part["name"]]
             number = round(self._entries(view, keys, factor))
-            yield PartEstimate(part["name"], number, number * part["bytes_per_entry"])
+            own = view.text_bytes / max(1, view.live)
+            yield PartEstimate(
+                part["name"], number, round(number * (part["bytes_per_entry"] + own))
+            )
             seen, holders = seen + view.pooled * view.live, holders + view.pooled * number
         if self.state["texts"] and len(holdings.texts):
             number = round(expect_distinct(holdings.texts, holders / max(1.0, seen)))

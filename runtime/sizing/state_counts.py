@@ -16,13 +16,15 @@ from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
 class Entries(NamedTuple):
     """The entries of a view: how many, how many texts each holds, how often each was met, the most a key has.
 
-    The last two are None where they are not known, and where a key may have any number.
+    The last two are None where they are not known, and where a key may have any number. text_bytes: those that entries
+    hold themselves.
     """
 
     live: int
     pooled: int
     met: Array | None  # int64[entries]
     most: int | None
+    text_bytes: int = 0
 
 
 class Holdings(NamedTuple):
@@ -81,7 +83,10 @@ def _holdings(state: Any) -> Holdings:
             for view in layouts
             if view.name in views
         }
-        | {name: Entries(live, texts, None, most) for name, (live, texts, most) in rows.items()},
+        | {
+            name: Entries(each.live, each.pooled, None, each.most, each.text_bytes)
+            for name, each in rows.items()
+        },
         texts=refs[refs > 0].astype(np.int64),
         text_bytes=int(pool.meta[HEAP_LIVE]) if pool.meta[LIVE] else 0,
         texts_by_key=state.key_texts + sum(bool(field.pooled) for field in fields),

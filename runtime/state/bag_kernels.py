@@ -24,11 +24,19 @@ from aggloom.runtime.state.row_index import (
     name_row,
     row_hash,
 )
-from aggloom.runtime.state.row_store import LIVE, Encoded, RowArrays, store_row
+from aggloom.runtime.state.row_kernels import (
+    LIVE,
+    Encoded,
+    RowArrays,
+    has_heap_room,
+    store_row,
+)
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.key_index import close_gap
-from aggloom.runtime.storage.pool import PoolArrays
+
+INDEXED_ROWS, ONE_ROW, ADDED_ROWS = range(3)
+"""Ways to find a row: by its identity in the index, at the head of its slot's chain, or not at all."""
 
 
 class BagArrays(NamedTuple):
@@ -70,31 +78,29 @@ def _relink(bag: BagArrays, slot: int, row: int, after: int, before: int) -> Non
 def _insert(
     bag: BagArrays,
     rows: RowArrays,
-    pool: PoolArrays,
-    pooled: Array,
     index: RowIndexArrays,
     unique: bool,
-    single: bool,
+    mode: int,
     slot: int,
     given: Encoded,
     r: int,
     h: int,
 ) -> tuple[int, int, int]:
     """Add a row: (row, row that is gone or -1, outcome)."""
-    cell = np.int64(-1)
-    if single:
+    old, cell = np.int64(-1), np.int64(-1)
+    if mode == ONE_ROW:
         old = np.int64(bag.head[slot]) - 1
-    else:
+    elif mode == INDEXED_ROWS:
         old, cell = find_row(index, rows, slot, given, r, h)
     # Without a unique key the identity is the whole row: one stored row stands for all equal ones.
     if old >= 0 and not unique:
         bag.count[old] += 1
         return old, np.int64(-1), AGAIN
-    row = store_row(rows, pool, pooled, given, r)
-    if single:
-        index.slot[row] = slot
-    else:
+    row = store_row(rows, given, r)
+    if mode == INDEXED_ROWS:
         name_row(index, cell, h, slot, row)
+    else:
+        index.slot[row] = slot
     bag.count[row] = 1
     if len(bag.degree) > 0:
         bag.degree[row] = bag.degree[old] if old >= 0 else 0
@@ -112,24 +118,24 @@ def _remove(
     bag: BagArrays,
     rows: RowArrays,
     index: RowIndexArrays,
-    single: bool,
+    mode: int,
     slot: int,
     given: Encoded,
     r: int,
     h: int,
 ) -> tuple[int, int, int]:
     """Take a row back: (row, row that is gone or -1, outcome)."""
-    cell = np.int64(-1)
-    if single:
+    row, cell = np.int64(-1), np.int64(-1)
+    if mode == ONE_ROW:
         row = np.int64(bag.head[slot]) - 1
-    else:
+    elif mode == INDEXED_ROWS:
         row, cell = find_row(index, rows, slot, given, r, h)
     if row < 0:
         return row, row, ORPHAN
     bag.count[row] -= 1
     if bag.count[row] > 0:
         return row, np.int64(-1), LESS
-    if not single:
+    if mode == INDEXED_ROWS:
         close_gap(index.table, cell)
     _relink(bag, slot, -1, bag.after[row], bag.before[row])
     # The caller frees the row once its changes are emitted: until then its columns are read.
@@ -140,11 +146,9 @@ def _remove(
 def apply_changes(
     bag: BagArrays,
     rows: RowArrays,
-    pool: PoolArrays,
-    pooled: Array,
     index: RowIndexArrays,
     unique: bool,
-    single: bool,
+    mode: int,
     slots: Array,
     given: Encoded,
     retracts: Array,
@@ -154,25 +158,25 @@ def apply_changes(
 ) -> int:
     """Apply changes from one on, to the end or up to one that there is no room for: the next change.
 
-    single: the row of a slot is the one that its chain begins with, and the index names none.
+    mode: the way to find a row; only INDEXED_ROWS reads the index.
     """
     while start < len(slots):
         stop = min(len(slots), start + BLOCK)
-        if not single:
+        if mode == INDEXED_ROWS:
             stop = look_ahead(index, rows, slots, given, start, ahead)
         for r in range(start, stop):
             h, slot = ahead.hashes[r - start], slots[r]
             if retracts[r]:
-                row, gone, outcome = _remove(bag, rows, index, single, slot, given, r=r, h=h)
-            elif rows.meta[LIVE] < len(rows.words) if single else has_room(index, rows):
+                row, gone, outcome = _remove(bag, rows, index, mode, slot, given, r=r, h=h)
+            elif (
+                has_room(index, rows) if mode == INDEXED_ROWS else rows.meta[LIVE] < len(rows.words)
+            ) and has_heap_room(rows, given, r):
                 row, gone, outcome = _insert(
                     bag,
                     rows,
-                    pool,
-                    pooled,
                     index,
                     unique,
-                    single=single,
+                    mode=mode,
                     slot=slot,
                     given=given,
                     r=r,
@@ -189,15 +193,15 @@ def apply_changes(
 
 @kernel
 def take_rows(
-    bag: BagArrays, rows: RowArrays, index: RowIndexArrays, single: bool, ids: Array
+    bag: BagArrays, rows: RowArrays, index: RowIndexArrays, is_indexed: bool, ids: Array
 ) -> None:
     """Take rows out whatever their counts, each of which is there."""
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(index.slot[ids[k]])
-        if not single:
+        if is_indexed:
             # Computed again, as only a removal by id and a growing table need it: stored, it would be eight bytes a
             # row.
-            h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+            h = row_hash(rows, row, slot, index.identity)
             close_gap(index.table, cell_of(index, row, h))
         _relink(bag, slot, -1, bag.after[row], bag.before[row])
 

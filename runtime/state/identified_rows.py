@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.state.row_index import RowIndex
-from aggloom.runtime.state.row_store import Encoded, RowStore
+from aggloom.runtime.state.row_kernels import Encoded
+from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
@@ -17,7 +18,8 @@ from aggloom.runtime.storage.pool import Pool
 class IdentifiedRows(ABC):
     """A store of rows with an index of their identities: the columns of a unique key, or all columns.
 
-    single: whether a slot has one row at most, which any other replaces.
+    single: whether a slot has one row at most, which any other replaces. only_added: whether no row is ever taken back
+    or looked for. In both cases the index says the slot of each row, and names none.
     """
 
     def __init__(
@@ -28,10 +30,11 @@ class IdentifiedRows(ABC):
         fields: Sequence[pa.Field],
         unique: Sequence[int],
         single: bool = False,
+        only_added: bool = False,
     ) -> None:
         self.arena, self.pool, self.name = arena, pool, name
-        self.unique, self.single = tuple(unique), single
-        self.rows = RowStore(arena, pool, f"{name}.rows", fields)
+        self.unique, self.single, self.only_added = tuple(unique), single, only_added
+        self.rows = RowStore(arena, f"{name}.rows", fields)
         known = bool(unique) or single
         identity = np.array(unique, np.int64) if known else self.rows.every_column
         self.index = RowIndex(arena, f"{name}.index", identity)
@@ -45,6 +48,11 @@ class IdentifiedRows(ABC):
         """Bring what stands beside rows to their capacity."""
 
     @property
+    def is_indexed(self) -> bool:
+        """True if the index names rows by their identities."""
+        return not (self.single or self.only_added)
+
+    @property
     def replaces(self) -> bool:
         """True if a row takes the place of the one with its identity, which may differ from it."""
         return bool(self.unique) or self.single
@@ -55,6 +63,8 @@ class IdentifiedRows(ABC):
 
     def find_encoded(self, slots: SlotArray, given: Encoded) -> Array:
         """As find, for rows that were encoded."""
+        if self.only_added:
+            return np.full(len(slots), -1, np.int64)
         return self.index.find(self.rows.arrays, slots, given)
 
     def free(self, ids: RowIdArray) -> None:
@@ -67,12 +77,19 @@ class IdentifiedRows(ABC):
         """Give back the room that no row has used yet."""
         self.rows.trim()
         self._fit()
-        self.index.trim(0 if self.single else len(self.rows), self.rows.capacity)
+        self.index.trim(len(self.rows) if self.is_indexed else 0, self.rows.capacity)
 
-    def _reserve(self, rows: int) -> None:
+    def _reserve(self, given: Encoded, start: int, stop: int) -> None:
+        """Make room for the rows of a stretch and for their texts."""
+        self.rows.reserve_texts(given, np.arange(start, stop))
+        self._make_room(stop - start)
+
+    def _make_room(self, rows: int) -> None:
+        """Make room for so many more rows, without that for their texts."""
         self.rows.reserve(rows)
         self._fit()
-        self.index.reserve(0 if self.single else len(self.rows) + rows, self.rows.capacity)
+        entries = len(self.rows) + rows if self.is_indexed else 0
+        self.index.reserve(entries, self.rows.capacity)
 
     def _shrink(self) -> None:
         self.rows.shrink()

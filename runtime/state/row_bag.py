@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.state.bag_kernels import (
+    ADDED_ROWS,
+    INDEXED_ROWS,
+    ONE_ROW,
     BagArrays,
     apply_changes,
     check_chains,
@@ -21,7 +24,7 @@ from aggloom.runtime.state.bag_kernels import (
 )
 from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.row_index import BLOCK, Applied
-from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.state.row_kernels import Encoded
 from aggloom.runtime.storage.arena import Arena, Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
@@ -32,7 +35,8 @@ class RowBag(IdentifiedRows):
 
     name: what its arrays are called by. slots: how many there are. unique: numbers of the columns of a unique key, of
     which a slot holds one row at most, the last that came; without them the whole row is its identity. single: a slot
-    holds one row at most, whatever it is.
+    holds one row at most, whatever it is. only_added: rows are not taken back, so that each stands for itself and none
+    is looked for.
     degrees: whether each row has a number beside its count, 0 at first: how many rows it matches, say.
     """
 
@@ -47,8 +51,9 @@ class RowBag(IdentifiedRows):
         unique: Sequence[int] = (),
         degrees: bool = False,
         single: bool = False,
+        only_added: bool = False,
     ) -> None:
-        super().__init__(arena, pool, name, fields, unique, single)
+        super().__init__(arena, pool, name, fields, unique, single=single, only_added=only_added)
         self.keeps_degrees = degrees
         for part in ("count", "after", "before"):
             arena.array(f"{name}.{part}", self.rows.capacity, "i4")
@@ -67,10 +72,17 @@ class RowBag(IdentifiedRows):
         audit.require_length(rows.capacity, name, bag.count, bag.after, bag.before)
         audit.require_length(rows.capacity if self.keeps_degrees else 0, name, bag.degree)
         audit.require_length(len(used), name, bag.head)
-        self.index.check_restored(audit, rows, 0 if self.single else len(rows), used)
+        self.index.check_restored(audit, rows, len(rows) if self.is_indexed else 0, used)
         marks = np.zeros(rows.capacity, np.uint8)
         right = check_chains(bag, rows.arrays, self.index.arrays, self.single, marks)
         audit.require(right, name, "its chains do not lead over its rows once")
+
+    @property
+    def _mode(self) -> int:
+        """The way in which kernels find a row: ONE_ROW, ADDED_ROWS or INDEXED_ROWS."""
+        if self.single:
+            return ONE_ROW
+        return ADDED_ROWS if self.only_added else INDEXED_ROWS
 
     @property
     def is_airy(self) -> bool:
@@ -79,8 +91,8 @@ class RowBag(IdentifiedRows):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a row takes in arrays that are full, without those of its strings in the pool."""
-        return self.rows.row_bytes + 12 + 4 + 12 + 4 * self.keeps_degrees
+        """Bytes that a row takes in arrays that are full, without those of its texts."""
+        return self.rows.row_bytes + 12 + 4 + 12 * self.is_indexed + 4 * self.keeps_degrees
 
     def apply(self, slots: SlotArray, batch: pa.RecordBatch, retracts: FlagArray) -> Applied:
         """Add rows to their slots or take them back, one after another as they stand in the batch.
@@ -98,11 +110,9 @@ class RowBag(IdentifiedRows):
             row = apply_changes(
                 self.arrays,
                 self.rows.arrays,
-                self.pool.arrays,
-                self.rows.pooled,
                 self.index.arrays,
                 self.replaces,
-                single=self.single,
+                mode=self._mode,
                 slots=slots,
                 given=given,
                 retracts=retracts,
@@ -111,7 +121,7 @@ class RowBag(IdentifiedRows):
                 ahead=self.index.ahead,
             )
             if row < n:
-                self._reserve(min(BLOCK, n - row))
+                self._reserve(given, row, min(n, row + BLOCK))
         return applied
 
     def find_encoded(self, slots: SlotArray, given: Encoded) -> Array:
@@ -129,7 +139,7 @@ class RowBag(IdentifiedRows):
 
     def take(self, ids: RowIdArray) -> None:
         """Take distinct rows out whatever their counts; they have to be freed."""
-        take_rows(self.arrays, self.rows.arrays, self.index.arrays, self.single, ids)
+        take_rows(self.arrays, self.rows.arrays, self.index.arrays, self.is_indexed, ids)
 
     def walk(self, slots: SlotArray, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
         """All rows of slots, as (position in `slots`, id) pairs, at most `limit` at a time; a slot of -1 has none.
@@ -174,7 +184,7 @@ class RowBag(IdentifiedRows):
         moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
         """
         ids = self.rows.live()
-        _, moved = self.rows.copy_into(arena, pool)
+        _, moved = self.rows.copy_into(arena)
         new = RowBag(
             arena,
             pool,
@@ -184,8 +194,9 @@ class RowBag(IdentifiedRows):
             unique=self.unique,
             degrees=self.keeps_degrees,
             single=self.single,
+            only_added=self.only_added,
         )
-        new._reserve(0)
+        new._make_room(0)
         # By link, which is an id + 1.
         links = np.concatenate([np.zeros(1, np.int64), moved + 1])
         now, old = moved[ids], self.arrays
@@ -199,7 +210,7 @@ class RowBag(IdentifiedRows):
         kept = np.flatnonzero(moved_slots >= 0)
         new.arrays.head[moved_slots[kept]] = links[old.head[kept]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
-        if not self.single:
+        if self.is_indexed:
             new.index.enter(new.rows.arrays, now)
         return new, moved
 

@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.state.row_store import (
-    FIRST_ROWS,
+from aggloom.runtime.state.row_kernels import (
     LIVE,
+    AnyRows,
     Encoded,
     RowArrays,
-    RowStore,
+    hash_value,
     is_null,
     same_row,
 )
+from aggloom.runtime.state.row_store import FIRST_ROWS, RowStore
 from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.hashing import combine
@@ -74,13 +75,13 @@ class Applied(NamedTuple):
 
 
 @kernel
-def row_hash(words: Array, flags: Array, r: int, slot: int, identity: Array) -> int:
-    """The hash of a row in a slot."""
+def row_hash(rows: AnyRows, r: int, slot: int, identity: Array) -> int:
+    """The hash of a row in a slot; the row may be one that is not stored."""
     h = np.int64(slot)
     for k in range(len(identity)):
         c = identity[k]
         # The word of a NULL is 0, which is also the word of a value: its flag gives the two different hashes.
-        h = combine(h, words[r, c] ^ np.int64(is_null(flags, r, c)))
+        h = combine(h, hash_value(rows, r, c) ^ np.int64(is_null(rows.flags, r, c)))
     return h
 
 
@@ -95,7 +96,7 @@ def look_ahead(
     stop = min(len(slots), start + BLOCK)
     cells = len(index.table)
     for r in range(start, stop):
-        ahead.hashes[r - start] = row_hash(given.words, given.flags, r, slots[r], index.identity)
+        ahead.hashes[r - start] = row_hash(given, r, slots[r], index.identity)
     for j in range(stop - start):
         ahead.seen[j] = index.table[home(ahead.hashes[j], cells)]
     # The sum is read by nobody: written down, it keeps the compiler from leaving the loads out.
@@ -117,9 +118,7 @@ def find_row(
         # Halves of hashes first: the cell is at hand, and the row is elsewhere in memory.
         if not is_other(cell, h):
             row = slot_in(cell)
-            if index.slot[row] == slot and same_row(
-                index.identity, given.words, given.flags, r, rows.words, rows.flags, s=row
-            ):
+            if index.slot[row] == slot and same_row(index.identity, given, r, rows, row):
                 return row, at
         at = around(at + 1, cells)
     # The cell comes with the answer, so that a caller that adds the row need not search for its place again.
@@ -148,7 +147,7 @@ def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
 
 @kernel
 def has_room(index: RowIndexArrays, rows: RowArrays) -> bool:
-    """Tell whether there is room for one more row."""
+    """Tell whether there is room for one more row, without that for its texts."""
     # The table has to keep empty cells: a search for a row that is not there ends at one.
     return rows.meta[LIVE] < min(len(rows.words), entries_in(len(index.table)))
 
@@ -172,7 +171,7 @@ def _enter_all(index: RowIndexArrays, rows: RowArrays, ids: Array) -> None:
     cells = len(index.table)
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(index.slot[ids[k]])
-        h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+        h = row_hash(rows, row, slot, index.identity)
         at = home(h, cells)
         while index.table[at] != 0:
             at = around(at + 1, cells)
@@ -188,7 +187,7 @@ def _check_named(index: RowIndexArrays, rows: RowArrays, halves: Array) -> bool:
         if rows.flags[row, 0] & 1 == 0:
             return False
         slot = np.int64(index.slot[row])
-        h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+        h = row_hash(rows, row, slot, index.identity)
         if halves[row] != (h >> 32) & _LOW:
             return False
     return True

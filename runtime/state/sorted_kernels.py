@@ -21,6 +21,7 @@ from aggloom.runtime.state.order_tree import (
     weight_upto,
 )
 from aggloom.runtime.state.row_index import (
+    BLOCK,
     GONE,
     NEW,
     ORPHAN,
@@ -35,7 +36,14 @@ from aggloom.runtime.state.row_index import (
     name_row,
     row_hash,
 )
-from aggloom.runtime.state.row_store import LIVE, Encoded, RowArrays, same_row, store_row
+from aggloom.runtime.state.row_kernels import (
+    LIVE,
+    Encoded,
+    RowArrays,
+    has_heap_room,
+    same_row,
+    store_row,
+)
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import STAMP, Tree
 from aggloom.runtime.storage.jit import kernel
@@ -97,18 +105,19 @@ def _insert(
     state: SortedArrays,
     where: Where,
     pool: PoolArrays,
-    pooled: Array,
-    flags: tuple[bool, bool],
+    flags: tuple[bool, bool, bool],
     given: Given,
     r: int,
     h: int,
     path: Array,
 ) -> tuple[int, int, int]:
-    """Add a row: (row, row that is gone or -1, outcome). flags: words are bytes; identities are unique."""
-    by_bytes, unique = flags
+    """Add a row: (row, row that is gone or -1, outcome). flags: as in apply_changes."""
+    by_bytes, unique, is_indexed = flags
     slot, word = given.slots[r], given.words[r]
-    old, cell = find_row(where.index, where.rows, slot, given.rows, r, h)
-    row = store_row(where.rows, pool, pooled, given.rows, r)
+    old, cell = np.int64(-1), np.int64(-1)
+    if is_indexed:
+        old, cell = find_row(where.index, where.rows, slot, given.rows, r, h)
+    row = store_row(where.rows, given.rows, r)
     where.tree.meta[STAMP] += 1
     # The tier tells a NULL from a value that has its word; it lies above 60 bits of stamps.
     arrival = (given.tiers[r] << TIER) + where.tree.meta[STAMP]
@@ -124,7 +133,9 @@ def _insert(
     state.word[row], state.arrival[row] = word, arrival
     state.newer[row] = state.older[row] = row
     # A cell names the oldest of equal rows: the one that a retraction takes.
-    if old < 0 or unique:
+    if not is_indexed:
+        where.index.slot[row] = slot
+    elif old < 0 or unique:
         name_row(where.index, cell, h, slot, row)
     else:
         newest = np.int64(state.older[old])
@@ -176,8 +187,7 @@ def apply_changes(
     state: SortedArrays,
     where: Where,
     pool: PoolArrays,
-    pooled: Array,
-    flags: tuple[bool, bool],
+    flags: tuple[bool, bool, bool],
     latest: bool,
     given: Given,
     applied: Applied,
@@ -186,19 +196,27 @@ def apply_changes(
     ahead: Ahead,
     path: Array,
 ) -> int:
-    """Apply changes from one on, up to another or to one that there is no room for: the next change."""
+    """Apply changes from one on, up to another or to one that there is no room for: the next change.
+
+    flags: words are bytes; identities are unique; rows are named by the index. Without that, no row is taken back.
+    """
     while start < stop:
-        end = min(stop, look_ahead(where.index, where.rows, given.slots, given.rows, start, ahead))
+        end = min(stop, start + BLOCK)
+        if flags[2]:
+            ahead_to = look_ahead(where.index, where.rows, given.slots, given.rows, start, ahead)
+            end = min(stop, ahead_to)
         for r in range(start, end):
             h = ahead.hashes[r - start]
             if given.retracts[r]:
                 row, gone, outcome = _remove(
                     state, where, pool, flags[0], latest, given, r=r, h=h, path=path
                 )
-            elif has_room(where.index, where.rows):
-                row, gone, outcome = _insert(
-                    state, where, pool, pooled, flags, given, r=r, h=h, path=path
-                )
+            elif (
+                has_room(where.index, where.rows)
+                if flags[2]
+                else where.rows.meta[LIVE] < len(where.rows.words)
+            ) and has_heap_room(where.rows, given.rows, r):
+                row, gone, outcome = _insert(state, where, pool, flags, given, r, h=h, path=path)
             else:
                 return r
             applied.ids[r], applied.gone[r], applied.outcomes[r] = row, gone, outcome
@@ -208,13 +226,20 @@ def apply_changes(
 
 @kernel
 def take_rows(
-    state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, path: Array
+    state: SortedArrays,
+    where: Where,
+    pool: PoolArrays,
+    flags: tuple[bool, bool, bool],
+    ids: Array,
+    path: Array,
 ) -> None:
-    """Take rows out, each of which is there."""
+    """Take rows out, each of which is there. flags: as in apply_changes."""
+    by_bytes, _, is_indexed = flags
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
-        h = row_hash(where.rows.words, where.rows.flags, row, slot, where.index.identity)
-        _leave_ring(state, where.index, row, cell_of(where.index, row, h))
+        if is_indexed:
+            h = row_hash(where.rows, row, slot, where.index.identity)
+            _leave_ring(state, where.index, row, cell_of(where.index, row, h))
         order_remove(
             where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path=path
         )
@@ -367,9 +392,7 @@ def check_rings(state: SortedArrays, where: Where, unique: bool, marks: Array) -
         while True:
             if marks[row] != 1 or index.slot[row] != index.slot[first]:
                 return np.int64(-1)
-            if not same_row(
-                index.identity, rows.words, rows.flags, row, rows.words, rows.flags, s=first
-            ):
+            if not same_row(index.identity, rows, row, rows, first):
                 return np.int64(-1)
             marks[row] = 2
             count += 1

@@ -15,7 +15,6 @@ import pyarrow as pa
 from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.order_tree import DEPTH
 from aggloom.runtime.state.row_index import BLOCK, Applied
-from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.state.sort_key import SortColumn, SortKeyEncoder
 from aggloom.runtime.state.sorted_kernels import (
     Given,
@@ -56,7 +55,8 @@ class SortedRows(IdentifiedRows):
 
     name: what its arrays are called by. order: the sort key; without columns rows stand as they came. slots: how many
     there are. unique: numbers of the columns of a unique key, of which a slot holds one row at most, the last that
-    came; without them the whole row is its identity, and equal rows stand beside each other.
+    came; without them the whole row is its identity, and equal rows stand beside each other. only_added: rows are not
+    taken back, but by id.
     """
 
     def __init__(
@@ -69,8 +69,9 @@ class SortedRows(IdentifiedRows):
         slots: int,
         *,
         unique: Sequence[int] = (),
+        only_added: bool = False,
     ) -> None:
-        super().__init__(arena, pool, name, fields, unique)
+        super().__init__(arena, pool, name, fields, unique, only_added=only_added)
         self.key = SortKeyEncoder(fields, order)
         self.tree = TreeView(arena, f"{name}.order", slots, 3)
         self.tree.arrays.meta[WEIGHED] = 1
@@ -94,7 +95,9 @@ class SortedRows(IdentifiedRows):
         marks = np.zeros(self.rows.capacity, np.uint8)
         right = check_places(self.arrays, self._where, found, marks)
         audit.require(right, name, "its order does not lead over its rows once")
-        rings = check_rings(self.arrays, self._where, bool(self.unique), marks)
+        rings = 0
+        if self.is_indexed:
+            rings = check_rings(self.arrays, self._where, bool(self.unique), marks)
         audit.require(rings >= 0, name, "equal rows do not lead to each other")
         self.index.check_restored(audit, self.rows, rings, used)
 
@@ -105,8 +108,8 @@ class SortedRows(IdentifiedRows):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a row takes in full arrays and blocks that are three quarters full, without those in the pool."""
-        return self.rows.row_bytes + 24 + 4 + 12 + 32 * 4 // 3
+        """Bytes that a row takes in full arrays and blocks that are three quarters full, without its texts."""
+        return self.rows.row_bytes + 24 + 4 + 12 * self.is_indexed + 32 * 4 // 3
 
     def apply(
         self,
@@ -126,7 +129,7 @@ class SortedRows(IdentifiedRows):
         rows = self.rows.encode(batch)
         words, tiers = self.key.words(batch, self.pool)
         if order is not None:
-            rows = Encoded(rows.words[order], rows.flags[order])
+            rows = rows.take(order)
             words, tiers = words[order], tiers[order]
         given = Given(slots, rows, words, tiers, retracts)
         n = len(slots)
@@ -139,8 +142,7 @@ class SortedRows(IdentifiedRows):
                 self.arrays,
                 self._where,
                 self.pool.arrays,
-                self.rows.pooled,
-                (self.key.by_bytes, bool(self.unique)),
+                self._flags,
                 latest,
                 given=given,
                 applied=applied,
@@ -150,7 +152,7 @@ class SortedRows(IdentifiedRows):
                 path=self._path,
             )
             if row < stop:
-                self._reserve(stop - row)
+                self._reserve(rows, row, stop)
         return applied
 
     def insert(
@@ -165,12 +167,13 @@ class SortedRows(IdentifiedRows):
 
     def take(self, ids: RowIdArray) -> None:
         """Take rows out; they have to be freed."""
-        path, by_bytes = self._path, self.key.by_bytes
         for start in range(0, len(ids), BLOCK):
             some = ids[start : start + BLOCK]
             # What shrinks has a smaller block before it gives its own back.
             self.tree.reserve(len(some))
-            take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
+            take_rows(
+                self.arrays, self._where, self.pool.arrays, self._flags, some, path=self._path
+            )
 
     def places(self, ids: RowIdArray) -> Places:
         """Return the places, in their slots, of rows that are there."""
@@ -248,22 +251,40 @@ class SortedRows(IdentifiedRows):
         moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
         """
         ids = self.rows.live()
-        _, moved = self.rows.copy_into(arena, pool)
+        _, moved = self.rows.copy_into(arena)
         fields, order = list(self.rows.schema), self.key.columns
-        new = SortedRows(arena, pool, self.name, fields, order, slots, unique=self.unique)
-        new._reserve(0)
+        new = SortedRows(
+            arena,
+            pool,
+            self.name,
+            fields,
+            order,
+            slots,
+            unique=self.unique,
+            only_added=self.only_added,
+        )
+        new._make_room(0)
         now, old = moved[ids], self.arrays
         words = old.word[ids]
-        new.arrays.word[now] = pool.import_ids(self.pool, words) if self.key.by_bytes else words
+        if self.key.by_bytes:
+            pool.reserve_import(self.pool)
+            words = pool.import_ids(self.pool, words)
+        new.arrays.word[now] = words
         new.arrays.arrival[now] = old.arrival[ids]
         # Rings hold ids, not links: a row without equals is its own neighbour.
         new.arrays.newer[now] = moved[old.newer[ids]]
         new.arrays.older[now] = moved[old.older[ids]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
-        new.index.enter(new.rows.arrays, moved[self.index.collect_ids()])
+        if self.is_indexed:
+            new.index.enter(new.rows.arrays, moved[self.index.collect_ids()])
         new.tree.arrays.meta[STAMP] = self.tree.arrays.meta[STAMP]
         new._plant(moved[self._in_order()])
         return new, moved
+
+    @property
+    def _flags(self) -> tuple[bool, bool, bool]:
+        """(words are bytes, identities are unique, the index names rows), as kernels take them."""
+        return self.key.by_bytes, bool(self.unique), self.is_indexed
 
     @property
     def _where(self) -> Where:

@@ -61,7 +61,7 @@ _LISTING = "arrays"
 OWN_FILE = 1 << 16
 """An array of so many bytes has a file of its own; smaller ones are on the heap, and written down with the listing."""
 _GROWING = 1 << 22
-_AHEAD = 4
+_AHEAD = 32
 """An array on the heap of `_GROWING` bytes or more has addresses for so many times as many: it grows in place."""
 
 _log = logging.getLogger("aggloom")

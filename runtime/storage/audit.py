@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, StateCorruptError
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.byte_kernels import hash_bytes
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import (
     FIRST_BYTES,
@@ -27,7 +28,6 @@ from aggloom.runtime.storage.pool import (
     ZEROS,
     Pool,
     PoolArrays,
-    hash_bytes,
 )
 
 _RAW = (

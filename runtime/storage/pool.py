@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena, Array, ByteArray, FlagArray, WordArray, airy
-from aggloom.runtime.storage.hashing import combine, table_size
+from aggloom.runtime.storage.byte_kernels import hash_bytes, same_bytes
+from aggloom.runtime.storage.hashing import table_size
 from aggloom.runtime.storage.jit import kernel
 
 HIGH, FREE, HEAP_USED, HEAP_LIVE, ZEROS, LIVE = range(6)
@@ -36,42 +37,10 @@ class PoolArrays(NamedTuple):
 
 
 @kernel
-def _word(data: Array, start: int) -> int:
-    """Eight bytes as a number; one load, once it is compiled."""
-    word = np.uint64(0)
-    for j in range(8):
-        word |= np.uint64(data[start + j]) << np.uint64(8 * j)
-    return np.int64(word)
-
-
-@kernel
-def hash_bytes(data: Array, start: int, length: int) -> int:
-    h = np.int64(length)
-    i = 0
-    while i + 8 <= length:
-        h = combine(h, _word(data, start + i))
-        i += 8
-    word = np.uint64(0)
-    for j in range(length - i):
-        word |= np.uint64(data[start + i + j]) << np.uint64(8 * j)
-    return combine(h, np.int64(word))
-
-
-@kernel
 def _same(pool: PoolArrays, i: int, data: Array, start: int, length: int) -> bool:
     if pool.length[i] != length:
         return False
-    at = pool.offset[i]
-    done = 0
-    while done + 8 <= length:
-        if _word(pool.heap, at + done) != _word(data, start + done):
-            return False
-        done += 8
-    # A loop, for a generator does not compile without reference counting.
-    for j in range(done, length):  # noqa: SIM110
-        if pool.heap[at + j] != data[start + j]:
-            return False
-    return True
+    return same_bytes(pool.heap, pool.offset[i], data, start, length)
 
 
 @kernel

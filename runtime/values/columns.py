@@ -7,19 +7,28 @@ MIN, MAX, FIRST and LAST work on words. A *number* is what sums work on: int64, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, ValueArray, WordArray
+from aggloom.runtime.storage.arena import (
+    Array,
+    ByteArray,
+    FlagArray,
+    NumberArray,
+    ValueArray,
+    WordArray,
+)
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import scalars
 from aggloom.runtime.values.rows import decode_values, encode_values
 from aggloom.type_layout import is_nested, is_pooled, is_wide_decimal
+
+_FARTHEST: Final = (1 << 31) - 1
 
 
 @kernel
@@ -49,12 +58,12 @@ def words(column: pa.Array, pool: Pool) -> tuple[Array, Array]:
         return scalars.scalar_words(column), valid
     if len(column) == 0:
         return np.zeros(0, np.int64), valid
-    data, offsets = _pool_bytes(column)
+    data, offsets = text_bytes(column)
     return pool.intern_column(data, offsets, valid), valid
 
 
-def _pool_bytes(column: pa.Array) -> tuple[Array, Array]:
-    """(bytes, offsets) of what the pool holds for each value."""
+def text_bytes(column: pa.Array) -> tuple[Array, Array]:
+    """(bytes, offsets) of what stands for the values of a pooled type: uint8[size], int64[n + 1]."""
     if is_wide_decimal(column.type):
         return (
             scalars.wide_bytes(column).reshape(-1),
@@ -117,10 +126,26 @@ def from_words(
     if not is_pooled(dtype):
         return scalars.from_scalar_words(out, valid, dtype, fresh=fresh)
     offsets, data = pool.gather(out, valid)
+    return from_bytes(offsets, data, valid, dtype)
+
+
+def from_bytes(
+    offsets: NumberArray, data: ByteArray, valid: FlagArray, dtype: pa.DataType
+) -> pa.Array:
+    """The bytes of a pooled type's values, as `text_bytes` gives them, back to an Arrow column.
+
+    Raises DataError for more than 2 GiB of them, which Arrow's offsets do not reach.
+    """
+    n = len(valid)
+    if offsets[-1] > _FARTHEST:
+        raise DataError(
+            f"a result has {int(offsets[-1]):,} bytes of {dtype} in one column, and {_FARTHEST:,} are the most. Let "
+            "a batch read less."
+        )
     if is_wide_decimal(dtype):
-        raw = np.zeros((len(out), 16), np.uint8)
+        raw = np.zeros((n, 16), np.uint8)
         if len(data) != 16 * int(valid.sum()):
-            raise corrupt_snapshot("pool: a decimal does not have 16 bytes")
+            raise corrupt_snapshot("a decimal does not have 16 bytes")
         raw[valid] = data.reshape(-1, 16)
         return scalars.from_wide_bytes(raw, valid, dtype)
     buffers = [
@@ -130,10 +155,10 @@ def from_words(
     ]
     if is_nested(dtype):
         try:
-            return decode_values(pa.Array.from_buffers(pa.binary(), len(out), buffers), dtype)
+            return decode_values(pa.Array.from_buffers(pa.binary(), n, buffers), dtype)
         except IndexError as error:
-            raise corrupt_snapshot(f"pool: a string is no value of {dtype}") from error
-    return pa.Array.from_buffers(dtype, len(out), buffers)
+            raise corrupt_snapshot(f"a string is no value of {dtype}") from error
+    return pa.Array.from_buffers(dtype, n, buffers)
 
 
 def to_python(batch: pa.RecordBatch) -> list[list[Any]]:

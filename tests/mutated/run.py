@@ -70,11 +70,11 @@ def _of_checkpoint(base: checkpoints.Base, seed: int) -> str:
 
 def _base(make: Any, count: int = 200) -> tuple[bytes, dict[str, Any], bool]:
     """A filled state, what it was filled with, and whether it takes retractions; every kernel is compiled then."""
-    rng, live, retracts = random.Random(1), {}, True
-    harness = make()
+    rng, live, harness = random.Random(1), {}, make()
+    retracts = all(scan.changes != "append" for scan in harness.plan.scans.values())
     try:
         feed(harness, rng, live, False, count)
-        feed(harness, rng, live, True)
+        feed(harness, rng, live, retracts)
     except AggloomError:
         retracts, live, harness = False, {}, make()
         feed(harness, rng, live, False, count)

@@ -81,8 +81,11 @@ def printed(plan: Plan, found: list[SlotState]) -> float:
         for part in said["parts"]:
             if "entries" in part:
                 rows = getattr(state, "entries", None)
-                live = rows[part["name"]][0] if rows else state.accumulators.views[part["name"]].live  # type: ignore[attr-defined]
+                live = rows[part["name"]].live if rows else state.accumulators.views[part["name"]].live  # type: ignore[attr-defined]
                 total += live * part["bytes_per_entry"]
+                total += rows[part["name"]].text_bytes if rows else 0
+            elif part["kind"] == "row store":
+                total += state.rows.text_bytes  # type: ignore[attr-defined]
         if said["texts"]:
             pool = state.pool.arrays
             total += int(pool.meta[LIVE]) * said["bytes_per_text"] + int(pool.meta[HEAP_LIVE])

@@ -27,7 +27,7 @@ def test_history_of_rows(batches: list[list[Row]], rng: random.Random) -> None:
         arena = Arena(Path(directory) / "a")
         pool = Pool(arena)
         empty = arena.nbytes
-        store = RowStore(arena, pool, "rows", FIELDS)
+        store = RowStore(arena, "rows", FIELDS)
         fresh, model = arena.nbytes, dict[int, Row]()
         for found in batches:
             batch = batch_of(found)
@@ -50,7 +50,7 @@ def test_history_of_rows(batches: list[list[Row]], rng: random.Random) -> None:
             step = rng.choice(("restore", "reopen", "copy", "none"))
             if step == "copy":
                 into = Arena()
-                _, moved = store.copy_into(into, Pool(into))
+                _, moved = store.copy_into(into)
                 model = {int(moved[row]): value for row, value in model.items()}
                 assert sorted(model) == list(range(len(model)))
                 arena.adopt(into)
@@ -59,7 +59,7 @@ def test_history_of_rows(batches: list[list[Row]], rng: random.Random) -> None:
                 arena, pool = restored(arena)
             elif step == "reopen" and arena.directory:
                 arena, pool = reopened(arena)
-            store = RowStore(arena, pool, "rows", FIELDS)
+            store = RowStore(arena, "rows", FIELDS)
             assert len(store) == len(model) and store.live().tolist() == sorted(model)
             every = [*model, -1]
             assert rows_of(store.gather(numbers(every)))[:-1] == list(model.values())
@@ -75,7 +75,7 @@ def test_history_of_rows(batches: list[list[Row]], rng: random.Random) -> None:
 def test_a_row_takes_the_bytes_that_are_stated() -> None:
     arena = Arena()
     fields = [pa.field(name, pa.int64()) for name in "abcdefgh"]
-    store = RowStore(arena, Pool(arena), "rows", fields)
+    store = RowStore(arena, "rows", fields)
     before = arena.nbytes
     batch = pa.RecordBatch.from_arrays([np.arange(200_000)] * 8, schema=pa.schema(fields))
     ids = store.insert(store.encode(batch))
@@ -85,7 +85,7 @@ def test_a_row_takes_the_bytes_that_are_stated() -> None:
     store.delete(ids[: len(ids) - 1000])
     assert store.is_airy
     into = Arena()
-    copied, moved = store.copy_into(into, Pool(into))
+    copied, moved = store.copy_into(into)
     assert into.nbytes < arena.nbytes / 50 and copied.capacity < 3000
     assert copied.gather(moved[ids[-1000:]]).equals(batch.slice(len(ids) - 1000))
 

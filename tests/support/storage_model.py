@@ -34,7 +34,7 @@ FIELDS = [
 _VALUES: list[list[Any]] = [
     [None, 0, 1, Least, Most],
     [None, 0.0, -0.0, math.nan, math.inf, -1.5],
-    [None, "", "a", "a\0b", "é"],
+    [None, "", "a", "a\0b", "é", "1234567", "12345678", "1234567890abcdef", "1234567890abcdeg" * 3],
     [None, decimal.Decimal("0.00"), decimal.Decimal("-" + "9" * 36 + ".99")],
     [None, [], [1, None], [1]],
 ]

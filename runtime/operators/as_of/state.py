@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.side import AsOfSide
-from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
@@ -33,10 +33,10 @@ class AsOfState(RowState):
         self._open(Arena(directory))
 
     @property
-    def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
+    def entries(self) -> dict[str, StoredEntries]:
+        """The things of which a key may have several, by name."""
         return {
-            side.name: (len(side.rows), int(side.rows.rows.pooled.sum()), None)
+            side.name: StoredEntries(len(side.rows), 0, side.rows.rows.text_bytes)
             for side in self.sides
         }
 

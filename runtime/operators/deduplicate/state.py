@@ -135,7 +135,7 @@ class DeduplicateState(RowState):
         self.arena, self.pool = arena, Pool(arena)
         self.table = KeyTable(arena, self.pool, self.fields, ("written",))
         if self.holds:
-            self.rows = RowStore(arena, self.pool, "rows", list(self.schema))
+            self.rows = RowStore(arena, "rows", list(self.schema))
         for name in self._by_slot:
             arena.array(name, self.table.capacity, "i8")
         if "clock" not in arena:
@@ -155,7 +155,7 @@ class DeduplicateState(RowState):
         for name in self._by_slot:
             arena.array(name, table.capacity, "i8")[moved[there]] = self.time(name)[there]
         if self.holds:
-            _, places = self.rows.copy_into(arena, pool)
+            _, places = self.rows.copy_into(arena)
             row = arena.array("row", 0, "i8")
             kept = np.flatnonzero(row > 0)
             row[kept] = places[row[kept] - 1] + 1

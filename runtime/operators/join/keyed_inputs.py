@@ -128,6 +128,7 @@ class Joining(KeyedRows[JoinState], JoinStep):
     def _encode_changes(self, which: int, bundle: InputBatch) -> EncodedChanges:
         """Return the changes of a side that can matter."""
         side, batch, kinds = self.state.sides[which], bundle.batch, bundle.kinds
+        side.check_kinds(kinds)
         keep = has_values(batch, self.spec.required_places(which))
         if not keep.all():
             batch, kinds = batch.filter(pa.array(keep)), kinds[keep]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggloom.runtime.state.row_store import RowArrays, is_null
+from aggloom.runtime.state.row_kernels import RowArrays, hash_value, is_null, same_value
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
@@ -18,10 +18,10 @@ def hash_joined(rows: RowArrays, columns: Array, ids: Array, hashes: Array) -> N
     for k in range(len(ids)):
         h, row = hashes[k], np.int64(ids[k])
         for n in range(len(columns)):
-            word, null = np.int64(0), True
-            if row >= 0:
-                word, null = rows.words[row, columns[n]], is_null(rows.flags, row, columns[n])
-            h = combine(h, np.int64(0) if null else word) ^ np.int64(null)
+            value, null = np.int64(0), True
+            if row >= 0 and not is_null(rows.flags, row, columns[n]):
+                value, null = hash_value(rows, row, columns[n]), False
+            h = combine(h, value) ^ np.int64(null)
         hashes[k] = h
 
 
@@ -68,7 +68,7 @@ def differ(rows: RowArrays, columns: Array, ids: Array, others: Array, out: Arra
             c = columns[n]
             null = one < 0 or is_null(rows.flags, max(one, 0), c)
             differs = null != (other < 0 or is_null(rows.flags, max(other, 0), c))
-            if differs or (not null and rows.words[one, c] != rows.words[other, c]):
+            if differs or (not null and not same_value(rows, one, rows, other, c)):
                 out[k] = True
                 break
 

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.join.side import Items, JoinSide
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.state.row_index import ORPHAN
-from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.state.row_kernels import Encoded
 from aggloom.runtime.storage.arena import Array, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
@@ -11,11 +12,18 @@ import pyarrow as pa
 from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
 from aggloom.runtime.operators.settings import Changing
 
-RowsPerKey = Literal["row", "rows", "bag"]
-"""The things that there are of a key: one row, rows by a unique key, or equal rows with a count."""
+RowsPerKey = Literal["row", "rows", "bag", "list"]
+"""The things that there are of a key: one row, rows by a unique key, equal rows with a count, rows that only come."""
 NAMES = ("left", "right")
 MATCH_LIMIT = 50_000_000
 """Number of joined rows that one bundle may bring at most."""
+
+
+def choose_rows_per_key(known: Sequence[str] | None, only_added: bool) -> RowsPerKey:
+    """Return the things that there are of a key; known: the columns that tell its rows apart, None: all of them."""
+    if known is None:
+        return "list" if only_added else "bag"
+    return "rows" if known else "row"
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,8 @@ class JoinSettings:
 
     keys: how many of the first columns of both sides must agree; null_safe: of each, whether NULL equals NULL.
     condition: over the columns of both. columns: those that leave. output_key: the columns by which an update is told.
-    left_key, right_key: the columns by which the rows of a side are told apart, None: all of them.
+    left_key, right_key: the columns by which the rows of a side are told apart, None: all of them. only_added: of each
+    side, whether its rows are never taken back.
     """
 
     left: pa.Schema
@@ -104,6 +113,7 @@ class JoinSettings:
     condition: str | None = None
     left_key: tuple[str, ...] | None = None
     right_key: tuple[str, ...] | None = None
+    only_added: tuple[bool, bool] = (False, False)
     output_key: Changing[tuple[str, ...] | None] = None
     update_before: Changing[bool] = True
     per_record: Changing[bool] = False
@@ -180,12 +190,11 @@ class JoinSettings:
         lasting = self.per_record or self.ttls[1 - which] > 0
         several = others is None or not set(others) <= set(other.names[: self.keys])
         degrees = alone and (lasting or (self.condition is not None and several))
-        rows_per_key: RowsPerKey = "bag" if known is None else "rows" if known else "row"
         return SideSettings(
             schema,
             kept,
             known,
-            rows_per_key=rows_per_key,
+            rows_per_key=choose_rows_per_key(known, self.only_added[which]),
             keeps_degrees=degrees,
             alone=alone,
             ttl_ms=ttl,

@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from aggloom.errors import DataError
 from aggloom.runtime.operators.join.settings import SideSettings
 from aggloom.runtime.operators.join.side_kernels import follow, name_groups
 from aggloom.runtime.state.row_bag import RowBag
-from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.state.row_kernels import Encoded
 from aggloom.runtime.storage.arena import Arena, Array, FlagArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.changelog import Kinds, is_retraction
 
 _NOTHING = pa.field("", pa.int8())
 """The column that is stored of rows of which no column is read."""
@@ -85,6 +87,7 @@ class JoinSide:
             unique=known,
             degrees=settings.keeps_degrees,
             single=settings.rows_per_key == "row",
+            only_added=settings.rows_per_key == "list",
         )
 
     def encode_rows(self, batch: pa.RecordBatch) -> Encoded:
@@ -97,6 +100,11 @@ class JoinSide:
     def net(self, slots: SlotArray, rows: Encoded, retracts: FlagArray) -> NetItems:
         """Return what changes come to, one after another as they stand; nothing is stored yet."""
         bag, n = self.bag, len(slots)
+        if bag.only_added:
+            none, one = np.zeros(n, np.int64), np.ones(n, np.int64)
+            return NetItems(
+                rows, slots, none - 1, last=np.arange(n), before=none, after=one, orphans=none[:0]
+            )
         groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
         table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
         identity = bag.index.identity
@@ -125,6 +133,15 @@ class JoinSide:
             rows, theirs, old, last=last, before=before, after=after, orphans=orphans[:stray]
         )
 
+    def check_kinds(self, kinds: Kinds) -> None:
+        """Raise DataError where a row is taken back of an input to which rows are only added."""
+        retracts = is_retraction(kinds)
+        if self.bag.only_added and retracts.any():
+            raise DataError(
+                f"row {int(np.argmax(retracts))} of the {self.name} input takes a row back; the plan says that rows "
+                "are only added to it"
+            )
+
     def store(self, net: NetItems) -> Items:
         """Store what a bundle comes to. The rows that are gone stay readable until they are freed."""
         bag = self.bag
@@ -135,7 +152,8 @@ class JoinSide:
         fresh = net.after > 0 if bag.replaces else (net.after > 0) & (net.before == 0)
         comes = np.flatnonzero(fresh)
         if len(comes):
-            rows = net.rows.take(net.last[comes])
+            # Rows that are only added all come, in order.
+            rows = net.rows if bag.only_added else net.rows.take(net.last[comes])
             applied = bag.apply_encoded(net.slots[comes], rows, np.zeros(len(comes), np.bool_))
             new[comes] = applied.ids
         if not bag.replaces:

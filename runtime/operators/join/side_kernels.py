@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.state.row_index import BLOCK, row_hash
-from aggloom.runtime.state.row_store import Encoded, same_row
+from aggloom.runtime.state.row_kernels import Encoded, same_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.hashing import mix
 from aggloom.runtime.storage.jit import kernel
@@ -32,7 +32,7 @@ def name_groups(
         # As `look_ahead` does: what the block will meet is read first. There are no more rows than changes, so that
         # a change's hash lies where no row's is yet.
         for r in range(begin, stop):
-            hashes[r] = row_hash(rows.words, rows.flags, r, slots[r], identity)
+            hashes[r] = row_hash(rows, r, slots[r], identity)
         for r in range(begin, stop):
             # Without an identity the hash is the slot, and slots lie side by side.
             groups[r] = table[mix(hashes[r]) & mask]
@@ -49,19 +49,7 @@ def name_groups(
                     found += 1
                     break
                 s = firsts[g]
-                if (
-                    hashes[g] == h
-                    and slots[s] == slots[r]
-                    and same_row(
-                        identity,
-                        rows.words,
-                        rows.flags,
-                        r=r,
-                        others=rows.words,
-                        marks=rows.flags,
-                        s=s,
-                    )
-                ):
+                if hashes[g] == h and slots[s] == slots[r] and same_row(identity, rows, r, rows, s):
                     groups[r] = g
                     break
                 at = (at + 1) & mask

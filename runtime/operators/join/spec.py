@@ -49,6 +49,7 @@ class JoinSpec(JoinSettings, JoinedSpec[Join]):
             condition=node.condition,
             left_key=node.left_key,
             right_key=node.right_key,
+            only_added=(node.left.appends_only, node.right.appends_only),
             output_key=node.unique_key,
             update_before=node.update_before,
             per_record=not options.mini_batch_enabled,

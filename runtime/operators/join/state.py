@@ -9,7 +9,7 @@ import numpy as np
 from aggloom.runtime.operators.join.settings import JoinedSettings
 from aggloom.runtime.operators.join.side import JoinSide
 from aggloom.runtime.operators.join.side_kernels import add_distinct
-from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array, SlotArray
@@ -32,12 +32,13 @@ class JoinState(RowState):
         self._open(Arena(directory))
 
     @property
-    def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
+    def entries(self) -> dict[str, StoredEntries]:
+        """The things of which a key may have several, by name."""
         return {
-            side.name: (
+            side.name: StoredEntries(
                 len(side.bag),
-                int(side.bag.rows.pooled.sum()),
+                0,
+                side.bag.rows.text_bytes,
                 1 if side.settings.rows_per_key == "row" else None,
             )
             for side in self.sides

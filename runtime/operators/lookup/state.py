@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import (
@@ -54,9 +54,9 @@ class LookupState(RowState):
         return np.arange(_FIRST, _FIRST + len(self.result), dtype=np.int64)
 
     @property
-    def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
-        return {"answers": (len(self.bag), int(self.bag.rows.pooled.sum()), None)}
+    def entries(self) -> dict[str, StoredEntries]:
+        """The things of which a key may have several, by name."""
+        return {"answers": StoredEntries(len(self.bag), 0, self.bag.rows.text_bytes)}
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of rows that each slot has taken."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy, columns_of
-from aggloom.runtime.operators.join.settings import MATCH_LIMIT, RowsPerKey, SideSettings
+from aggloom.runtime.operators.join.settings import MATCH_LIMIT, SideSettings, choose_rows_per_key
 from aggloom.runtime.operators.settings import Changing
 
 
@@ -38,6 +38,7 @@ class MultiJoinSettings:
 
     tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first.
     known: of each input the columns by which its rows are told apart, None: all of them. columns: those that leave.
+    only_added: of each input, whether its rows are never taken back; () of none.
     output_key: the columns by which an update is told.
     """
 
@@ -45,6 +46,7 @@ class MultiJoinSettings:
     steps: tuple[ChainStep, ...]
     columns: tuple[str, ...]
     known: tuple[tuple[str, ...] | None, ...]
+    only_added: tuple[bool, ...] = ()
     output_key: Changing[tuple[str, ...] | None] = None
     update_before: Changing[bool] = True
     per_record: Changing[bool] = False
@@ -106,13 +108,14 @@ class MultiJoinSettings:
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         read = self.read_columns | set(known or ())
         kept = tuple(name for name in schema.names if name in read)
-        rows_per_key: RowsPerKey = "bag" if known is None else "rows" if known else "row"
         alone = which == 0 and all(step.padded for step in self.steps)
         return SideSettings(
             schema,
             kept,
             known,
-            rows_per_key=rows_per_key,
+            rows_per_key=choose_rows_per_key(
+                known, bool(self.only_added) and self.only_added[which]
+            ),
             keeps_degrees=False,
             alone=alone,
             ttl_ms=self.ttls[which],

@@ -28,6 +28,7 @@ class MultiJoinSpec(MultiJoinSettings, JoinedSpec[MultiJoin]):
             steps=tuple(ChainStep(kind == "left", safe, via, on) for kind, safe, via, on in steps),
             columns=node.columns,
             known=node.row_keys,
+            only_added=tuple(each.appends_only for each in node.inputs),
             output_key=node.unique_key,
             update_before=node.update_before,
             per_record=not options.mini_batch_enabled,

@@ -32,7 +32,7 @@ from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.state.row_store import Encoded, same_rows
+from aggloom.runtime.state.row_kernels import Encoded, same_rows
 from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.rows_by_key import StoredEntries
 from aggloom.runtime.operators.sorted_by_key import SortedState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
@@ -46,11 +47,10 @@ class OverState(SortedState):
         self._open(Arena(directory))
 
     @property
-    def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
-        texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
-        texts += int(self.results.pooled.sum()) if self.kept else 0
-        return {"rows": (len(self.sorted), texts, None)}
+    def entries(self) -> dict[str, StoredEntries]:
+        """The things of which a key may have several, by name."""
+        size = self.sorted.rows.text_bytes + (self.results.text_bytes if self.kept else 0)
+        return {"rows": StoredEntries(len(self.sorted), int(self.sorted.key.by_bytes), size)}
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot."""
@@ -127,7 +127,7 @@ class OverState(SortedState):
         slots = self.table.capacity
         self.sorted = SortedRows(arena, self.pool, "rows", self.every, self.order, slots)
         if self.kept:
-            self.results = RowStore(arena, self.pool, "results", self.kept)
+            self.results = RowStore(arena, "results", self.kept)
             arena.array("values", self.sorted.rows.capacity, "i8")
         self.debts = None
         if self.keeps_debts:
@@ -154,7 +154,7 @@ class OverState(SortedState):
         table, moved = self.table.copy_into(arena, pool)
         rows, places = self.sorted.copy_into(arena, pool, moved, table.capacity)
         if self.kept:
-            _, numbers = self.results.copy_into(arena, pool)
+            _, numbers = self.results.copy_into(arena)
             values = arena.array("values", rows.rows.capacity, "i8")
             old = np.flatnonzero((places >= 0) & (self.value_numbers[: len(places)] > 0))
             values[places[old]] = numbers[self.value_numbers[old] - 1] + 1

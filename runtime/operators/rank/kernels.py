@@ -12,7 +12,7 @@ from aggloom.runtime.state.order_tree import (
     rows_in,
     weight_of,
 )
-from aggloom.runtime.state.row_store import RowArrays, same_row
+from aggloom.runtime.state.row_kernels import RowArrays, same_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
@@ -113,15 +113,7 @@ def pair_numbers(
             found += 1
             j += 1
         else:
-            if not same_row(
-                every,
-                rows.words,
-                rows.flags,
-                r=ids[i],
-                others=rows.words,
-                marks=rows.flags,
-                s=ids[j],
-            ):
+            if not same_row(every, rows, ids[i], rows, ids[j]):
                 chosen[found], kinds[found] = i, 1
                 chosen[found + 1], kinds[found + 1] = j, 2
                 found += 2

@@ -61,6 +61,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             spec.unique,
             keeps_debts=keeps_debts,
             most=spec.end if bounded else None,
+            only_added=spec.strategy == "append",
             directory=directory,
         )
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}

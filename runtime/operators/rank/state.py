@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.rows_by_key import StoredEntries
 from aggloom.runtime.operators.sorted_by_key import SortedState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
@@ -25,8 +26,8 @@ class RankState(SortedState):
     """Keys, when each was written, its rows, the last number that it asks for + 1 (0: it is not known yet).
 
     keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all.
-    keeps_debts: whether orphan retractions are remembered. most: the rows that a key keeps, None: all.
-    directory: where the arena's arrays are mapped.
+    keeps_debts: whether orphan retractions are remembered. most: the rows that a key keeps, None: all. only_added:
+    whether rows are never taken back. directory: where the arena's arrays are mapped.
     """
 
     def __init__(
@@ -38,18 +39,19 @@ class RankState(SortedState):
         *,
         keeps_debts: bool = False,
         most: int | None = None,
+        only_added: bool = False,
         directory: Path | None = None,
     ) -> None:
         self.schema, self.fields = schema, list(schema)[:keys]
         self.order, self.unique, self.keeps_debts = tuple(order), tuple(unique), keeps_debts
-        self.most = most
+        self.most, self.only_added = most, only_added
         self._open(Arena(directory))
 
     @property
-    def entries(self) -> dict[str, tuple[int, int, int | None]]:
-        """The things of which a key may have several: how many in all, the texts of each, the most that a key has."""
-        texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
-        return {"rows": (len(self.sorted), texts, self.most)}
+    def entries(self) -> dict[str, StoredEntries]:
+        """The things of which a key may have several, by name."""
+        texts, size = int(self.sorted.key.by_bytes), self.sorted.rows.text_bytes
+        return {"rows": StoredEntries(len(self.sorted), texts, size, self.most)}
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot; None where it keeps too few of them to tell."""
@@ -89,7 +91,14 @@ class RankState(SortedState):
         slots = self.table.capacity
         fields = list(self.schema)
         self.sorted = SortedRows(
-            arena, self.pool, "rows", fields, self.order, slots, unique=self.unique
+            arena,
+            self.pool,
+            "rows",
+            fields,
+            self.order,
+            slots,
+            unique=self.unique,
+            only_added=self.only_added,
         )
         self.debts = None
         if self.keeps_debts:

@@ -6,11 +6,11 @@ once; whoever calls it knows its name, and loads it before its own compiled code
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
+from aggloom.runtime.platform.kernels.digests import digest_text
 from aggloom.runtime.platform.kernels.indexing import Compiler
 
 
@@ -26,14 +26,8 @@ class LinkedCompiler(Compiler):
 
     def define_pipelines(self) -> Any:
         identity = self.state.func_id
-        identity.unique_id = _digest(identity.module.__loader__, identity.filename)
+        identity.unique_id = digest_text(identity.module.__loader__, identity.filename)
         return super().define_pipelines()
-
-
-@cache
-def _digest(loader: Any, path: str) -> str:
-    """The digest of a module's text, which may be in an archive."""
-    return hashlib.sha256(loader.get_data(path)).hexdigest()[:16]
 
 
 def link(dispatcher: Any, result: Any) -> None:

@@ -17,6 +17,8 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
+from aggloom.runtime.platform.kernels.digests import digest_module
+
 
 @register_pass(mutates_CFG=False, analysis_only=True)
 class UsedSymbols(AnalysisPass):  # type: ignore[misc]
@@ -77,10 +79,11 @@ class LazyCache:
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
-    """The cache of Numba's, under keys that tell what a function was compiled with."""
+    """The cache of Numba's, under keys that tell what a function was compiled with: options and other kernels."""
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(signature, codegen), "nogil")
+        key = super()._index_key(signature, codegen)
+        return (*key, "nogil", digest_module(self._py_func.__module__))
 
 
 def _resolve(names: tuple[str, ...]) -> None:
