@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "98973dfba30d1852"
-DIGEST = "aba1b2f667db2222"
+SUPPORT = "a92e7e00603fc49b"
+DIGEST = "ebe29c9e3040caee"
 
 
 class Inputs(NamedTuple):
