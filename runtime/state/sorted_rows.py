@@ -16,14 +16,13 @@ from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.order_tree import DEPTH
 from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.state.sort_key import SortColumn, SortKeyEncoder
+from aggloom.runtime.state.sorted_audit import check_places, check_rings
 from aggloom.runtime.state.sorted_kernels import (
     Given,
     Places,
     SortedArrays,
     Where,
     apply_changes,
-    check_places,
-    check_rings,
     collect_rows,
     count_before,
     locate_positions,
