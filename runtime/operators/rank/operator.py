@@ -34,7 +34,7 @@ from aggloom.runtime.values.clock import Clock
 
 _FAR = 1 << 40
 """A number that no row has."""
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 
 
 class RankOperator(SortedByKey[RankState], KeyedStep):
