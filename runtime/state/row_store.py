@@ -63,6 +63,9 @@ class RowStore:
         arena.array(f"{name}.flags", FIRST_ROWS, "u1", len(fields) // 8 + 1)
         arena.array(f"{name}.meta", 8, "i8")
         arena.array(f"{name}.heap", FIRST_BYTES, "u1")
+        if f"{name}.texts" not in arena:
+            # Beside the rows: whoever has the arrays alone knows which words lead to the heap.
+            arena.array(f"{name}.texts", len(fields), "u1")[:] = self.is_text
         self._reload()
 
     def __len__(self) -> int:
@@ -98,6 +101,9 @@ class RowStore:
         rows, name = self.arrays, self.name
         audit.require_length(len(rows.words), name, rows.flags)
         audit.require_length(8, name, rows.meta)
+        noted = self.arena.array(f"{name}.texts", 0, "u1")
+        right = len(noted) == len(self.is_text) and bool((noted == self.is_text).all())
+        audit.require(right, name, "its columns of texts are others")
         high, free, live, used, _ = rows.meta[:5].tolist()
         right = 0 <= live <= high <= len(rows.words)
         right = right and 0 <= used <= len(rows.heap) - SPARE and check_rows(rows) == live

@@ -18,6 +18,7 @@ from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_index import NEW
 from aggloom.runtime.state.row_kernels import HEAP_LIVE, HEAP_USED, LENGTH_BITS
 from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.stored_texts import find_stored_texts
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
@@ -136,3 +137,16 @@ def test_a_whole_snapshot_is_taken() -> None:
     store = damaged("")
     store.check_restored(Audit(Pool(store.arena)))
     assert store.gather(store.live())["s"].to_pylist() == ["first text", "second text"]
+
+
+def test_texts_are_found_without_their_operator() -> None:
+    store = RowStore(Arena(), "rows", [*FIELDS[:1], *TEXT])
+    fields = store.schema
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2, 3]), pa.array(["Ada", "Adam", "Bob"])], schema=fields
+    )
+    ids = store.insert(store.encode(batch))
+    assert sorted(find_stored_texts(store.arena, b"Ada")) == [b"Ada", b"Adam"]
+    store.delete(ids[:1])
+    assert list(find_stored_texts(store.arena, b"Ada")) == [b"Adam"]
+    assert list(find_stored_texts(store.arena, b"Adamant")) == []
