@@ -73,6 +73,9 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
             verdict = Verdict(_KEEPS_ROWS)
         elif backend == "numba":
             verdict = user_code.verdict(entry, types, spec.result_type(call))
+            if retraction.inverse and "double" in verdict.state:
+                # In Python its numbers are integers, of which the inverse is exact.
+                verdict = Verdict("Numba makes floats of integers, which a derived retract needs")
         forms = user_code.forms(entry, types)
         rendered = user_code.render(entry, prefix, retraction.origin)
         found[call] = ClassCall(rendered, forms, verdict, retraction)

@@ -100,12 +100,15 @@ class AggregateNode(AggregateRows):
     """GROUP BY: the spec's schema is the input's, and nothing stands before its keys or after its calls.
 
     state_ttl: after how many milliseconds without a change it forgets a key, if that differs from the plan's option.
+    emits_changes: the rows of its only call, a table aggregate, are opened right above it: an update may show those
+    alone that its class says have changed.
     """
 
     input: Node
     spec: AggSpec
     role: Role = ""
     state_ttl: int | None = None
+    emits_changes: bool = False
 
     @cached_property
     def clock_columns(self) -> frozenset[str]:
@@ -138,17 +141,34 @@ class AggregateNode(AggregateRows):
             )
         prune.note_dropped_calls(spec, pruned)
         return AggregateNode(
-            pick(prune.input(self.input, read), read), pruned, self.role, self.state_ttl
+            pick(prune.input(self.input, read), read),
+            pruned,
+            self.role,
+            self.state_ttl,
+            self.emits_changes,
         )
 
     def insert_exchange(self) -> Node:
         rows = Exchange(self.input, self.spec.group_by)
-        return GroupAggregate(rows, self.spec, self.role, state_ttl=self.state_ttl)
+        return GroupAggregate(
+            rows,
+            self.spec,
+            self.role,
+            state_ttl=self.state_ttl,
+            emits_changes=self.emits_changes,
+        )
+
+    @property
+    def lineage(self) -> str:
+        return super().lineage + " by changes" * self.emits_changes
 
 
 @dataclass(frozen=True)
 class GroupAggregate(AggregateRows, Stateful):
-    """A keyed operator; `merges`: its input are accumulators. update_before: whether it emits -U."""
+    """A keyed operator; `merges`: its input are accumulators. update_before: whether it emits -U.
+
+    emits_changes: as that of AggregateNode.
+    """
 
     input: Node
     spec: AggSpec
@@ -156,6 +176,11 @@ class GroupAggregate(AggregateRows, Stateful):
     merges: bool = False
     update_before: bool = True
     state_ttl: int | None = None
+    emits_changes: bool = False
+
+    @property
+    def lineage(self) -> str:
+        return super().lineage + " by changes" * self.emits_changes
 
     @property
     def subject(self) -> AggSpec:

@@ -56,6 +56,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
     directory: where its state's arrays are mapped; None keeps them on the heap.
     complete: the input takes back nothing that never came; a key without rows owes nothing.
     state_ttl_ms: a key not written for so long is forgotten without a message; 0 means never.
+    emits_changes: an update shows those rows of a table aggregate alone that its class says have changed.
     After a DataError in the middle of a bundle the operator refuses further work: restore a snapshot.
     """
 
@@ -70,6 +71,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         on_orphan_retraction: OrphanPolicy = "drop",
         complete: bool = False,
         state_ttl_ms: int = 0,
+        emits_changes: bool = False,
         directory: Path | None = None,
     ) -> None:
         _one_of("mode", mode, MODES)
@@ -78,6 +80,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         self.mode, self.update_before = mode, update_before
         self.on_orphan_retraction, self.state_ttl_ms = on_orphan_retraction, state_ttl_ms
         self.complete = complete
+        self._emits_changes = emits_changes and bool(handler_class.EMITTED)
         self._owing = on_orphan_retraction == "keep" and not complete
         self.state = KeyedState(
             handler_class, directory, stamps=("written",) if state_ttl_ms else ()
@@ -213,7 +216,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         batch, slots, retracts = checked.batch, checked.slots, checked.retracts
         touched = self._applier.distinct(self.state, slots)
         items = np.arange(len(slots))
-        if handler.EMITTED:
+        if self._emits_changes:
             rows = batch, slots, retracts
             dropped, results = fold_each_row(self.state, self._applier, rows, keep=keep)
         else:
@@ -236,7 +239,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         )
         rows = checked.batch, checked.slots, checked.retracts
         policy = {"keep": keep, "keeps_debts": self._owing}
-        if self.handler.EMITTED:
+        if self._emits_changes:
             dropped, results = fold_changes(
                 self.state, self._applier, touched, rows, merged, **policy
             )
@@ -314,6 +317,7 @@ class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
     on_orphan_retraction: Changing[OrphanPolicy] = "drop"
     complete: Changing[bool] = False
     state_ttl_ms: Changing[int] = 0
+    emits_changes: bool = False
 
     @classmethod
     def of(
@@ -331,6 +335,7 @@ class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
             on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
             complete=node.input.is_complete,
             state_ttl_ms=ttl,
+            emits_changes=getattr(node, "emits_changes", False),
         )
 
     def make(
@@ -343,6 +348,7 @@ class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
             on_orphan_retraction=self.on_orphan_retraction,
             complete=self.complete,
             state_ttl_ms=self.state_ttl_ms,
+            emits_changes=self.emits_changes,
             directory=directory,
         )
 

@@ -18,7 +18,7 @@ from strategies import examples, net_rows
 from table_aggregates import APPEND_ONLY, MODELS, register_all, unregister_all
 
 import aggloom as al
-from aggloom.codegen.planner import plan_query
+from aggloom.codegen.planner import GroupAggregate, plan_query, walk
 from aggloom.errors import (
     ArithmeticOverflowError,
     DataError,
@@ -439,3 +439,36 @@ def test_a_class_without_retract_over_changes() -> None:
     sql = "SELECT k, TOP2(v) FROM t GROUP BY k"
     found = batches_of(sql, [[("+I", "a", 3), ("+I", "a", 5), ("+I", "a", 4)], [("-D", "a", 5)]])
     assert found[1] == [("-D", "a", 5, 1), ("-D", "a", 4, 2), ("+I", "a", 4, 1), ("+I", "a", 3, 2)]
+
+
+@pytest.mark.parametrize("function", ["VALUES_SEEN", "EXTREMES"])
+def test_what_differs_is_said_only_to_what_opens_the_rows(function: str) -> None:
+    """Elsewhere an update shows whole lists."""
+    changes = "append" if function in APPEND_ONLY else "retract"
+    spec = al.AggSpec("k STRING, v INT", ("k",), [al.AggCall(function, "v", alias="r")], changes)
+    sql = f"SELECT k, SIZE({function}(v)) AS n FROM t GROUP BY k"
+    with (
+        al.Harness(spec, backend="python") as lists,
+        al.Harness.from_sql(sql, TABLES, input_changes=changes, backend="python") as sizes,
+    ):
+        for value in (3, 5, 4):
+            for harness in (lists, sizes):
+                harness.process([("+I", "a", value)])
+                harness.flush()
+        ((_, rows),) = lists.table()
+        wanted = MODELS[function]([3, 5, 4])
+        assert Counter(tuple(row.values()) for row in rows) == Counter(wanted)
+        assert sizes.table() == [("a", len(wanted))]
+
+
+def test_a_plan_says_changes_to_what_opens_the_rows() -> None:
+    found = {}
+    for sql in (
+        "SELECT k, EXTREMES(v) FROM t GROUP BY k",
+        "SELECT k, COUNT(*) AS n, EXTREMES(v) FROM t GROUP BY k",
+    ):
+        plan = plan_query(sql, TABLES, input_changes="append")
+        found[sql] = [
+            node.emits_changes for node in walk(plan.root) if isinstance(node, GroupAggregate)
+        ]
+    assert list(found.values()) == [[True], [False]]

@@ -96,7 +96,7 @@ def test_an_update_of_a_result_deletes_and_inserts(spark: Any) -> None:
     assert fold([(row["op"], row["id"], row["e"]) for row in found]) == [(1, 6)]
 
 
-@pytest.mark.parametrize("function", ["TOP2_OF_ALL", "BUCKETS", "VALUES_SEEN"])
+@pytest.mark.parametrize("function", ["TOP2", "BUCKETS", "VALUES_SEEN"])
 def test_table_aggregates_of_a_stream_over_restarts(
     spark: Any, tmp_path: Path, function: str
 ) -> None:
