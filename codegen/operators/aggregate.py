@@ -26,6 +26,7 @@ from aggloom.codegen.operators.footprint import state_of
 from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.durations import format_duration as shown_duration
+from aggloom.codegen.user.source import CHANGES
 
 Role = Literal["", "partial", "final"]
 _COUNTS = ("COUNT", "COUNT_IF", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
@@ -147,6 +148,11 @@ class AggregateNode(AggregateRows):
             self.state_ttl,
             self.emits_changes,
         )
+
+    def emit_changes(self) -> Node:
+        code = self.spec.entry(self.spec.calls[0]).code if len(self.spec.calls) == 1 else None
+        says = code is not None and bool(code.columns) and CHANGES in code.methods
+        return replace(self, emits_changes=True) if says else self
 
     def insert_exchange(self) -> Node:
         rows = Exchange(self.input, self.spec.group_by)

@@ -187,6 +187,10 @@ class Node(ABC):
         """The node whose rows these are: accumulators on their way stand for the rows that they were made of."""
         return self
 
+    def emit_changes(self) -> Node:
+        """The node where the lists of its result are opened right above it: its updates may show changed rows alone."""
+        return self
+
     @property
     def remark(self) -> str:
         """The words of `explain` on it below the tree, where its line cannot say them; empty if there are none."""

@@ -166,6 +166,10 @@ class Calc(Node):
         select = {"select": [shown_projection(name, sql) for name, sql in self.select]}
         return "Calc", select | ({} if self.where is None else {"where": [self.where]})
 
+    def emit_changes(self) -> Node:
+        # A filter or an expression may read the list, which has to be whole.
+        return self if self.picked_columns is None else self.over(self.input.emit_changes())
+
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         kept = tuple(pair for pair in self.select if pair[0] in names) or self._spare()
         read = {name for _, sql in kept for name in columns_of(sql)}

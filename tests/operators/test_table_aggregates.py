@@ -472,3 +472,22 @@ def test_a_plan_says_changes_to_what_opens_the_rows() -> None:
             node.emits_changes for node in walk(plan.root) if isinstance(node, GroupAggregate)
         ]
     assert list(found.values()) == [[True], [False]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        (
+            "SELECT k, VALUES_SEEN(v) FROM t GROUP BY k HAVING SIZE(VALUES_SEEN(v)) > 1",
+            [("a", 3, 1), ("a", 5, 1), ("a", 4, 1)],
+        ),
+        (
+            "SELECT k, SIZE(VALUES_SEEN(v)) AS n, VALUES_SEEN(v) FROM t GROUP BY k",
+            [("a", 3, 3, 1), ("a", 3, 5, 1), ("a", 3, 4, 1)],
+        ),
+    ],
+)
+def test_whoever_else_reads_the_list_gets_it_whole(sql: str, wanted: list[Row]) -> None:
+    batches = [[("+I", "a", value)] for value in (3, 5, 4)]
+    out = [change for batch in batches_of(sql, batches) for change in batch]
+    assert Counter(fold(out)) == Counter(wanted)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import AggregateNode, Calc, Correlate, Node, TableCall, mark
+from aggloom.codegen.operators import Calc, Correlate, Node, TableCall, mark
 from aggloom.codegen.operators.base import Key
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.scope import Scope
-from aggloom.codegen.user.source import CHANGES
 from aggloom.errors import AggloomError
 
 Make = Callable[[Key, pa.Schema, tuple[str, int] | None], TableCall]
@@ -70,21 +69,9 @@ class PlannedCall:
             more = tuple((each, sql) for each, sql, _ in computed)
             node = Calc(node, (*every, *more), pa.schema(fields))
         if self.nets_updates:
-            node = _take_changes(node)
+            node = node.emit_changes()
         number = None if self.number is None else self.answers.names[self.number]
         ordinality = None if number is None else (number, self.numbers_from)
         call = self.make(tuple(names), self.answers, ordinality)
         leaving = (*stay, *self.answers.names)
         return Correlate(node, call, outer or self.is_outer, leaving, self.nets_updates)
-
-
-def _take_changes(node: Node) -> Node:
-    """The rows of groups that are opened next: those of a table aggregate that says itself which have changed."""
-    if isinstance(node, Calc):
-        return node.over(_take_changes(node.input))
-    if not isinstance(node, AggregateNode) or len(node.spec.calls) != 1:
-        return node
-    (call,) = node.spec.calls
-    code = node.spec.entry(call).code
-    says = code is not None and bool(code.columns) and CHANGES in code.methods
-    return replace(node, emits_changes=True) if says else node
