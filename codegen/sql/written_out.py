@@ -1,30 +1,70 @@
-"""Forms of a SELECT that others say, too, and are written out so: DISTINCT ON, and LATERAL aggregates.
+"""Forms of a SELECT that others say, too, and are written out so: DISTINCT ON, LATERAL aggregates, MAX_BY(x, y, n).
 
 `SELECT DISTINCT ON (k) .. ORDER BY k, t` takes the first row of each key: a Top-1. A LATERAL sub-query that aggregates
 without GROUP BY has one row for each row to its left: each of its columns is a sub-query with one value.
+MAX_BY(x, y, n) is the beginning of a list in order.
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
+from aggloom.codegen.catalogue.registry import canonical
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
-from aggloom.codegen.sql.scope import bare, text_of
+from aggloom.codegen.sql.scope import bare, pretty, text_of
 from aggloom.errors import SqlError
 
+_BY = {"MAX_BY": True, "ARG_MAX": True, "MIN_BY": False, "ARG_MIN": False}
+"""Functions that take n values, and whether those of the greatest y."""
 _AGGREGATE_CLAUSES = {"expressions", "from_", "joins", "where"}
 """Clauses of a sub-query that has one row, whatever its source has."""
 
 
 def write_out(tree: exp.Expression) -> None:
     """Write out these forms wherever a tree has them; raises SqlError for a DISTINCT ON without its order."""
+    for call in list(tree.find_all(CallNode)):
+        _list_greatest(call)
     for select in list(tree.find_all(exp.Select)):
         distinct = select.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             _number_rows(select, distinct)
         for join in list(select.args.get("joins") or []):
             _ask_for_values(select, join)
+
+
+def _list_greatest(call: CallNode) -> None:
+    """Make the beginning of an ordered list of MAX_BY(x, y, n) and MIN_BY(x, y, n); NULL where no y is known."""
+    is_greatest = _BY.get(canonical(call.name))
+    if is_greatest is None or len(call.expressions) != 3 or isinstance(call.parent, exp.Window):
+        return
+    value, by, most = (bare(each) for each in call.expressions)
+    if not (isinstance(most, exp.Literal) and most.name.isdigit() and int(most.name) > 0):
+        message = f"{call.name.upper()} takes the number of values last, a whole number from 1 on."
+        raise place_error(SqlError(message), call)
+    known = exp.Not(this=exp.Is(this=by.copy(), expression=exp.null()))
+    own = call.args.get("filter")
+    condition = known if own is None else exp.and_(own.copy(), known)
+    terms = [exp.Ordered(this=each.copy(), desc=is_greatest) for each in (by, value)]
+    for term in terms:
+        # As these directions have them by themselves: NULL is the least value.
+        term.set("nulls_first", not is_greatest)
+    listed = CallNode(this="ARRAY_AGG", expressions=[value.copy()], distinct=False)
+    listed.set("order", exp.Order(expressions=terms))
+    listed.set("nulls", "respect")
+    counted = CallNode(this="COUNT", expressions=[by.copy()], distinct=False)
+    for each in (listed, counted):
+        each.set("filter", condition.copy())
+        each.meta.update(call.meta)
+    some = exp.GT(this=counted, expression=exp.Literal.number(0))
+    # So many values or, where there is none, NULL: a list of that length is NULL.
+    length = exp.Case(ifs=[exp.If(this=some, true=most.copy())])
+    made: exp.Expression = exp.Anonymous(
+        this="SLICE", expressions=[listed, exp.Literal.number(1), length]
+    )
+    if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
+        made = exp.Alias(this=made, alias=exp.to_identifier(pretty(call), quoted=True))
+    call.replace(made)
 
 
 def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:

@@ -89,3 +89,39 @@ def test_what_has_no_such_form_is_refused(query: str, said: str) -> None:
     with pytest.raises(AggloomError) as raised:
         al.Harness.from_sql(query, TABLES)
     assert said in str(raised.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("backend", ["python", "numba"])
+def test_the_greatest_and_the_least_are_those_of_a_plain_model(backend: Any) -> None:
+    query = """SELECT k, max_by(id, v, 3) AS top, min_by(id, v, 2) FILTER (WHERE id > 20) AS low,
+      SIZE(max_by(v, id, 4)) AS n FROM t GROUP BY k"""
+    for seed in range(4):
+        live: dict[int, tuple[int, Any]] = {}
+        with al.Harness.from_sql(query, TABLES, backend=backend) as harness:
+            for table, row in random_changes(seed):
+                if table == "t":
+                    harness.process([row])
+                    kind, id, k, v = row
+                    live = (
+                        {**live, id: (k, v)}
+                        if kind == "+I"
+                        else {n: r for n, r in live.items() if n != id}
+                    )
+            harness.flush()
+            found = sorted(harness.table())
+        expected = []
+        for key in sorted({k for k, _ in live.values()}):
+            rows = [(v, id) for id, (k, v) in live.items() if k == key and v is not None]
+            top = [id for _, id in sorted(rows, reverse=True)][:3]
+            low = [id for _, id in sorted(rows) if id > 20][:2]
+            size = min(4, sum(k == key for k, _ in live.values()))
+            expected.append((key, top or None, low or None, size))
+        assert found == expected
+
+
+def test_the_number_of_values_is_checked() -> None:
+    for query in ("SELECT max_by(id, v, 0) AS a FROM t", "SELECT min_by(id, v, k) AS a FROM t"):
+        with pytest.raises(AggloomError, match="takes the number of values last"):
+            al.Harness.from_sql(query, TABLES)
+    with al.Harness.from_sql("SELECT max_by(id, v, 2) FROM t", TABLES) as harness:
+        assert harness.plan.schema.names == ["MAX_BY(id, v, 2)"]
