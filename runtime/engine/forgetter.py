@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.forgetting import Subject, compact_state, forget_subject
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.state.stored_texts import find_stored_texts
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 
@@ -80,20 +81,27 @@ def _has_text(arena: Arena, text: str) -> bool:
     data = text.encode()
     if not data:
         return False
-    arrays = dict(iter(arena))
-    if "plain.state" in arrays and repr(text).encode() in arrays["plain.state"].tobytes():
+    plain = dict(iter(arena)).get("plain.state")
+    if plain is not None and repr(text).encode() in plain.tobytes():
         return True
+    # Rows of several values are one binary, in which texts end with a zero.
+    return any(
+        found == data or b"\0" in found
+        for found in (*_find_pooled_texts(arena, data), *find_stored_texts(arena, data))
+    )
+
+
+def _find_pooled_texts(arena: Arena, part: bytes) -> Iterator[bytes]:
+    """Yield the texts of the pool that are in use and have some bytes in them."""
+    arrays = dict(iter(arena))
     if "pool.heap" not in arrays:
-        return False
+        return
     heap, offset, length = (arrays[f"pool.{name}"] for name in ("heap", "offset", "length"))
-    refs = arrays["pool.refs"]
     whole = heap.tobytes()
-    if data not in whole:
-        return False
-    for number in (refs > 0).nonzero()[0].tolist():
+    if part not in whole:
+        return
+    for number in (arrays["pool.refs"] > 0).nonzero()[0].tolist():
         start = int(offset[number])
         found = whole[start : start + int(length[number])]
-        # Rows of several values are one binary, in which texts end with a zero.
-        if found == data or (data in found and b"\0" in found):
-            return True
-    return False
+        if part in found:
+            yield found

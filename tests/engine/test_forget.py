@@ -282,13 +282,25 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_changes(
     assert run_to_end(job).counts.rows == 0
 
 
-def test_a_text_that_stands_elsewhere_in_a_state_is_found(tmp_path: Path) -> None:
+_TWICE = (
+    "(SELECT customer, concat(customer, '') AS other, id FROM orders UNION ALL "
+    "SELECT 'all' AS customer, customer AS other, id FROM orders)"
+)
+"""The orders, and once more under one key with the customer as a value."""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT customer, COUNT(*) AS n, MAX(other) AS o FROM {_TWICE} GROUP BY customer",
+        "SELECT customer, id, other FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY id DESC) AS r "
+        f"FROM {_TWICE}) WHERE r <= 60",
+    ],
+    ids=["accumulators", "rows"],
+)
+def test_a_text_that_stands_elsewhere_in_a_state_is_found(sql: str, tmp_path: Path) -> None:
     """The subject under another name of a column, which no plan tells."""
     write_files(tmp_path / "in", draw_changes(9, 60), 3)
-    sql = (
-        "SELECT customer, COUNT(*) AS n, MAX(other) AS o FROM (SELECT customer, concat(customer, '') AS other, id "
-        "FROM orders UNION ALL SELECT 'all' AS customer, customer AS other, id FROM orders) GROUP BY customer"
-    )
     job = replace(job_over(tmp_path / "in", "sums", tmp_path / "state"), sql=sql)
     run_to_end(job)
     rows = rows_of_table(tmp_path / "state")
