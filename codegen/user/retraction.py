@@ -65,7 +65,6 @@ def _derive(
     source: str, name: str, arguments: tuple[str, ...], kinds: tuple[str, ...], result: str
 ) -> tuple[str, str, str]:
     """The source with a retract, the text of an inverse that it is, and why there is none."""
-    # A copy: what is read is kept, and shared.
     parsed = user_source.parse(source, name)
     found = derive_retract(parsed, dict(zip(arguments, kinds, strict=True)))
     tree = user_source.bare(source)

@@ -494,3 +494,44 @@ def test_the_derived_text_is_python() -> None:
     found = derive_retract(source, {"v": INTEGER})
     assert isinstance(found, ast.FunctionDef)
     assert ast.unparse(found).splitlines()[-2:] == ["    n -= 1", "    return (n, t - v ** 2)"]
+
+
+STEP = 3
+
+
+def test_an_inverse_uses_self_and_constants() -> None:
+    @al.aggregate("OWN", arguments={"v": "INT"}, result="BIGINT", replace=True)
+    class Own:
+        WEIGHT = 2
+
+        def create(self):
+            return (0, 0)
+
+        def accumulate(self, state, v):
+            """Count the even values, and add the others up to 50."""
+            count, total = state
+            if v % 2 == 0:
+                count += self.WEIGHT * STEP
+            elif v > 50:
+                return state
+            total = total + v
+            return count, total
+
+        @staticmethod
+        def value(state):
+            return state[0] * 1000 + state[1]
+
+    sql, rows = "SELECT OWN(v) AS r FROM t", [
+        ("+I", 4),
+        ("+I", 51),
+        ("+I", 7),
+        ("-D", 4),
+        ("+I", 2),
+        ("-D", 51),
+    ]
+    assert "retract is derived" in al.explain(sql, "v INT")
+    with al.Harness.from_sql(sql, {"t": "v INT"}, backend="python") as harness:
+        harness.process(rows)
+        harness.flush()
+        assert harness.table() == [(6009,)]
+    al.unregister("OWN")
