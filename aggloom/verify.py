@@ -6,6 +6,7 @@ rows are late where they were. The checkpoint is only read.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from aggloom.runtime.hosting.query_record import (
 from aggloom.runtime.inspection.checkpoint import open_state, why
 from aggloom.runtime.inspection.comparison import (
     KeyDifference,
+    NodeStates,
     PlaceComparison,
     compare_nodes,
     open_nodes,
@@ -40,13 +42,14 @@ from aggloom.runtime.inspection.comparison import (
 from aggloom.runtime.inspection.facts import Report
 from aggloom.runtime.inspection.text import TextPage, key_text
 from aggloom.runtime.operators.fragment import FragmentSpec
-from aggloom.verify_input import read_script
-from aggloom.verify_sink import compare_sink
+from aggloom.verify_input import ReadInput, read_script
+from aggloom.verify_sink import StoredSink, compare_sink, read_sink
 
 if TYPE_CHECKING:
     from aggloom.codegen.planner import Plan
     from aggloom.job import Job
 
+_SECONDS, _PAUSE = 10.0, 0.01
 SHOWN = 20
 """So many differences are listed, and explained by their why."""
 
@@ -110,25 +113,43 @@ def verify(
     require_checkpoint(checkpoint)
     root = Path(checkpoint)
     job = replace(job or noted_job(root), engine="", checkpoint=None)
-    script = read_script(root, job)
-    stored = open_state(checkpoint, spark)
+    planned = plan_of_job(job)
+    script, nodes, sink = _open_together(root, job, planned, trust, spark)
     with TemporaryDirectory(prefix="aggloom-verify-", ignore_cleanup_errors=True) as scratch:
         again = Path(scratch) / "checkpoint"
         plan = _run_again(job, root, again, script.input)
-        nodes = open_nodes(stored, script.batch, trust)
         expected = open_nodes(LocalStateReader(str(again)), None, trust)
         places = [
             place
             for number, node in sorted(nodes.items())
             for place in compare_nodes(node, expected.get(number), same_batches=script.same_batches)
         ]
-        places.append(compare_sink(root, job, plan, read_table(again), script.batch))
+        places.append(compare_sink(sink, job, plan, read_table(again)))
     for place in places:
         place.differences[:limit] = [
             _explain(each, root, script.batch, trust, spark) for each in place.differences[:limit]
         ]
     forgotten = len(list((root / RECEIPTS).glob("*.json")))
     return VerifyReport(str(checkpoint), script.batch, script.words, tuple(places), forgotten)
+
+
+def _open_together(
+    root: Path, job: Job, plan: Plan, trust: bool, spark: Any
+) -> tuple[ReadInput, dict[int, NodeStates], StoredSink]:
+    """The input, the state and the sink after one batch; a query that runs is waited for between two of them.
+
+    The files of the state are open from now on, however far the query goes on.
+    """
+    end = time.monotonic() + _SECONDS
+    while True:
+        script = read_script(root, job)
+        nodes = open_nodes(open_state(str(root), spark), script.batch, trust)
+        try:
+            return script, nodes, read_sink(root, job, plan, script.batch)
+        except UnverifiableError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE)
 
 
 def _run_again(job: Job, root: Path, again: Path, script: InputScript) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,25 +26,44 @@ if TYPE_CHECKING:
     from aggloom.job import Job
 
 
-def compare_sink(
-    root: Path, job: Job, plan: Plan, expected: pa.Table, batch: int
-) -> PlaceComparison:
-    """The sink of a job beside the table that it should have after a batch; raises UnverifiableError."""
+@dataclass(frozen=True)
+class StoredSink:
+    """The sink of a query after a batch. table: its rows; None where it is not compared (note), or lost (error)."""
+
+    place: str
+    table: pa.Table | None = None
+    note: str = ""
+    error: str = ""
+
+
+def read_sink(root: Path, job: Job, plan: Plan, batch: int) -> StoredSink:
+    """The sink of a job after a batch; raises UnverifiableError where it has a later one."""
     kind, path, _ = destination(job.sink)
     place = f"sink {kind}"
     if kind not in ("table", "jsonl", "parquet"):
         why = "it shows batches and keeps none" if kind == "console" else "it is not read here"
-        return PlaceComparison(place, note=f"not compared: {why}")
+        return StoredSink(place, note=f"not compared: {why}")
     try:
         _check_batch(root, kind, path, batch)
-        stored = read_table(root) if kind == "table" else _read_output(kind, path, plan, job)
+        table = read_table(root) if kind == "table" else _read_output(kind, path, plan, job)
     except (StateCorruptError, MissingFileError, InputFormatError) as error:
-        line = str(error).splitlines()[0]
-        lost = KeyDifference(place, {}, (line,), ("the table of the query",))
-        return PlaceComparison(place, differences=[lost])
-    keys = job.key or plan.key or ()
-    found = list(_differences(place, stored.select(expected.schema.names), expected, keys))
-    return PlaceComparison(place, keys=max(stored.num_rows, expected.num_rows), differences=found)
+        return StoredSink(place, error=str(error).splitlines()[0])
+    # A query that runs may have written more while it was read.
+    _check_batch(root, kind, path, batch)
+    return StoredSink(place, table)
+
+
+def compare_sink(stored: StoredSink, job: Job, plan: Plan, expected: pa.Table) -> PlaceComparison:
+    """The sink of a job beside the table that it should have."""
+    if stored.error:
+        lost = KeyDifference(stored.place, {}, (stored.error,), ("the table of the query",))
+        return PlaceComparison(stored.place, differences=[lost])
+    if stored.table is None:
+        return PlaceComparison(stored.place, note=stored.note)
+    rows = stored.table.select(expected.schema.names)
+    found = list(_differences(stored.place, rows, expected, job.key or plan.key or ()))
+    most = max(rows.num_rows, expected.num_rows)
+    return PlaceComparison(stored.place, keys=most, differences=found)
 
 
 def _check_batch(root: Path, kind: str, path: str, batch: int) -> None:

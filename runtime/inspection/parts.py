@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def describe_parts(
     operator: Operator, key: pa.RecordBatch, limit: int | None = None
 ) -> list[PartContents]:
     """As parts_of, with accumulators and views by name; of views the first `limit` values."""
-    layout = None if operator.handler_class is None else Layout(operator.handler_class)
+    layout = None if operator.handler_class is None else _layout_of(operator.handler_class)
     found = []
     for part, key_state in _parts(operator, key):
         more: dict[str, Any] = {}
@@ -34,6 +35,12 @@ def describe_parts(
             more["views"] = tuple(layout.views(kept, key_state.slot, limit))
         found.append(PartContents(**{**vars(part), **more}))
     return found
+
+
+@lru_cache(maxsize=64)
+def _layout_of(handler_class: type[Any]) -> Layout:
+    """The layout of a class, which takes longer to find than the parts of a key."""
+    return Layout(handler_class)
 
 
 def counts_rows(handler_class: type[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -295,6 +296,24 @@ def test_a_query_that_runs_is_verified_at_a_commit(tmp_path: Path) -> None:
         report = verify(tmp_path / "state")
     assert report.is_equal, report.text()
     assert report.batch == 1
+
+
+@pytest.mark.parametrize("sink", ["table", "jsonl"])
+def test_a_query_that_goes_on_meanwhile_is_verified(sink: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", random_changes(5, 400), 100)
+    place = "table" if sink == "table" else f"jsonl:{tmp_path / 'out'}"
+    job = job_over(tmp_path / "in", "sums", tmp_path / "state", place)
+    with closing(open_query(job, tmp_path / "state")) as query:
+        query.run_batch()
+        thread = threading.Thread(target=query.run)
+        thread.start()
+        reports = []
+        while thread.is_alive():
+            reports.append(verify(tmp_path / "state"))
+        thread.join()
+    assert all(report.is_equal for report in reports)
+    # Files of changes take longer to read than a batch takes: they wait for a pause of the query.
+    assert reports[0].batch < 99 or sink == "jsonl"
 
 
 @pytest.mark.parametrize(
