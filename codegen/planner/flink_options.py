@@ -43,11 +43,6 @@ _PREFIXES = {
     "table.exec.sink.not-null-enforcer": "NOT NULL is read, and not checked",
     "table.exec.sink.upsert-materialize": "a sink takes the net change of a batch by its key",
     "table.exec.sink.type-length-enforcer": "lengths of texts are not kept",
-    "table.exec.source.cdc-events-duplicate": (
-        "a table with a PRIMARY KEY and 'changes' = 'upsert' takes a change that comes twice once"
-    ),
-    "table.sql-dialect": "--dialect says it",
-    "spark.": "settings of Spark belong to its session",
     "table.exec.async-": _CLUSTER,
     "table.exec.spill-compression.": _CLUSTER,
     "table.exec.sort.": _CLUSTER,

@@ -62,6 +62,9 @@ def parse_select(sql: str) -> exp.Select:
     if not isinstance(tree, exp.Select):
         raise not_select(tree)
     check_block(tree)
+    for node in tree.find_all(exp.Anonymous):
+        if is_clock(node):
+            raise refusal(node, f"the time of processing {differs(node)}; it is", STORED)
     check_source(tree.args["from_"].this)
     if tree.args.get("hint"):
         raise refusal(span(tree.args["hint"]), "a hint is", _PLANNED)
