@@ -76,7 +76,7 @@ class UnsupportedExpressionError(SpecError):
     """A scalar expression whose type is not known, or that needs Spark to be evaluated."""
 
 
-class UntoldTypeError(UnsupportedExpressionError):
+class UnknownTypeError(UnsupportedExpressionError):
     """A scalar expression whose type is not known without Spark's analyser."""
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from aggloom.active_session import end_java
 from aggloom.engine_choice import choose_engine
-from aggloom.errors import AggloomError, UntoldTypeError
+from aggloom.errors import AggloomError, UnknownTypeError
 from aggloom.interrupts import Interrupts
 from aggloom.job_note import note_job
 from aggloom.job_plan import declared_tables, plan_of_job
@@ -98,7 +98,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
 
         for job, _ in jobs:
             # What is wrong with the query is said without Spark, unless only Spark knows.
-            with suppress(UntoldTypeError):
+            with suppress(UnknownTypeError):
                 check_run(job, plan_of_job(job))
         lines.begin("starting Spark")
         topics = any(table.kafka for job, _ in jobs for table in job.tables)

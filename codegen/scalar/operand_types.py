@@ -15,7 +15,7 @@ from aggloom.codegen.scalar.promotion import (
     wider,
 )
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UntoldTypeError
+from aggloom.errors import TypeMismatchError, UnknownTypeError, UnsupportedExpressionError
 
 
 def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
@@ -40,9 +40,9 @@ def unsupported_error(node: exp.Expression, fix: str) -> UnsupportedExpressionEr
     return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
 
 
-def untold(node: exp.Expression, fix: str = _CAST) -> UntoldTypeError:
+def untold(node: exp.Expression, fix: str = _CAST) -> UnknownTypeError:
     """The error of an expression whose type only Spark's analyser may know."""
-    return UntoldTypeError(f"expression {node.sql('spark')}: {fix}")
+    return UnknownTypeError(f"expression {node.sql('spark')}: {fix}")
 
 
 def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -37,8 +37,8 @@ from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import (
     SpecError,
     UnknownColumnError,
+    UnknownTypeError,
     UnsupportedSqlError,
-    UntoldTypeError,
     nearest,
 )
 
@@ -74,7 +74,7 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
     try:
         return _infer_node(node, types)
-    except UntoldTypeError:
+    except UnknownTypeError:
         # A part may have a type that no column has, such as VARIANT. What is made of it is asked as a whole.
         analyser = current_analyser() if isinstance(node, exp.Condition) else None
         found = None if analyser is None else analyser(spark_text(node), types)

@@ -17,7 +17,7 @@ from versions import about_newest
 import aggloom as al
 from aggloom.codegen import AggCall, AggSpec, type_name
 from aggloom.codegen.catalogue.registry import CATALOGUE
-from aggloom.errors import AggloomError, UntoldTypeError
+from aggloom.errors import AggloomError, UnknownTypeError
 
 pytestmark = pytest.mark.spark
 
@@ -126,7 +126,7 @@ def test_an_active_session_tells_types_and_values(
         t.flush()
         assert t.table() == [("a", Decimal(42))]
     monkeypatch.setattr(type(spark), "getActiveSession", lambda: None)
-    with pytest.raises(UntoldTypeError, match="CAST"):
+    with pytest.raises(UnknownTypeError, match="CAST"):
         al.Harness.from_sql(query, tables)
 
 

@@ -12,9 +12,9 @@ import aggloom as al
 from aggloom.errors import (
     SqlError,
     UnknownTableError,
+    UnknownTypeError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
-    UntoldTypeError,
 )
 
 TABLES = {"t": "k STRING, v BIGINT, g STRING", "u": "k STRING, w INT"}
@@ -103,7 +103,7 @@ def test_a_tuple_of_keys_is_all_of_them() -> None:
         ("SELECT CAST(v * 1e400 AS INT) AS x FROM t", UnsupportedExpressionError, "beyond the nu"),
         (
             "SELECT WIDTH_BUCKET(v, 1, 2, 3) AS z FROM t",
-            UntoldTypeError,
+            UnknownTypeError,
             "known to Spark alone; make a Spark session first",
         ),
     ],

@@ -18,9 +18,9 @@ from aggloom.errors import (
     TypeMismatchError,
     UnknownColumnError,
     UnknownFunctionError,
+    UnknownTypeError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
-    UntoldTypeError,
     nearest,
 )
 from aggloom.runtime.spark.release import SPARK, require
@@ -136,7 +136,7 @@ def analyser(spark: SparkSession) -> Analyser:
             return parse_type(kind, is_cut=True)
         except SpecError:
             text = f"expression {sql}: it is {kind.upper()}, which no column here can be; cast it."
-            raise UntoldTypeError(text) from None
+            raise UnknownTypeError(text) from None
 
     return analyse
 
