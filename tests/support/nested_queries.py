@@ -149,7 +149,7 @@ class NestedSteps(Steps):
         items = [self.any(*alike) for _ in range(self.any(1, 2, 3))]
         array = f"ARRAY[{', '.join(items)}]"
         if kind == "int" and self.any(True, False):
-            array = f"GENERATE_SERIES(0, {items[0]} % 4)"
+            array = f"GENERATE_SERIES(0, CAST({items[0]} % 4 AS BIGINT))"
         by = self.any("", " WITH ORDINALITY")
         how, on = self.any((", ", ""), (" CROSS JOIN ", ""), (" LEFT JOIN ", " ON TRUE"))
         table, made = self.name("u"), {self.name("n"): kind}
