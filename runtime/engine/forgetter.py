@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aggloom.errors import CheckpointError
 from aggloom.runtime.operators.base import Operator
-from aggloom.runtime.operators.forgetting import Subject, compact_state, forget_subject
+from aggloom.runtime.operators.forgetting import Subject, compact_state, forget_subject, has_text
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.state.stored_texts import find_stored_texts
-from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 
 OperatorPlace = tuple[int, int]
@@ -64,7 +62,7 @@ class Forgetter:
             for part, operator in zip(fragment.spec.parts, fragment.operators, strict=True):
                 operator.snapshot()
                 for text in self.texts:
-                    if any(_has_text(arena, text) for arena in operator.arenas):
+                    if any(has_text(arena, text) for arena in operator.arenas):
                         raise CheckpointError(
                             f"{part.name}: the subject is in its state outside of its key, as a value of a row or of "
                             "an accumulator, which cannot be removed by itself. Nothing was changed. Start over from "
@@ -74,34 +72,3 @@ class Forgetter:
     def settle(self, batch: int, kinds: Kinds) -> None:
         """Note what was done; kinds (int8[n]): those of the changes that the sink has."""
         self.settled(self, batch, int(is_retraction(kinds).sum()))
-
-
-def _has_text(arena: Arena, text: str) -> bool:
-    """Tell whether a text, or a row of values that has it, is in an arena; an empty text is in none."""
-    data = text.encode()
-    if not data:
-        return False
-    plain = dict(iter(arena)).get("plain.state")
-    if plain is not None and repr(text).encode() in plain.tobytes():
-        return True
-    # Rows of several values are one binary, in which texts end with a zero.
-    return any(
-        found == data or b"\0" in found
-        for found in (*_find_pooled_texts(arena, data), *find_stored_texts(arena, data))
-    )
-
-
-def _find_pooled_texts(arena: Arena, part: bytes) -> Iterator[bytes]:
-    """Yield the texts of the pool that are in use and have some bytes in them."""
-    arrays = dict(iter(arena))
-    if "pool.heap" not in arrays:
-        return
-    heap, offset, length = (arrays[f"pool.{name}"] for name in ("heap", "offset", "length"))
-    whole = heap.tobytes()
-    if part not in whole:
-        return
-    for number in (arrays["pool.refs"] > 0).nonzero()[0].tolist():
-        start = int(offset[number])
-        found = whole[start : start + int(length[number])]
-        if part in found:
-            yield found

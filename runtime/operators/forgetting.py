@@ -5,7 +5,7 @@ What is left is copied into new arrays, so that no byte of what went lies in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import SlotArray
+from aggloom.runtime.state.stored_texts import find_stored_texts
+from aggloom.runtime.storage.arena import Arena, SlotArray
 from aggloom.runtime.values import scalars
 from aggloom.runtime.values.changelog import DELETE
 from aggloom.runtime.values.row_difference import row_difference
@@ -86,3 +87,34 @@ def _slots_of(state: KeyedState | RowState, subject: Subject) -> SlotArray:
             same = pc.is_null(column) if not value.is_valid else pc.equal(column, value)
             fits &= scalars.truths(same)
     return used[fits]
+
+
+def has_text(arena: Arena, text: str) -> bool:
+    """Tell whether a text, or a row of values that has it, is in an arena; an empty text is in none."""
+    data = text.encode()
+    if not data:
+        return False
+    plain = dict(iter(arena)).get("plain.state")
+    if plain is not None and repr(text).encode() in plain.tobytes():
+        return True
+    # Rows of several values are one binary, in which texts end with a zero.
+    return any(
+        found == data or b"\0" in found
+        for found in (*_find_pooled_texts(arena, data), *find_stored_texts(arena, data))
+    )
+
+
+def _find_pooled_texts(arena: Arena, part: bytes) -> Iterator[bytes]:
+    """Yield the texts of the pool that are in use and have some bytes in them."""
+    arrays = dict(iter(arena))
+    if "pool.heap" not in arrays:
+        return
+    heap, offset, length = (arrays[f"pool.{name}"] for name in ("heap", "offset", "length"))
+    whole = heap.tobytes()
+    if part not in whole:
+        return
+    for number in (arrays["pool.refs"] > 0).nonzero()[0].tolist():
+        start = int(offset[number])
+        found = whole[start : start + int(length[number])]
+        if part in found:
+            yield found
