@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 from aggloom import __version__
 from aggloom.display import FORMS, Form
 from aggloom.errors import SpecError
 from aggloom.options_cli import SingleOption, debug_option
-from aggloom.terminal_table import show_rows
 
 if TYPE_CHECKING:
     from aggloom.runtime.asking.snapshot import Snapshot
@@ -65,6 +63,7 @@ def ask(
         raise click.UsageError("give a query, or --tables")
     from aggloom.runtime.asking.database import ask_live
     from aggloom.runtime.asking.snapshot import LiveSnapshots, with_own_names
+    from aggloom.terminal_table import show_rows
 
     live = LiveSnapshots({schema_name(checkpoint): checkpoint}, trust)
     if tables:
@@ -86,6 +85,8 @@ def schema_name(checkpoint: str) -> str:
 
 def _list_tables(snapshot: Snapshot, form: Form) -> None:
     """Print the tables of a snapshot, with their columns."""
+    from aggloom.terminal_table import show_rows
+
     rows = []
     for each in snapshot.list_tables():
         schema = snapshot.table(each.name).schema
@@ -141,6 +142,8 @@ def serve(
     """
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key come together")
+    import pyarrow as pa
+
     from aggloom.runtime.asking.credentials import Credentials
     from aggloom.runtime.asking.flight_server import FlightSqlServer
     from aggloom.runtime.asking.snapshot import LiveSnapshots
