@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from aggloom.checkpoint_file import read_file
+from aggloom.errors import StateCorruptError
 from aggloom.runtime.engine.durable_files import write_whole
 from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 _NOTES = 20
 """So many notes lie beside one another before they are made one."""
+_ATTEMPTS, _PAUSE = 5, 0.02
+"""So often, and after so many seconds, notes are read again of which one is missing."""
+
+
+class _MissingNoteError(Exception):
+    """A note that another one names, by its number, is not there."""
 
 
 class ListedFile(NamedTuple):
@@ -59,13 +68,16 @@ class FileLog:
         self._directory = root / "sources" / quote(table, safe="")
         self._directory.mkdir(parents=True, exist_ok=True)
         self.known: dict[str, ListedFile] = {}
-        for each in self._read_back(position):
+        for each in self._read_all(position):
             self.known[os.path.normpath(each.path)] = each
         self._last = position
 
     def files_of(self, batch: int) -> list[ListedFile]:
         """The files that a batch reads."""
-        return [each for each in self._read_note(batch)[0] if each.batch == batch]
+        try:
+            return [each for each in self._read_note(batch)[0] if each.batch == batch]
+        except _MissingNoteError as error:
+            raise self._refuse(error) from None
 
     def add(self, batch: int, files: Sequence[ListedFile]) -> None:
         """Note the files of the next batch."""
@@ -90,8 +102,23 @@ class FileLog:
         self.known |= {os.path.normpath(each.path): each for each in files}
         self._last = batch
 
-    def _read_back(self, position: int | None) -> list[ListedFile]:
+    def _read_all(self, position: int | None) -> list[ListedFile]:
         """The files of all batches up to a position, in the order in which they were read."""
+        for _ in range(_ATTEMPTS):
+            # A query that runs puts one note in the place of many: whoever has begun with these begins anew.
+            with suppress(_MissingNoteError):
+                return self._read_back(position)
+            time.sleep(_PAUSE)
+        try:
+            return self._read_back(position)
+        except _MissingNoteError as error:
+            raise self._refuse(error) from None
+
+    def _refuse(self, missing: _MissingNoteError) -> StateCorruptError:
+        return corrupt(f"sources/{self._directory.name}/{missing} is missing")
+
+    def _read_back(self, position: int | None) -> list[ListedFile]:
+        """The files of the notes from a position back; raises _MissingNoteError for one that is not there."""
         notes: list[list[ListedFile]] = []
         number = position
         if number is not None and not (self._directory / str(number)).exists():
@@ -105,7 +132,7 @@ class FileLog:
         return [each for each in found if position is None or each.batch <= position]
 
     def _read_note(self, number: int) -> tuple[list[ListedFile], int | None]:
-        """The files of a note, and the number of the one before it; raises StateCorruptError."""
+        """The files of a note, and the number of the one before it; raises StateCorruptError, _MissingNoteError."""
         file = self._directory / str(number)
         where = f"sources/{self._directory.name}/{number}"
         try:
@@ -117,7 +144,7 @@ class FileLog:
             if before is not None and not before < number:
                 raise ValueError(f"it names {before} as the one before it")
         except FileNotFoundError:
-            raise corrupt(f"{where} is missing") from None
+            raise _MissingNoteError(number) from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise corrupt(f"{where} is damaged: {error}") from None
         return files, before
