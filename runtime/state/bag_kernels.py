@@ -28,7 +28,6 @@ from aggloom.runtime.state.row_kernels import (
     LIVE,
     Encoded,
     RowArrays,
-    has_heap_room,
     store_row,
 )
 from aggloom.runtime.storage.arena import Array
@@ -168,9 +167,7 @@ def apply_changes(
             h, slot = ahead.hashes[r - start], slots[r]
             if retracts[r]:
                 row, gone, outcome = _remove(bag, rows, index, mode, slot, given, r=r, h=h)
-            elif (
-                has_room(index, rows) if mode == INDEXED_ROWS else rows.meta[LIVE] < len(rows.words)
-            ) and has_heap_room(rows, given, r):
+            elif has_room(index, rows, mode == INDEXED_ROWS, given, r):
                 row, gone, outcome = _insert(
                     bag,
                     rows,

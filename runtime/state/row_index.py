@@ -15,6 +15,7 @@ from aggloom.runtime.state.row_kernels import (
     AnyRows,
     Encoded,
     RowArrays,
+    has_heap_room,
     hash_value,
     is_null,
     same_row,
@@ -146,10 +147,15 @@ def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
 
 
 @kernel
-def has_room(index: RowIndexArrays, rows: RowArrays) -> bool:
-    """Tell whether there is room for one more row, without that for its texts."""
-    # The table has to keep empty cells: a search for a row that is not there ends at one.
-    return rows.meta[LIVE] < min(len(rows.words), entries_in(len(index.table)))
+def has_room(
+    index: RowIndexArrays, rows: RowArrays, is_indexed: bool, given: Encoded, r: int
+) -> bool:
+    """Tell whether there is room for row r of the given ones, for its texts too. is_indexed: the index will name it."""
+    most = len(rows.words)
+    if is_indexed:
+        # The table has to keep empty cells: a search for a row that is not there ends at one.
+        most = min(most, entries_in(len(index.table)))
+    return rows.meta[LIVE] < most and has_heap_room(rows, given, r)
 
 
 @kernel

@@ -37,10 +37,8 @@ from aggloom.runtime.state.row_index import (
     row_hash,
 )
 from aggloom.runtime.state.row_kernels import (
-    LIVE,
     Encoded,
     RowArrays,
-    has_heap_room,
     store_row,
 )
 from aggloom.runtime.storage.arena import Array
@@ -210,11 +208,7 @@ def apply_changes(
                 row, gone, outcome = _remove(
                     state, where, pool, flags[0], latest, given, r=r, h=h, path=path
                 )
-            elif (
-                has_room(where.index, where.rows)
-                if flags[2]
-                else where.rows.meta[LIVE] < len(where.rows.words)
-            ) and has_heap_room(where.rows, given.rows, r):
+            elif has_room(where.index, where.rows, flags[2], given.rows, r):
                 row, gone, outcome = _insert(state, where, pool, flags, given, r, h=h, path=path)
             else:
                 return r
