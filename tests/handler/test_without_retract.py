@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from queries import ONE_PHASE, PER_RECORD, TWO_PHASE
-from strategies import examples, net_rows
+from strategies import examples, lawful_batches, net_rows
 
 import aggloom as al
 from aggloom.codegen.user.inverse import DECIMAL, INTEGER, OTHER, derive_retract
@@ -168,28 +168,6 @@ row_ = st.tuples(
 )
 
 
-@st.composite
-def changes_(draw: st.DrawFn) -> list[list[Row]]:
-    """Batches of lawful changes."""
-    live: list[Row] = []
-    batches: list[list[Row]] = [[]]
-    for row in draw(st.lists(row_, max_size=14)):
-        action = draw(st.integers(0, 5)) if live else 0
-        if draw(st.integers(0, 3)) == 0:
-            batches.append([])
-        if action <= 2:
-            live.append(row)
-            batches[-1].append(("+I", *row))
-            continue
-        old = live.pop(draw(st.integers(0, len(live) - 1)))
-        if action == 3:
-            batches[-1].append(("-D", *old))
-            continue
-        live.append(row)
-        batches[-1] += [("-U", *old), ("+U", *row)]
-    return batches
-
-
 def expected(names: str, model: Callable[[list[Row]], Any], rows: Iterable[Row]) -> dict[Any, Any]:
     columns = ["k", "v", "w", "d", "f", "s", "a", "b"]
     places = [columns.index(name) for name in names.split(", ")]
@@ -206,7 +184,7 @@ def expected(names: str, model: Callable[[list[Row]], Any], rows: Iterable[Row])
 def test_the_result_is_the_class_folded_over_the_live_rows(name: str, data: st.DataObject) -> None:
     case = {**DERIVED, **KEPT}[name]
     model, names = register(case), case[3]
-    batches = data.draw(changes_())
+    batches = data.draw(lawful_batches(row_, 14))
     way = data.draw(st.sampled_from([PER_RECORD, ONE_PHASE, TWO_PHASE]))
     options = {
         "options": way.plan_options,

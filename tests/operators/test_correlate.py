@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from queries import PER_RECORD, TWO_PHASE, multiset
-from strategies import examples, net_rows
+from strategies import examples, lawful_batches, net_rows
 
 import aggloom as al
 from aggloom.codegen.planner import Stateful, plan_query, walk
@@ -121,35 +121,13 @@ rows_ = st.tuples(
 )
 
 
-@st.composite
-def changes_(draw: st.DrawFn, retracts: bool) -> list[list[Row]]:
-    """Batches of lawful changes of the table t."""
-    live: list[Row] = []
-    batches: list[list[Row]] = [[]]
-    for row in draw(st.lists(rows_, max_size=12)):
-        action = draw(st.integers(0, 5)) if retracts and live else 0
-        if draw(st.integers(0, 3)) == 0:
-            batches.append([])
-        if action <= 2:
-            live.append(row)
-            batches[-1].append(("+I", *row))
-            continue
-        old = live.pop(draw(st.integers(0, len(live) - 1)))
-        if action == 3:
-            batches[-1].append(("-D", *old))
-            continue
-        live.append(row)
-        batches[-1] += [("-U", *old), ("+U", *row)]
-    return batches
-
-
 @pytest.mark.parametrize("name", QUERIES)
 @examples(12)
 @given(data=st.data())
 def test_rows_are_those_of_a_plain_model(name: str, data: st.DataObject) -> None:
     sql, model = QUERIES[name]
     retracts = data.draw(st.booleans())
-    batches = data.draw(changes_(retracts))
+    batches = data.draw(lawful_batches(rows_, 12, retracts))
     dialect = data.draw(st.sampled_from(["spark", "flink"]))
     parts = {"partitions": data.draw(st.integers(1, 3)), "backend": "python"}
     plan = plan_query(
@@ -196,7 +174,7 @@ def group(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
 @examples(15)
 @given(data=st.data())
 def test_aggregates_and_ranks_over_unnested_rows(data: st.DataObject) -> None:
-    batches = data.draw(changes_(True))
+    batches = data.draw(lawful_batches(rows_, 12))
     way = data.draw(st.sampled_from([PER_RECORD, TWO_PHASE]))
     options = {
         "options": way.plan_options,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from queries import ONE_PHASE, PER_RECORD, TWO_PHASE
-from strategies import examples, net_rows
+from strategies import examples, lawful_batches, net_rows
 from table_aggregates import APPEND_ONLY, MODELS, register_all, unregister_all
 
 import aggloom as al
@@ -58,29 +58,9 @@ def expected(function: str, rows: Iterable[Row]) -> Counter[Row]:
     return Counter((k, *row) for k, own in values.items() for row in MODELS[function](own))
 
 
-@st.composite
-def changes_(draw: st.DrawFn, retracts: bool) -> list[list[Row]]:
-    """Batches of lawful changes."""
-    live: list[Row] = []
-    batches: list[list[Row]] = [[]]
-    rows = st.tuples(
-        st.sampled_from(["a", "b", None]), st.none() | st.sampled_from([-5, 0, 3, 7, 12, 99])
-    )
-    for row in draw(st.lists(rows, max_size=16)):
-        action = draw(st.integers(0, 5)) if retracts and live else 0
-        if draw(st.integers(0, 3)) == 0:
-            batches.append([])
-        if action <= 2:
-            live.append(row)
-            batches[-1].append(("+I", *row))
-            continue
-        old = live.pop(draw(st.integers(0, len(live) - 1)))
-        if action == 3:
-            batches[-1].append(("-D", *old))
-            continue
-        live.append(row)
-        batches[-1] += [("-U", *old), ("+U", *row)]
-    return batches
+rows_ = st.tuples(
+    st.sampled_from(["a", "b", None]), st.none() | st.sampled_from([-5, 0, 3, 7, 12, 99])
+)
 
 
 @pytest.mark.parametrize("function", MODELS)
@@ -89,7 +69,7 @@ def changes_(draw: st.DrawFn, retracts: bool) -> list[list[Row]]:
 def test_rows_are_those_of_a_plain_model(function: str, data: st.DataObject) -> None:
     retracts = function not in APPEND_ONLY and data.draw(st.booleans())
     changes = "retract" if retracts else "append"
-    batches = data.draw(changes_(retracts))
+    batches = data.draw(lawful_batches(rows_, 16, retracts))
     way = data.draw(st.sampled_from([PER_RECORD, ONE_PHASE, TWO_PHASE]))
     options = {
         "input_changes": changes,
@@ -123,7 +103,7 @@ def test_rows_are_those_of_a_plain_model(function: str, data: st.DataObject) -> 
 
 
 @examples(15)
-@given(batches=changes_(True))
+@given(batches=lawful_batches(rows_, 16))
 def test_the_two_largest_are_duckdbs(batches: list[list[Row]]) -> None:
     sql = "SELECT k, COUNT(*) AS n, TOP2_OF_ALL(v) AS (value, place) FROM t GROUP BY k"
     out = [change for batch in batches_of(sql, batches) for change in batch]

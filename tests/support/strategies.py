@@ -233,6 +233,30 @@ def changelogs(
     return out
 
 
+@st.composite
+def lawful_batches(
+    draw: Draw, rows: st.SearchStrategy[Row], most: int, retracts: bool = True
+) -> list[list[Change]]:
+    """Batches of at most so many changes, each of which takes back rows that are there, if any does."""
+    live: list[Row] = []
+    batches: list[list[Change]] = [[]]
+    for row in draw(st.lists(rows, max_size=most)):
+        action = draw(st.integers(0, 5)) if retracts and live else 0
+        if draw(st.integers(0, 3)) == 0:
+            batches.append([])
+        if action <= 2:
+            live.append(row)
+            batches[-1].append(("+I", *row))
+            continue
+        old = live.pop(draw(st.integers(0, len(live) - 1)))
+        if action == 3:
+            batches[-1].append(("-D", *old))
+            continue
+        live.append(row)
+        batches[-1] += [("-U", *old), ("+U", *row)]
+    return batches
+
+
 def net_rows(changes: Sequence[Change]) -> list[Row]:
     """The rows that a valid changelog leaves."""
     live: list[tuple[str, Row]] = []
