@@ -12,7 +12,7 @@ import click
 from aggloom import __version__
 from aggloom.display import FORMS, Form
 from aggloom.errors import SpecError
-from aggloom.options_cli import SingleOption, debug_option
+from aggloom.options_cli import SingleOption, debug_option, port_option
 
 if TYPE_CHECKING:
     from aggloom.runtime.asking.snapshot import Snapshot
@@ -97,13 +97,7 @@ def _list_tables(snapshot: Snapshot, form: Form) -> None:
 
 @click.command(cls=SingleOption)
 @click.argument("checkpoints", nargs=-1, required=True)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="Where to listen; 0 takes a port that is free.",
-)
+@port_option
 @click.option(
     "--host",
     default="127.0.0.1",

@@ -130,3 +130,12 @@ def pairs_of(option: str, form: str, given: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"{option} names {name!r} twice; leave one out")
         pairs[name] = value
     return pairs
+
+
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Where to listen; 0 takes a port that is free.",
+)

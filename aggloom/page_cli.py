@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggloom.inspect_cli import read_key
-from aggloom.options_cli import SingleOption, debug_option
+from aggloom.options_cli import SingleOption, debug_option, port_option
 
 if TYPE_CHECKING:
     from aggloom.runtime.page import Checkpoints
@@ -21,13 +21,7 @@ _TRUST = click.option(
 
 @click.command(cls=SingleOption)
 @_CHECKPOINTS
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="Where to listen; 0 takes a port that is free.",
-)
+@port_option
 @click.option(
     "--host",
     default="127.0.0.1",
