@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from aggloom.codegen import insertions, read_script
 from aggloom.codegen.spec.choices import (
     BACKENDS,
     DIALECTS,
@@ -119,9 +120,14 @@ def _resolve_sink_path(sink: Any, folder: Path) -> Any:
 
 def complete(given: Mapping[str, Any], where: str) -> Job:
     """The job of these entries; raises SpecError for one that is missing or cannot be."""
-    for name in ("sql", "tables"):
-        if not given.get(name) and (name == "sql" or not _creates(given.get("sql"))):
-            raise SpecError(f"{where}: there is no `{name}`; a job needs sql and tables.")
+    if not given.get("sql"):
+        raise SpecError(f"{where}: there is no `sql`; a job needs sql and tables.")
+    if not given.get("tables") and not _creates(given["sql"]):
+        # A word that is misspelt in the script, CREATE for one, comes before what follows from it.
+        for text in insertions(given["sql"]) if isinstance(given["sql"], str) else ():
+            read_script(text)
+        fix = "`tables` of a job, --table NAME=PATH, or CREATE TABLE in the script"
+        raise SpecError(f"{where}: there is no `tables`; a job needs sql and tables: {fix}.")
     given = {"tables": (), **given}
     for name, allowed in _CHOICES.items():
         if given.get(name, allowed[0]) not in allowed:

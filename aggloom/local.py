@@ -13,7 +13,6 @@ Example:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,21 +26,43 @@ from aggloom.codegen.planner import Plan
 from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.job import Job, complete
 from aggloom.job_plan import explain_job, plan_of_job
-from aggloom.run_local import open_query
+from aggloom.local_query import RunningQuery, await_end, progress
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.hosting.arguments import check_key_columns, check_path, check_tables_read
-from aggloom.runtime.operators.counts import Counts
 from aggloom.tables import TableSource, table_source
 from aggloom.terminal_table import in_order
 
+__all__ = [
+    "LocalChanges",
+    "LocalTable",
+    "RunningQuery",
+    "await_end",
+    "collect",
+    "from_rows",
+    "progress",
+    "read_changes",
+    "read_delta",
+    "read_iceberg",
+    "read_kafka",
+    "sql",
+    "write_changes",
+]
 Sink = str | Mapping[str, Any] | Callable[[pa.Table, int], None]
 """A sink as `aggloom run` names it, or a function that is called with the changes of each batch and its number."""
 
 
 @dataclass(frozen=True)
 class LocalTable:
-    """A table of changes for `sql`: the entries of a job's table, or rows of this process."""
+    """A table of changes for `sql`, which `read_changes`, `from_rows` and their kin make.
+
+    entries: those of a job's table. rows: of this process, for a table that no file or topic has.
+
+    Example:
+        >>> from aggloom import local
+        >>> local.from_rows([("+I", 3)], "n INT", keys="n").entries["keys"]
+        'n'
+    """
 
     entries: Mapping[str, Any]
     rows: Any = None
@@ -56,7 +77,16 @@ class LocalTable:
 
 @dataclass(frozen=True)
 class LocalChanges:
-    """The changes of a query, not yet started."""
+    """The changes of a query, not yet started; `sql` makes it.
+
+    job: the query with its tables. rows: of tables of this process, by name.
+
+    Example:
+        >>> from aggloom import local
+        >>> t = local.from_rows([("+I", 3)], "n INT")
+        >>> local.sql("SELECT SUM(n) AS s FROM t", t=t).schema.names
+        ['s']
+    """
 
     job: Job
     rows: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +123,15 @@ def read_changes(
     do not say their columns. watermark: "COLUMN DELAY". keys: the primary key. changes: append, retract or upsert.
     metadata: columns that no row has, each with its source, such as {"path": "file.path"}. options: those of the
     format, and maxFilesPerTrigger. Raises SpecError when `sql` puts it under a name.
+
+    Example:
+        >>> from aggloom import local
+        >>> from aggloom.sample import write_sample
+        >>> _ = write_sample("changes")
+        >>> orders = local.read_changes("changes/", "debezium-json", "customer STRING, amount INT")
+        >>> totals = local.sql("SELECT COUNT(*) AS n FROM orders", orders=orders, backend="python")
+        >>> local.collect(totals).to_pylist()
+        [{'n': 5}]
     """
     about = {"path": str(path), "format": format, "schema": schema, "metadata": metadata}
     rows = {"watermark": watermark, "keys": keys, "changes": changes}
@@ -112,8 +151,15 @@ def read_kafka(
 ) -> LocalTable:
     """A table of changes in topics, fetched by librdkafka.
 
-    options: those of `al.read_kafka`, such as start, pattern and lost_data, and those of the format. properties: of
-    librdkafka. watermark, changes: as of `read_changes`. Raises SpecError when `sql` puts it under a name.
+    servers: host:port, several with commas. topic: a name. format: see docs/formats.md. schema: DDL of the values.
+    keys: the primary key. options: those of `al.read_kafka`, such as start, pattern and lost_data, and those of the
+    format; `properties` are those of librdkafka. watermark, changes: as of `read_changes`. Raises SpecError when `sql`
+    puts it under a name.
+
+    Example:
+        >>> from aggloom import local
+        >>> local.read_kafka("broker:9092", "orders", "debezium-json", "id INT", start="latest").entries["start"]
+        'latest'
     """
     place = {"connector": "kafka", "servers": servers, "topic": topic, "format": format}
     rows = {"schema": schema, "watermark": watermark, "keys": keys, "changes": changes}
@@ -123,7 +169,21 @@ def read_kafka(
 def read_delta(
     path: str | Path, schema: str | None = None, *, watermark: str | None = None, **options: Any
 ) -> LocalTable:
-    """A table of Delta as changes. options: start, max_versions_per_trigger, metadata, storage, of `al.read_delta`."""
+    """A table of Delta as changes.
+
+    path: its directory or URL. schema: those columns that are read, if not all. watermark: as of `read_changes`.
+    options: start, max_versions_per_trigger, metadata, storage, as of `al.read_delta`. Raises SpecError when `sql`
+    puts it under a name.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from aggloom import local
+        >>> from deltalake import write_deltalake
+        >>> write_deltalake("orders", pa.table({"n": [3, 4]}))
+        >>> total = local.sql("SELECT SUM(n) AS s FROM orders", orders=local.read_delta("orders"), backend="python")
+        >>> local.collect(total).to_pylist()
+        [{'s': 7}]
+    """
     place = {"connector": "delta", "path": str(path), "schema": schema, "watermark": watermark}
     return LocalTable(_entries(place, **options))
 
@@ -131,7 +191,27 @@ def read_delta(
 def read_iceberg(
     table: str, schema: str | None = None, *, watermark: str | None = None, **options: Any
 ) -> LocalTable:
-    """A table of Iceberg as changes. options: catalog, connect, start, max_versions_per_trigger: `al.read_iceberg`."""
+    """A table of Iceberg as changes.
+
+    table: its name with its namespace. schema: those columns that are read, if not all. watermark: as of
+    `read_changes`. options: catalog, connect, start, max_versions_per_trigger, as of `al.read_iceberg`. Raises
+    SpecError when `sql` puts it under a name.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from pathlib import Path
+        >>> from aggloom import local
+        >>> from pyiceberg.catalog import load_catalog
+        >>> here = Path.cwd()
+        >>> connect = {"type": "sql", "uri": f"sqlite:///{here}/catalog.db", "warehouse": f"file://{here}/warehouse"}
+        >>> catalog = load_catalog("default", **connect)
+        >>> catalog.create_namespace("shop")
+        >>> rows = pa.table({"n": [3, 4]})
+        >>> catalog.create_table("shop.orders", rows.schema).append(rows)
+        >>> orders = local.read_iceberg("shop.orders", connect=connect)
+        >>> local.collect(local.sql("SELECT SUM(n) AS s FROM orders", orders=orders, backend="python")).to_pylist()
+        [{'s': 7}]
+    """
     place = {"connector": "iceberg", "path": table, "schema": schema, "watermark": watermark}
     return LocalTable(_entries(place, **options))
 
@@ -152,10 +232,17 @@ def from_rows(
     keys: str | Sequence[str] | None = None,
     changes: str | None = None,
 ) -> LocalTable:
-    """A table of rows of this process: tuples of (kind, value, ...), or a table of Arrow or pandas.
+    """A table of rows of this process.
 
-    schema: DDL, or a schema of Arrow. A run that goes on from a checkpoint is given the same rows, with new ones
+    rows: tuples of (kind, value, ...), or a table of Arrow or pandas. schema: DDL, or a schema of Arrow. watermark,
+    keys, changes: as of `read_changes`. A run that goes on from a checkpoint is given the same rows, with new ones
     behind them.
+
+    Example:
+        >>> from aggloom import local
+        >>> t = local.from_rows([("+I", 3), ("+I", 4), ("-D", 3)], "n INT")
+        >>> local.collect(local.sql("SELECT MAX(n) AS largest FROM t", t=t, backend="python")).to_pylist()
+        [{'largest': 4}]
     """
     fields = to_schema(schema)
     text = ", ".join(f"`{each.name}` {_ddl_type(each.type)}" for each in fields)
@@ -174,9 +261,18 @@ def sql(
     options: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> LocalChanges:
-    """The changes of a query over tables, which are keywords or in `tables`; other keywords are planner options.
+    """The changes of a query over tables.
 
-    input_changes: of tables that do not say what they send. Raises SpecError and its kin, with the place in the text.
+    query: the script. tables: by name; those that are keywords are tables, too, and other keywords of `named` planner
+    options, as is what `options` holds by Flink's names. input_changes: of tables that do not say what they send.
+    dialect: "spark" or "flink". backend: "numba" or "python". Raises SpecError and its kin, with the place in the
+    text.
+
+    Example:
+        >>> from aggloom import local
+        >>> t = local.from_rows([("+I", "a", 3), ("+I", "b", 4)], "k STRING, n INT")
+        >>> local.collect(local.sql("SELECT k, SUM(n) AS s FROM t GROUP BY k", t=t, backend="python")).to_pylist()
+        [{'k': 'a', 's': 3}, {'k': 'b', 's': 4}]
     """
     own = {n: v for n, v in named.items() if isinstance(v, LocalTable)}
     for name in own.keys() & (tables or {}):
@@ -216,9 +312,21 @@ def write_changes(
 ) -> RunningQuery:
     """Start a query that writes its changes to a sink; it ends with its input, unless it is continuous.
 
-    sink: `console`, `table`, `jsonl:PATH`, `parquet:PATH`, a mapping of a kind and its options (docs/sinks.md), or a
-    function of a table of changes and the number of their batch, which comes again after a kill. keep_open: leave
-    windows open at the end of the input. Raises StateError and its kin for a checkpoint of another query.
+    changes: a result of `sql`. sink: `console`, `table`, `jsonl:PATH`, `parquet:PATH`, a mapping of a kind and its
+    options (docs/sinks.md), or a function of a table of changes and the number of their batch, which comes again after
+    a kill. checkpoint: the directory of its progress and state. continuous: wait for more input. keep_open: leave
+    windows open at the end of the input. key_columns: those by which rows are written, if not by the result's key.
+    Raises StateError and its kin for a checkpoint of another query.
+
+    Example:
+        >>> from aggloom import local
+        >>> t = local.from_rows([("+I", 3), ("+I", 4)], "n INT")
+        >>> total = local.sql("SELECT SUM(n) AS s FROM t", t=t, backend="python")
+        >>> query = local.write_changes(total, lambda rows, batch: print(batch, rows.to_pylist()), "state/")
+        >>> local.await_end(query)
+        0 [{'s': 7, '_change_type': 'insert'}]
+        >>> local.progress(query).rows, query.is_active
+        (2, False)
     """
     if not isinstance(changes, LocalChanges):
         raise SpecError("local.write_changes: give what local.sql has made")
@@ -237,77 +345,19 @@ def write_changes(
 
 
 def collect(changes: LocalChanges) -> pa.Table:
-    """The table of a query over its whole input, by its key and without a checkpoint that lasts."""
+    """The table of a query over its whole input, by its key and without a checkpoint that lasts.
+
+    changes: a result of `sql`.
+
+    Example:
+        >>> from aggloom import local
+        >>> t = local.from_rows([("+I", 3), ("+I", 4)], "n INT")
+        >>> local.collect(local.sql("SELECT COUNT(*) AS n FROM t", t=t, backend="python")).to_pylist()
+        [{'n': 2}]
+    """
     with TemporaryDirectory(prefix="aggloom-local-") as place:
         await_end(write_changes(changes, "table", Path(place) / "checkpoint"))
         return in_order(read_table(Path(place) / "checkpoint"), changes.plan.key)
-
-
-class RunningQuery:
-    """A query that runs in a thread of this process."""
-
-    def __init__(
-        self,
-        job: Job,
-        rows: Mapping[str, Any],
-        checkpoint: Path,
-        function: Callable[[pa.Table, int], None] | None,
-    ) -> None:
-        self.checkpoint = checkpoint
-        self.failure: BaseException | None = None
-        self._query = open_query(job, checkpoint, rows, function)
-        self._last: Counts | None = None
-        self._thread = threading.Thread(target=self._run, name="aggloom-query", daemon=True)
-        self._thread.start()
-
-    def __repr__(self) -> str:
-        state = "runs" if self.is_active else "failed" if self.failure else "has ended"
-        return f"<query over {self.checkpoint}: {state}; {self.counts}>"
-
-    @property
-    def is_active(self) -> bool:
-        """True while it runs."""
-        return self._thread.is_alive()
-
-    @property
-    def counts(self) -> Counts:
-        """The counts since it was started, as of `al.progress`."""
-        return self._last or self._query.counts
-
-    def stop(self) -> None:
-        """Stop after the batch that runs, and wait for its commit."""
-        self._query.stop()
-        self._thread.join()
-
-    def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until it ends, at most for so many seconds; tell whether it has. Raises the error of one that failed."""
-        self._thread.join(timeout)
-        if self.failure is not None:
-            raise self.failure
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            self._query.run()
-        except BaseException as failure:
-            self.failure = failure
-        finally:
-            self._last = self._query.counts
-            self._query.close()
-
-
-def await_end(query: RunningQuery) -> None:
-    """Wait until a query ends; raises the typed error of one that failed."""
-    if not isinstance(query, RunningQuery):
-        raise SpecError("local.await_end: give what local.write_changes has started")
-    query.await_end()
-
-
-def progress(query: RunningQuery) -> Counts:
-    """The counts of a query since it was started."""
-    if not isinstance(query, RunningQuery):
-        raise SpecError("local.progress: give what local.write_changes has started")
-    return query.counts
 
 
 def _ddl_type(dtype: pa.DataType) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+import aggloom.runtime
 from aggloom.codegen import AggSpec, Backend, generate
 from aggloom.codegen.planner import Plan, walk
 
@@ -96,14 +97,16 @@ def _describe_nothing() -> str:
 class KernelWatch:
     """Watches which kernels of handler modules are being compiled on this machine.
 
-    modules: gives the paths of generated modules when they are first asked for. A kernel has a lock file from the time
-    on at which a process asks for it, and an index file once it is compiled.
+    modules: gives the paths of generated modules when they are first asked for. shared: the folder of the modules that
+    all handlers use, whose kernels are compiled once for an installation (default: this one's). A kernel has a lock
+    file from the time on at which a process asks for it, and an index file once it is compiled.
     """
 
-    def __init__(self, modules: Callable[[], Iterable[Path]]) -> None:
+    def __init__(self, modules: Callable[[], Iterable[Path]], shared: Path | None = None) -> None:
         # Clocks of files are coarser than this one.
         self._since = time.time() - 1
         self._modules = modules
+        self._shared = shared or Path(next(iter(aggloom.runtime.__path__)))
 
     @cached_property
     def _kernels(self) -> list[tuple[Path, str, int]]:
@@ -124,8 +127,20 @@ class KernelWatch:
             elif not current and self._is_asked_for(folder / f"{begin}lock"):
                 current = name
         if not current:
-            return ""
+            return self._describe_shared()
         return f"compiling kernel {compiled + 1} of {len(self._kernels)}: {current}"
+
+    def _describe_shared(self) -> str:
+        """Describe the shared kernel that is being compiled; empty if there is none."""
+        locks = [each for each in self._shared.rglob("*.lock") if self._is_asked_for(each)]
+        pending = [each for each in locks if not any(each.parent.glob(f"{each.stem}.*.nbi"))]
+        if not pending:
+            return ""
+        # A kernel asks for those that it calls while it is compiled itself.
+        newest = max(pending, key=lambda each: each.stat().st_mtime)
+        module, _, name = newest.stem.rpartition("-")[0].partition(".")
+        done = len(locks) - len(pending)
+        return f"compiling kernel {done + 1} of what all queries share, once: {name} of {module}"
 
     def _is_asked_for(self, lock: Path) -> bool:
         """Tell whether a process has asked for a kernel since the run began."""

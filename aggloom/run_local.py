@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from aggloom.interrupts import Interrupts
 from aggloom.job_note import note_job
 from aggloom.job_plan import plan_of_job, source_options
 from aggloom.lake_tables import lake_source, open_lake
-from aggloom.progress_lines import ProgressLines
+from aggloom.progress_lines import KernelWatch, ProgressLines, modules_of
 from aggloom.run_checks import check_run
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.connectors.kafka.options import KafkaSource
@@ -55,8 +56,12 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
     """
     STOP.reset()
     with Interrupts(clear) as interrupts, ExitStack() as closing, ProgressLines() as lines:
-        lines.begin("starting the query; its first batch compiles what is new")
-        runs = []
+        runs: list[_Run] = []
+        watches = [KernelWatch(partial(_modules_of_job, job)) for job, _ in placed]
+        lines.begin(
+            "starting the query; its first batch compiles what is new",
+            lambda: next(filter(None, (each.describe() for each in watches)), ""),
+        )
         for job, checkpoint in placed:
             interrupts.check()
             query = open_query(job, checkpoint)
@@ -77,6 +82,11 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
             report(each.query.counts, job, table, name, late)
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in placed):
         raise KeyboardInterrupt
+
+
+def _modules_of_job(job: Job) -> list[Path]:
+    """The generated modules of a job's plan, once a line about them is due."""
+    return modules_of(plan_of_job(job), job.backend)
 
 
 def open_query(

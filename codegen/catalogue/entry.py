@@ -24,9 +24,16 @@ OptionKind = Literal["text", "whole", "fraction", "fractions", "choice"]
 
 @dataclass(frozen=True)
 class Argument:
-    """A column that a call reads. `optional` ones may be left out, `many` stands for one or more.
+    """A column that a call reads.
 
-    Kinds: any, number, integer, boolean, scalar (no ARRAY or STRUCT), or a type such as BIGINT, that narrower ones fit.
+    name: what expressions and the documentation call it. kind: any, number, integer, boolean, scalar (no ARRAY or
+    STRUCT), or a type such as BIGINT, which narrower ones fit. optional: whether it may be left out. many: whether it
+    stands for one or more columns.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Argument("x", "number").kind
+        'number'
     """
 
     name: str
@@ -39,9 +46,15 @@ class Argument:
 class Option:
     """A constant of a call, given by name or, in SQL, by its place among the arguments.
 
-    Kinds: text, whole (an integer of at least `least`), fraction (0 to 1), fractions (one or a list), choice (one of
-    `choices`). `default` stands where none is given; `required` ones have no default. `flink` is the default in that
-    dialect, if it differs. A text may be a column instead where `column` says so.
+    name: what calls and expressions call it. kind: text, whole (an integer of at least `least`), fraction (0 to 1),
+    fractions (one or a list), choice (one of `choices`). default: what stands where none is given. required: whether a
+    call must give it, so that there is no default. flink: the default in that dialect, if it differs. column: whether
+    a text may be a column instead.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Option("separator", "text", default=",").default_in("spark")
+        ','
     """
 
     name: str
@@ -54,6 +67,7 @@ class Option:
     column: bool = False
 
     def default_in(self, dialect: str) -> Any:
+        """The default in a dialect."""
         return self.flink if dialect == "flink" and self.flink is not None else self.default
 
 
@@ -63,10 +77,18 @@ Over = Literal["word", "real", "rank"]
 
 @dataclass(frozen=True)
 class Field:
-    """One value a key, `initial` at first (0; another for counts and doubles only).
+    """A part of the state: one value for each key.
 
-    Kinds: count (int64), number (an exact sum as the argument's type sums), real (an exact sum of DOUBLEs),
-    word (64 bits that compare as the argument does), double (a float64 as it is).
+    name: what expressions call it. kind: count (int64), number (an exact sum as the argument's type sums), real (an
+    exact sum of DOUBLEs), word (64 bits that compare as the argument does), double (a float64 as it is). accumulate,
+    retract: the value after a row is added or taken back, as expressions over the state before; retract=None: rows
+    cannot be taken back. merge: the value of two states together, of which `other_` and a name are the second's.
+    initial: the value of a new key (0; another for counts and doubles only).
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Field("n", "count", accumulate="n + 1", merge="n + other_n", retract="n - 1").initial
+        0
     """
 
     name: str
@@ -79,11 +101,16 @@ class Field:
 
 @dataclass(frozen=True)
 class View:
-    """A collection a key. `name` is what values call it.
+    """A part of the state: a collection of values for each key, which expressions call by its kind.
 
-    It is over the argument's words, over it as a DOUBLE (`real`), or as a DOUBLE if it is a number (`rank`).
+    kind: one of `codegen/views/`, such as ordered or multiset. over: what is collected: the words of the argument, the
+    argument as a DOUBLE ("real"), or as a DOUBLE if it is a number ("rank"). latest: a stamped value is stamped anew
+    each time that it comes.
 
-    The kinds are those of `codegen/views/`. `latest`: a stamped value is stamped anew each time that it comes.
+    Example:
+        >>> import aggloom as al
+        >>> al.View("ordered").name
+        'ordered'
     """
 
     kind: str
@@ -100,10 +127,17 @@ State = Field | View
 
 @dataclass(frozen=True)
 class Shape:
-    """State, the value over it, and the condition under which the value is NULL (None: never).
+    """The state of a function and the value over it.
 
-    The condition none(view) is that a view shows no value. `let` names numbers that both may use; only those that
-    they use are computed.
+    state: fields and views. value: the result, as an expression. empty: the condition under which the result is NULL
+    (None: never); `none(view)` is that a view shows no value. let: numbers by name that both may use, of which only
+    those that they use are computed.
+
+    Example:
+        >>> import aggloom as al
+        >>> rows = al.Field("n", "count", "n + 1", "n + other_n", "n - 1")
+        >>> al.Shape((rows,), "n", empty="n == 0").value
+        'n'
     """
 
     state: tuple[State, ...]
@@ -117,7 +151,16 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Example:
-    """Rows of arguments (a single value stands for a row of one) and the result they give."""
+    """An example of an entry: rows of arguments and the result that they give. The tests run it.
+
+    rows: tuples of arguments; a single value stands for a row of one. result: the value. options: those of the call,
+    as pairs. types: of the arguments. order_by: the ORDER BY of the call.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Example((3, None, 4), 2, types=("INT",)).result
+        2
+    """
 
     rows: tuple[object, ...]
     result: object
@@ -140,18 +183,33 @@ class Code:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate function.
+    """An aggregate function: an entry of the catalogue.
 
-    append, retract: the shapes over the two kinds of input (`retract` None: the same). ordered, ordered_retract:
-    those of a call with ORDER BY. row: the arguments that make up a word, in order, where it is not the first alone.
-    result: a type, "argument" (that of the first one), or a rule over the arguments' types, dialect and options.
-    skips: the arguments whose NULL skips the row (None: all). nulls: the default of IGNORE | RESPECT NULLS by
-    dialect (None: the function has no choice). instead: what to use over a retracting input, if this cannot.
-    returns: how elements become the result (see runtime/values/results.py). by_arrival: the order of rows matters.
-    oracle: the call in DuckDB's SQL; "" where only the examples judge.
-    keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
-    positions: arguments and options in SQL's order, where it is not arguments first.
-    user_defined: whether a user registered it; code: its source, if it is a class. What only documents is not compared.
+    name, aliases: what SQL calls it. doc: a sentence about it. arguments, options: what a call takes. positions:
+    arguments and options in SQL's order, where it is not arguments first. result: a type, "argument" (that of the
+    first one), or a rule over the arguments' types, dialect and options. append, retract: the shapes over the two
+    kinds of input (`retract` None: the same). ordered, ordered_retract: those of a call with ORDER BY. row: the
+    arguments that make up a word, in order, where it is not the first alone. skips: the arguments whose NULL skips the
+    row (None: all). nulls: the default of IGNORE | RESPECT NULLS by dialect (None: the function has no choice).
+    ignores_distinct: DISTINCT changes nothing. empty_in: the dialects in which `empty` of the shape makes the result
+    NULL. instead: what to use over a retracting input, if this cannot. returns: how elements become the result (see
+    runtime/values/results.py). by_arrival: the order of rows matters. oracle: the call in DuckDB's SQL; "" where only
+    the examples judge. examples: rows and results. keeps, cost: for the documentation, what a key keeps and what a row
+    and a read cost. user_defined: whether a user registered it; code: its source, if it is a class. What only
+    documents is not compared.
+
+    Example:
+        >>> import aggloom as al
+        >>> rows = al.Field("n", "count", "n + 1", "n + other_n", "n - 1")
+        >>> shape = al.Shape((rows,), "n")
+        >>> entry = al.Aggregate("HOW_MANY", arguments=(al.Argument("x"),), result="BIGINT", append=shape)
+        >>> _ = al.register(entry)
+        >>> with al.Harness.from_sql("SELECT HOW_MANY(v) AS n FROM t", {"t": "v INT"}, backend="python") as harness:
+        ...     harness.process([("+I", 3), ("+I", 4), ("-D", 3)])
+        ...     harness.flush()
+        ...     print(harness.table())
+        [(1,)]
+        >>> al.unregister("HOW_MANY")
     """
 
     name: str
@@ -192,4 +250,5 @@ class Aggregate:
         return self.code is not None and bool(self.code.columns)
 
     def option(self, name: str) -> Option | None:
+        """The option of that name; None if there is none."""
         return next((option for option in self.options if option.name == name), None)

@@ -42,9 +42,17 @@ _DRAFTS = "drafts"
 
 @dataclass(frozen=True)
 class GeneratedSource:
-    """A generated module: its text, the digest of the text, where it lies and the class to load.
+    """A generated module.
 
-    untrusted: the functions in it whose Python source may not run here.
+    text: its source. digest: of the text. path: where it lies. class_name: the class to load. backend: "numba" or
+    "python". untrusted: the functions in it whose Python source may not run here.
+
+    Example:
+        >>> import aggloom as al
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t", "n INT")
+        >>> source = al.generate(spec, backend="python")
+        >>> source.backend, source.class_name, "def retract" in source.text
+        ('python', 'GroupAggsHandler', True)
     """
 
     text: str
@@ -69,13 +77,21 @@ def generate(
     directory: str | Path | None = None,
     name: str | None = None,
 ) -> GeneratedSource:
-    """Write the handler of a spec into `directory` (default: the user's cache), unless it is there.
+    """Write the handler of a spec into a directory, unless it is there.
 
-    A user's class that Numba cannot compile makes it plain Python whatever the backend; `explain` says why. So does one
-    whose source is not trusted: it is written down and not run.
+    spec: the aggregation. backend: "numba" compiles; "python" writes plain Python. A user's class that Numba cannot
+    compile makes it plain Python whatever the backend; `explain` says why. So does one whose source is not trusted: it
+    is written down and not run. directory: where the module goes (default: the user's cache). name: the module's name;
+    by default it is made of the digest.
 
-    The file is named by its digest, or `name`.py. Raises GeneratedSourceError if the file `name`.py was edited by hand
-    or is no generated module; an edited file under a digest is left as it is, and `load` warns.
+    Raises GeneratedSourceError if the file `name`.py was edited by hand or is no generated module; an edited file
+    under a digest is left as it is, and `load` warns.
+
+    Example:
+        >>> import aggloom as al
+        >>> spec = al.AggSpec.from_sql("SELECT shop, SUM(n) AS s FROM t GROUP BY shop", "shop STRING, n INT")
+        >>> al.generate(spec, backend="python", directory="generated", name="sums").path.as_posix()
+        'generated/sums.py'
     """
     if backend not in BACKENDS:
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
@@ -195,11 +211,23 @@ def _write(text: str, path: Path) -> None:
 
 
 def load(source: GeneratedSource | str | Path) -> type[Handler]:
-    """The handler class of a generated source or of a module's path.
+    """Load the handler class of a generated source or of a module's path.
 
-    A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.
+    source: what `generate` gives, or the path of such a module. A module whose text no longer has the digest that it
+    states was edited by hand: it loads, with a warning.
+
     Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler;
-    UntrustedCodeError for a generated source with functions that are not trusted; SpecError for SQL, or no path at all.
+    UntrustedCodeError for a generated source with functions that are not trusted; SpecError for SQL, or no path at
+    all.
+
+    Example:
+        >>> import aggloom as al
+        >>> spec = al.AggSpec.from_sql("SELECT MAX(n) AS largest FROM t", "n INT")
+        >>> handler = al.load(al.generate(spec, backend="python"))()
+        >>> handler.setAccumulators(handler.createAccumulators())
+        >>> handler.accumulate((7,))
+        >>> handler.getValue()
+        (7,)
     """
     if isinstance(source, GeneratedSource):
         source.refuse_untrusted()

@@ -43,10 +43,14 @@ class Handler(Protocol):
         """Release what open has made, when nothing else uses it."""
 
     def createAccumulators(self, n: int = 1) -> Any:  # noqa: N802
-        """Return n new accumulators."""
+        """Return `n` new accumulators."""
 
     def setAccumulators(self, *accumulators: Any, slots: Slots = None) -> None:  # noqa: N802
-        """Work on these accumulators; slots: int64[rows], one for each row of the next batches."""
+        """Work on accumulators.
+
+        accumulators: the window, in windows, and the accumulators. slots: int64[rows], one for each row of the next
+        batches.
+        """
 
     def resetAccumulators(self) -> None:  # noqa: N802
         """Make the current accumulators as new."""
@@ -55,16 +59,22 @@ class Handler(Protocol):
         """Return the current accumulators."""
 
     def accumulate(self, rows: Any) -> None:
-        """Add a row (a tuple) or a batch."""
+        """Add rows: a tuple or a batch.
+
+        rows: the columns that the handler reads.
+        """
 
     def retract(self, rows: Any) -> None:
-        """Take a row or a batch back."""
+        """Retract rows: a tuple or a batch.
+
+        rows: the columns that the handler reads.
+        """
 
     def merge(self, *other: Any) -> None:
-        """Add other accumulators to the current ones."""
+        """Add other accumulators to the current ones; `other`: the window, in windows, and the accumulators."""
 
     def getValue(self, *namespace: Any) -> Any:  # noqa: N802
-        """Return the results: a tuple, or a record batch with a row for each slot."""
+        """Return the results: a tuple, or a record batch with a row a slot; `namespace`: the window, in windows."""
 
     def cleanup(self, *namespace: Any) -> None:
-        """Let the current accumulators go."""
+        """Let the current accumulators go; `namespace`: the window, in windows."""

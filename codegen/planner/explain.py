@@ -54,13 +54,21 @@ def explain(
     ordered: bool = False,
     **keywords: Any,
 ) -> Explanation:
-    """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
+    """Explain the plan of a spec, or of SQL over tables: what runs, what it remembers, why each rule fired or did not.
 
-    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table;
-    watermarks: the columns of their watermarks. options, keywords: the planner's, by either name. format: text, which
-    for a single aggregate also tells its calls with their types, json or svg. window: those of a spec, an assigner or a
-    whole Windowing. lookups: tables that are asked. ordered: whether ORDER BY may stand around the whole query, for a
-    result that is sorted before it is shown.
+    query: an AggSpec, or SQL. tables: schemas by name, for SQL; schema: that of the only table. input_changes:
+    "append", "retract" or "upsert", of all tables or by table. dialect: "spark" or "flink". backend: "numba" or
+    "python". keys: their primary keys, by table. watermarks: the columns of their watermarks. options, keywords: the
+    planner's, by either name. format: text, which for a single aggregate also lists its calls with their types, json
+    or svg. window: the windows of a spec, an assigner or a whole Windowing. lookups: tables that are asked. ordered:
+    whether ORDER BY may stand around the whole query, for a result that is sorted before it is shown. Raises SpecError
+    and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> text = al.explain("SELECT shop, SUM(n) AS s FROM t GROUP BY shop", tables={"t": "shop STRING, n INT"})
+        >>> "GroupAggregate(groupBy=[shop]" in text
+        True
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")

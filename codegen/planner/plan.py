@@ -300,7 +300,17 @@ def plan_deduplicate(
 
 
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
-    """The spec from which the handler of a spec's calls in windows is generated: `generate(window_spec(...))`."""
+    """The spec from which the handler of a spec's calls in windows is generated.
+
+    spec: the calls and keys. window: an assigner or a whole Windowing. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t", "n INT, ts TIMESTAMP")
+        >>> windowed = al.window_spec(spec, al.Tumble("1 hour", on="ts"))
+        >>> windowed.namespace, al.generate(windowed, backend="python").backend
+        (True, 'python')
+    """
     if not isinstance(spec, AggSpec):
         raise SpecError(f"window_spec: the spec is a {type(spec).__name__}; give an AggSpec.")
     windowing = window if isinstance(window, Windowing) else Windowing(window)

@@ -110,7 +110,19 @@ def calculate(
 
 
 def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
-    """The handler's columns of an input batch: WHERE applied, computed columns added."""
+    """The handler's columns of an input batch: WHERE is applied, and computed columns are added.
+
+    spec: the aggregation. batch: rows with the columns of `spec.schema`. kinds: the kinds of the changes, int8[rows].
+    Gives the batch of the rows that pass, and their kinds.
+
+    Example:
+        >>> import aggloom as al, numpy as np, pyarrow as pa
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t WHERE n > 3", "n INT")
+        >>> batch = pa.record_batch({"n": pa.array([3, 4], pa.int32())})
+        >>> rows, kinds = al.prepare(spec, batch, np.zeros(2, np.int8))
+        >>> rows.to_pydict()
+        {'n': [4]}
+    """
     _check_given("prepare", spec, batch)
     computed = {column.name: column.sql for column in spec.computed}
     schema = spec.handler_schema
@@ -119,7 +131,20 @@ def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
 
 
 def finish(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds, upsert: bool = True) -> Rows:
-    """The user's columns of an operator's output: HAVING applied, then the projection."""
+    """The user's columns of an operator's output: HAVING is applied, then the projection.
+
+    spec: the aggregation. batch: rows with the columns of `spec.aggregate_schema`. kinds: the kinds of the changes,
+    int8[rows]. upsert: whether an update that no longer passes HAVING becomes the deletion of the row before. Gives
+    the batch of the rows that pass, and their kinds.
+
+    Example:
+        >>> import aggloom as al, numpy as np, pyarrow as pa
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) * 2 AS twice FROM t", "n INT")
+        >>> batch = pa.record_batch([pa.array([7], pa.int64())], names=spec.aggregate_schema.names)
+        >>> rows, kinds = al.finish(spec, batch, np.zeros(1, np.int8))
+        >>> rows.to_pydict()
+        {'twice': [14]}
+    """
     _check_given("finish", spec, batch)
     schema = spec.output_schema
     select = spec.select or [(name, quote_name(name)) for name in schema.names]

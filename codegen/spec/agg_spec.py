@@ -126,19 +126,29 @@ class AggSpec(SpecContent):
         input_changes: Changes = "retract",
         dialect: Dialect = "spark",
     ) -> AggSpec:
-        """The spec of a single `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`."""
+        """Read a spec from a query with one GROUP BY over one table.
+
+        sql: the query. schema: the columns of its table, whatever the table is called. input_changes, dialect: as of
+        the spec. Raises SpecError and its kin, with the place in the text.
+        """
         if not isinstance(sql, str):
             raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
         return deep(lambda: cls.of(parse(sql, schema, input_changes, dialect)))
 
     @classmethod
     def of(cls, content: SpecContent) -> AggSpec:
-        """The spec that says this."""
+        """The spec with the fields of a content.
+
+        content: a spec, or what the SQL front end reads.
+        """
         return cls(**{field.name: getattr(content, field.name) for field in fields(content)})
 
     @classmethod
     def from_json(cls, text: str, *, trust: bool = False) -> AggSpec:
-        """The spec that `to_json` wrote; trust: let the Python source of functions in it run in this process."""
+        """Read a spec from the text of `to_json`.
+
+        text: the JSON. trust: run the Python source of users' functions in it. Raises SpecError.
+        """
         stored = spec_check.READS_STORED.set(True)
         try:
             return spec_text.build(cls, cls.from_sql, spec_text.load_json(text), "JSON", trust)
@@ -147,7 +157,10 @@ class AggSpec(SpecContent):
 
     @classmethod
     def from_yaml(cls, source: str | Path, *, trust: bool = False) -> AggSpec:
-        """A spec from YAML text, or from the YAML file of that path; trust: as in `from_json`."""
+        """Read a spec from YAML.
+
+        source: the text, or the path of a file. trust: as in `from_json`. Raises SpecError.
+        """
         return spec_text.build(cls, cls.from_sql, spec_text.load_yaml(source), "YAML", trust)
 
     def to_json(self) -> str:

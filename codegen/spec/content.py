@@ -20,7 +20,21 @@ from aggloom.codegen.user import definition
 
 @dataclass(frozen=True)
 class Computed:
-    """A scalar SQL expression over the input, evaluated before the handler sees the row."""
+    """A column of a spec that is computed of each row, by a scalar expression, before the row is aggregated.
+
+    name: the column's name, for keys, arguments and filters. sql: the expression over the columns of the input. type:
+    its type, of Arrow or in SQL.
+
+    Example:
+        >>> import aggloom as al
+        >>> doubled = al.Computed("doubled", "n * 2", "BIGINT")
+        >>> spec = al.AggSpec("n INT", calls=[al.AggCall("SUM", ["doubled"], alias="s")], computed=[doubled])
+        >>> with al.Harness(spec, backend="python") as harness:
+        ...     harness.process([("+I", 3), ("+I", 4)])
+        ...     harness.flush()
+        ...     print(harness.table())
+        [(14,)]
+    """
 
     name: str
     sql: str
@@ -92,13 +106,13 @@ class SpecContent:
         return pa.schema(fields)
 
     def arg_types(self, call: AggCall) -> tuple[pa.DataType, ...]:
-        """The types of a call's arguments."""
+        """The types of the arguments of `call`."""
         return tuple(self.input_schema.field(name).type for name in call.args)
 
     def entry(self, call: AggCall) -> Aggregate:
-        """The catalogue's entry of a call's function."""
+        """The catalogue's entry of the function of `call`."""
         return entry_of(call)
 
     def result_type(self, call: AggCall) -> pa.DataType:
-        """The type that a call returns."""
+        """The type that `call` returns."""
         return result_type(call, self.arg_types(call), self.dialect)

@@ -216,10 +216,27 @@ def lookup_table(
 ) -> LookupTable:
     """A table for `JOIN name FOR SYSTEM_TIME AS OF PROCTIME()`, and for `al.lookup`.
 
-    schema: its columns, as DDL; PRIMARY KEY (..) NOT ENFORCED or `key` says that no two rows have the same there.
-    One source: rows (tuples, an Arrow table, or a function that gives either), files (Parquet or CSV, the latter with
-    format_options such as {"sep": ";"}), connect (makes a DB-API connection) with table, or function (of the values of
-    `key`; async or not). See docs/lookup.md for the rest.
+    schema: its columns, as DDL; PRIMARY KEY (..) NOT ENFORCED or `key` says that no two rows have the same there. One
+    source: `rows` (tuples, an Arrow table, or a function that gives either); `files`, with their `format` and
+    `format_options` such as {"sep": ";"}; `connect`, which makes a DB-API connection, with `table`, a name or [schema,
+    name]; or `function`, of the values of `key`, async or not. chunk: how many keys a query of a database asks for.
+    quote: its quotation mark of names. cache: "none", "partial" or "full". max_rows, expire_after_write,
+    expire_after_access, cache_misses: of a partial cache. refresh: when a table is read whole again. capacity,
+    timeout: of calls of a function: how many at once, for how long. attempts, delay, miss_attempts, miss_delay: how
+    often, and how long after, a call that failed or found nothing is repeated. on_error: "fail", "null" or "skip".
+    docs/lookup.md has more about each. Lengths of time are milliseconds, or text such as "10 min". Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> shops = al.lookup_table("shop INT, city STRING", rows=[(1, "Bonn"), (2, "Köln")], key="shop")
+        >>> query = '''SELECT o.id, s.city FROM orders AS o
+        ...     LEFT JOIN shops FOR SYSTEM_TIME AS OF PROCTIME() AS s ON o.shop = s.shop'''
+        >>> with al.Harness.from_sql(query, {"orders": "id INT, shop INT"}, lookups={"shops": shops}, backend="python",
+        ...                          input_changes="append") as harness:
+        ...     harness.process([("+I", 7, 2), ("+I", 8, 9)])
+        ...     harness.flush()
+        ...     print(harness.table())
+        [(7, 'Köln'), (8, None)]
     """
     declared: tuple[str, ...] = ()
     digits = declared_digits(schema)

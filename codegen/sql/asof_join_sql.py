@@ -20,11 +20,17 @@ def asof_join_sql(
     select: str | Sequence[str] = "*",
     names: tuple[str, str] = ("l", "r"),
 ) -> str:
-    """The query of the join of each row of a table with one row of another, which are `l` and `r` unless `names` says.
+    """The query of the join of each row of a table with one row of another.
 
     on: names of columns that both have and that agree. Either match: an inequality such as `l.t >= r.t`, for the row
-    that comes nearest to it; or as_of: the left's row time, such as `l.t`, for the version that held then. how: inner
-    or left. select: what to show, as SQL. Raises SpecError.
+    that comes nearest to it; or as_of: the left's row time, such as `l.t`, for the version that was valid then. how:
+    inner or left. select: what to show, as SQL. names: what the query calls the tables, instead of `l` and `r`. Raises
+    SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.asof_join_sql("symbol", match="l.t >= r.t")
+        'SELECT * FROM `l` ASOF JOIN `r` MATCH_CONDITION (l.t >= r.t) USING (`symbol`)'
     """
     if not isinstance(how, str) or (kind := how.lower().replace("_", "")) not in _HOW:
         raise SpecError(f"asof_join: how is {how!r}. {nearest(str(how), ('inner', 'left'))}")

@@ -21,13 +21,14 @@ def flat_aggregate_sql(
 ) -> str:
     """The query of the rows that a table aggregate emits for each key of a table, behind the columns of the key.
 
-    function: the name of a registered table aggregate. arguments: expressions over the table's columns. group_by: names
-    of columns; without any the whole table is one group. columns: what to call the columns of its rows, if not as they
-    are declared. where: a condition on the table's rows. Raises SpecError, UnknownFunctionError.
+    function: the name of a registered table aggregate. arguments: expressions over the table's columns. group_by:
+    names of columns; without any the whole table is one group. columns: what to call the columns of its rows, if not
+    as they are declared. where: a condition on the table's rows. table: its name. Raises SpecError,
+    UnknownFunctionError.
 
     Example:
-        >>> from aggloom import table_aggregate
-        >>> @table_aggregate("LARGEST", arguments={"v": "INT"}, columns={"value": "INT"}, replace=True)
+        >>> import aggloom as al
+        >>> @al.table_aggregate("LARGEST", arguments={"v": "INT"}, columns={"value": "INT"}, replace=True)
         ... class Largest:
         ...     def create():
         ...         return None
@@ -35,7 +36,7 @@ def flat_aggregate_sql(
         ...         return v if state is None else max(state, v)
         ...     def rows(state):
         ...         return [] if state is None else [state]
-        >>> flat_aggregate_sql("LARGEST", "amount", group_by="customer", columns="most")
+        >>> al.flat_aggregate_sql("LARGEST", "amount", group_by="customer", columns="most")
         'SELECT `customer`, LARGEST(amount) AS (`most`) FROM `t` GROUP BY `customer`'
     """
     name = str(function).upper()

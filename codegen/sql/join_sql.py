@@ -32,12 +32,17 @@ def join_sql(
     ttl: tuple[str | None, str | None] = (None, None),
     names: tuple[str, str] = ("l", "r"),
 ) -> str:
-    """The query of the join of two tables, which it calls `l` and `r` unless `names` says others.
+    """The query of the join of two tables.
 
-    on: names of columns that both have, which become one column each. condition: SQL instead, such as
-    `l.id = r.id AND l.at >= r.since`. how: inner, left, right, full, semi, anti or cross, or as Spark spells them.
-    select: what to show, as SQL. ttl: how long each side is kept without a change, such as `("1 h", None)`; None: as
-    the options say. Raises SpecError.
+    on: names of columns that both have, which become one column each. condition: SQL instead, such as `l.id = r.id AND
+    l.at >= r.since`. how: inner, left, right, full, semi, anti or cross, or as Spark spells them. select: what to
+    show, as SQL. ttl: how long each side is kept without a change, such as `("1 h", None)`; None: as the options say.
+    names: what the query calls the tables, instead of `l` and `r`. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.join_sql("customer", how="left")
+        'SELECT * FROM `l` LEFT JOIN `r` USING (`customer`)'
     """
     if not isinstance(how, str):
         raise SpecError(f"join: how is {how!r}. {nearest('', _WORDS)}")

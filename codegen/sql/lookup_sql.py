@@ -19,10 +19,16 @@ def lookup_sql(
     select: str | Sequence[str] = "*",
     names: tuple[str, str] = ("l", "r"),
 ) -> str:
-    """The query in which the rows of a table ask a lookup table; it calls them `l` and `r` unless `names` says others.
+    """The query in which the rows of a table ask a lookup table.
 
-    on: names of columns that both have, which become one column each. condition: SQL instead, such as
-    `l.shop = r.id AND r.open`. how: left or inner. select: what to show, as SQL. Raises SpecError.
+    on: names of columns that both have, which become one column each. condition: SQL instead, such as `l.shop = r.id
+    AND r.open`. how: left or inner. select: what to show, as SQL. names: what the query calls the two tables, instead
+    of `l` and `r`. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.lookup_sql("shop")
+        'SELECT * FROM `l` LEFT JOIN `r` FOR SYSTEM_TIME AS OF PROCTIME() USING (`shop`)'
     """
     kind = str(how).lower().replace("outer", "").strip("_ ")
     if kind not in _WORDS:

@@ -22,7 +22,12 @@ def over_sql(
     calls: by the name of the new column the function, such as {"total": "SUM(amount)", "before": "LAG(amount)"}.
     partition_by: names of columns. order_by: expressions as ORDER BY has them, such as "at DESC NULLS LAST". frame:
     such as "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"; without one all rows of the key, or with an order those up to
-    the row and its ties. Raises SpecError.
+    the row and its ties. table: its name. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.over_sql({"total": "SUM(amount)"}, partition_by="account", order_by="at")
+        'SELECT *, SUM(amount) OVER (PARTITION BY `account` ORDER BY at) AS `total` FROM `t`'
     """
     keys = names_of("over: partition_by", partition_by)
     order = names_of("over: order_by", order_by)

@@ -21,11 +21,17 @@ def rank_sql(
     number: str | None = None,
     table: str = "t",
 ) -> str:
-    """The query of the rows of a table whose number by `order_by`, within each key, is from `first` to `last`.
+    """The query of the rows of a table whose number in an order, within each key, is from `first` to `last`.
 
-    order_by: expressions as ORDER BY has them, such as "score DESC NULLS LAST". partition_by: names of columns. last: a
-    number, or the column whose value in the first row of a key says it. number: what to call the number's column; None
-    leaves it out, and then a row that only moves is no change. Raises SpecError.
+    order_by: expressions as ORDER BY has them, such as "score DESC NULLS LAST". partition_by: names of columns. first:
+    a number. last: a number, or the column whose value in the first row of a key says it. function: ROW_NUMBER, RANK
+    or DENSE_RANK. number: what to call the number's column; None leaves it out, and then a row that only moves is no
+    change. table: its name. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.rank_sql(partition_by="category", order_by="sales DESC", last=3)
+        'SELECT * FROM `t` QUALIFY ROW_NUMBER() OVER (PARTITION BY `category` ORDER BY sales DESC) BETWEEN 1 AND 3'
     """
     name = str(function).upper()
     if name not in get_args(Function):

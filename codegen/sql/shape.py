@@ -17,6 +17,7 @@ from aggloom.codegen.scalar.nondeterminism import STORED, differs, is_changing
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_error
+from aggloom.codegen.sql.first_words import check_first_words
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.table_calls import join_table_functions, read_table_function
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
@@ -112,13 +113,18 @@ def parse_trees(sql: str) -> list[exp.Expression]:
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
     check_nesting(text)
-    check_words(sqlglot.tokenize(text, dialect=AggloomSpark))
+    tokens = sqlglot.tokenize(text, dialect=AggloomSpark)
+    check_words(tokens)
     try:
         trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
     except SqlglotError as error:
+        check_first_words(tokens)
         raise syntax_error(sql, error) from None
     # A comment alone is a statement to the parser.
-    return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+    found = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+    if any(isinstance(tree, exp.Alias | exp.Column | exp.Command) for tree in found):
+        check_first_words(tokens)
+    return found
 
 
 def _name_clocks(tree: exp.Expression) -> None:

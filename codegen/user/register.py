@@ -54,11 +54,20 @@ _SAMPLES = {
 
 
 def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) -> Aggregate:
-    """Make an entry (or a definition, as `AggSpec.functions` holds them) known under its name.
+    """Make a function known to SQL and specs under its name, and return its entry.
 
-    Raises SpecError if it is wrong, or if the name is taken by another: `replace=True` takes it nevertheless. Specs
-    made before keep the definition that they were made with. Python source in it may run from now on: to register it
-    is to trust it.
+    function: an entry, or a definition as `AggSpec.functions` holds them, whose source may run from now on: to
+    register it is to trust it. replace: take a name that another has. Specs made before keep the definition that they
+    were made with. Raises SpecError if the function is wrong, or if its name is taken.
+
+    Example:
+        >>> import aggloom as al
+        >>> total = al.Field("total", "number", "add(total, x)", "combine(total, other_total)", "subtract(total, x)")
+        >>> entry = al.Aggregate("ADD_UP", arguments=(al.Argument("x", "number"),), result="BIGINT",
+        ...                      append=al.Shape((total,), "total(total)"))
+        >>> al.register(entry).name
+        'ADD_UP'
+        >>> al.unregister("ADD_UP")
     """
     entry = (
         definition.from_data(function) if isinstance(function, Mapping) else _check_entry(function)
@@ -78,7 +87,17 @@ def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) 
 
 
 def unregister(name: str) -> None:
-    """Forget a registered function; a built-in one that it replaced is back."""
+    """Forget a registered function; a built-in one that it replaced is back.
+
+    name: the name in SQL, in any case. Raises UnknownFunctionError if no function of that name is registered.
+
+    Example:
+        >>> import aggloom as al
+        >>> @al.table_function("LETTERS", arguments={"s": "STRING"}, columns={"letter": "STRING"})
+        ... def letters(s):
+        ...     return list(s)
+        >>> al.unregister("LETTERS")
+    """
     if not isinstance(name, str):
         raise SpecError(f"unregister: name is {name!r}; give the function's name")
     if USER_DEFINED.pop(name.upper(), None) is None and not forget_table_function(name):
@@ -98,8 +117,26 @@ def aggregate(
 ) -> Callable[[Class], Class]:
     """Register a class as an aggregate function; its methods are create, accumulate, value, and retract, merge.
 
-    arguments: their types or kinds by name. result: a type, or "argument". nulls: "ignore" skips the rows where an
-    argument is NULL, "respect" gives None. The source travels with every spec that uses the function.
+    name: the name in SQL. arguments: their types or kinds by name. result: a type, or "argument". nulls: "ignore"
+    skips the rows where an argument is NULL, "respect" gives None. replace: take a name that another function has. The
+    source travels with every spec that uses the function. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> @al.aggregate("TIMES", arguments={"x": "BIGINT"}, result="BIGINT")
+        ... class Times:
+        ...     def create():
+        ...         return 1
+        ...     def accumulate(state, x):
+        ...         return state * x
+        ...     def value(state):
+        ...         return state
+        >>> with al.Harness.from_sql("SELECT TIMES(n) AS p FROM t", {"t": "n BIGINT"}, backend="python") as harness:
+        ...     harness.process([("+I", 3), ("+I", 4)])
+        ...     harness.flush()
+        ...     print(harness.table())
+        [(12,)]
+        >>> al.unregister("TIMES")
     """
 
     def decorate(cls: Class) -> Class:
@@ -122,9 +159,29 @@ def table_aggregate(
 ) -> Callable[[Class], Class]:
     """Register a class as a table aggregate, which emits several rows of a key: `SELECT k, TOP2(v) FROM t GROUP BY k`.
 
-    Its methods are those of `aggregate`, with `rows(state)` instead of `value(state)`: it yields or returns a tuple for
-    each row, or the bare value of a single column. It may have `changes` and `mark_emitted`. arguments: types or kinds
-    by name. columns: types of the rows' columns by name. nulls: as in `aggregate`. Raises SpecError.
+    Its methods are those of `aggregate`, with `rows(state)` instead of `value(state)`: it yields or returns a tuple
+    for each row, or the bare value of a single column. It may have `changes` and `mark_emitted`.
+
+    name: the name in SQL. arguments: types or kinds by name. columns: types of the rows' columns by name. nulls: as in
+    `aggregate`. replace: take a name that another function has. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> @al.table_aggregate("BOTH_ENDS", arguments={"v": "INT"}, columns={"place": "STRING", "value": "INT"})
+        ... class BothEnds:
+        ...     def create():
+        ...         return []
+        ...     def accumulate(state, v):
+        ...         state.append(v)
+        ...     def rows(state):
+        ...         return [("least", min(state)), ("most", max(state))] if state else []
+        >>> query = "SELECT shop, BOTH_ENDS(n) FROM t GROUP BY shop"
+        >>> with al.Harness.from_sql(query, {"t": "shop STRING, n INT"}, backend="python") as harness:
+        ...     harness.process([("+I", "a", 3), ("+I", "a", 8), ("+I", "a", 5)])
+        ...     harness.flush()
+        ...     print(sorted(harness.table()))
+        [('a', 'least', 3), ('a', 'most', 8)]
+        >>> al.unregister("BOTH_ENDS")
     """
 
     def decorate(cls: Class) -> Class:

@@ -77,9 +77,22 @@ def table_function(
 ) -> Callable[[Function], Function]:
     """Register a function, or a class with a method `rows`, as a table function that SQL calls in FROM.
 
-    arguments, columns: types by name. It returns or yields a tuple for each row, or the bare value of a single column,
-    and must give the same rows for the same arguments. nulls: "ignore" makes no rows where an argument is NULL,
-    "respect" gives None. Raises SpecError.
+    name: the name in SQL. arguments, columns: types by name. It returns or yields a tuple for each row, or the bare
+    value of a single column, and must give the same rows for the same arguments. nulls: "ignore" makes no rows where
+    an argument is NULL, "respect" gives None. replace: take a name that another function has. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> @al.table_function("WORDS", arguments={"s": "STRING"}, columns={"word": "STRING"})
+        ... def words(s):
+        ...     return s.split()
+        >>> query = "SELECT word, COUNT(*) AS n FROM t, LATERAL TABLE(WORDS(line)) AS w(word) GROUP BY word"
+        >>> with al.Harness.from_sql(query, {"t": "line STRING"}, backend="python") as harness:
+        ...     harness.process([("+I", "to be or not to be")])
+        ...     harness.flush()
+        ...     print(sorted(harness.table()))
+        [('be', 2), ('not', 1), ('or', 1), ('to', 2)]
+        >>> al.unregister("WORDS")
     """
 
     def decorate(function: Function) -> Function:

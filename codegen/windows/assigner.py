@@ -22,7 +22,15 @@ FOREVER = 2**62
 
 
 class Window(NamedTuple):
-    """The milliseconds from start up to, without, end."""
+    """A window of time: the milliseconds from start up to, without, end.
+
+    start, end: milliseconds since 1970, on the wall clock of the assigner's time zone.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Window(0, 1_000).touches(al.Window(1_000, 2_000)), al.Window(0, 1_000).max_timestamp
+        (True, 999)
+    """
 
     start: int
     end: int
@@ -33,11 +41,11 @@ class Window(NamedTuple):
         return self.end - 1
 
     def touches(self, other: Window) -> bool:
-        """Tell whether they overlap or meet, which makes two sessions one."""
+        """True if this window and the other overlap or meet, which makes two sessions one."""
         return self.start <= other.end and other.start <= self.end
 
     def cover(self, other: Window) -> Window:
-        """The smallest window with both in it."""
+        """The smallest window with this one and the other in it."""
         return Window(min(self.start, other.start), max(self.end, other.end))
 
 
@@ -47,10 +55,23 @@ Merge = Callable[[Sequence[Window], Window], None]
 
 @dataclass(frozen=True)
 class Assigner:
-    """Which windows a row belongs to. Subclass it for rules of your own; it must be picklable to run on Spark.
+    """The rule which windows a row belongs to. Subclass it for rules of your own; it must be picklable to run on Spark.
 
     on: the column of the event time; None is processing time. Give `assign_rows`; with `merges`, perhaps
     `merge_windows`; name in `columns` what it reads of a row.
+
+    Example:
+        >>> import aggloom as al, numpy as np
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class OddSeconds(al.Assigner):
+        ...     on: str
+        ...     def assign_rows(self, rows, times):
+        ...         start = times - times % 2_000 + 1_000
+        ...         return np.arange(len(times)), start, start + 1_000
+        >>> spec = al.AggSpec.from_sql("SELECT COUNT(*) AS n FROM t", "ts TIMESTAMP_NTZ")
+        >>> al.Windowing(OddSeconds("ts")).assigner.event_time
+        True
     """
 
     merges: ClassVar[bool] = False
@@ -73,18 +94,24 @@ class Assigner:
         return getattr(self, "time_zone", None) or "UTC"
 
     def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
-        """All windows of all rows: (number of the row, start, end), windows of a row in order of time."""
+        """All windows of all rows: (number of the row, start, end), windows of a row in order of time.
+
+        times: int64[rows]. gaps: of each row, where the gap of a session is a column, int64[rows].
+        """
         raise SpecError(f"{type(self).__name__} assigns no windows; give it a method assign_rows.")
 
     def assign_rows(self, rows: pa.RecordBatch, times: Times) -> tuple[Rows, Times, Times]:
-        """All windows of all rows, as `assign`; rows: the columns that `columns` names, and what the query reads."""
+        """All windows of all rows, as `assign`.
+
+        rows: the columns that `columns` names, and what the query reads. times: int64[rows].
+        """
         return self.assign(times)
 
     def merge_windows(self, windows: Sequence[Window], merge: Merge) -> None:
         """Call merge(some of the windows of a key, the window that they become) for all that become one.
 
-        windows: those that are live and the one that a row has brought, by start. Default: windows that overlap or meet
-        become the smallest window with all of them in it.
+        windows: those that are live and the one that a row has brought, by start. merge: the call. Default: windows
+        that overlap or meet become the smallest window with all of them in it.
         """
         parts: list[Window] = []
         whole = windows[0]

@@ -86,9 +86,21 @@ class Aligned(Assigner):
 class Tumble(Aligned):
     """Windows of one size, side by side.
 
-    on: the event-time column, None for processing time. offset: where they start, after midnight of 1970 UTC or of
-    time_zone. stagger: aligned; random: each bucket so much later as its number says; natural: each bucket so much
-    later as the clock was past a multiple of the size when its first row came. `offset` is added to both.
+    size: milliseconds, or text such as "1 hour". on: the event-time column, None for processing time. offset: where
+    they start, after midnight of 1970 UTC or of time_zone. time_zone: whose wall clock bounds follow. stagger:
+    aligned; random: each bucket so much later as its number says; natural: each bucket so much later as the clock was
+    past a multiple of the size when its first row came. `offset` is added to both.
+
+    Example:
+        >>> import aggloom as al
+        >>> from datetime import datetime
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t", "n INT, ts TIMESTAMP_NTZ")
+        >>> with al.Harness(spec, window=al.Tumble("1 hour", on="ts"), backend="python") as harness:
+        ...     for n, hour, minute in [(3, 10, 5), (4, 10, 55), (5, 11, 0)]:
+        ...         harness.process([("+I", n, datetime(2026, 1, 1, hour, minute))])
+        ...     harness.end_of_input()
+        ...     print([(str(start.time()), s) for start, end, time, s in harness.table()])
+        [('10:00:00', 7), ('11:00:00', 5)]
     """
 
     size: Any
@@ -117,7 +129,15 @@ class Tumble(Aligned):
 
 @dataclass(frozen=True)
 class Hop(Aligned):
-    """Windows of one size, of which one starts every `slide`: they overlap, or leave gaps if slide > size."""
+    """Windows of one size, of which one starts every `slide`: they overlap, or leave gaps if slide > size.
+
+    size, slide: milliseconds, or text such as "10 minutes". on, offset, time_zone: as of Tumble.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Hop("1 hour", "10 minutes", on="ts").size_ms
+        3600000
+    """
 
     size: Any
     slide: Any
@@ -152,7 +172,15 @@ class Hop(Aligned):
 
 @dataclass(frozen=True)
 class Cumulate(Aligned):
-    """Windows that start together every `size` and end one `step` after the other, up to the size."""
+    """Windows that start together every `size` and end one `step` after the other, up to the size.
+
+    size, step: milliseconds, or text such as "1 day". on, offset, time_zone: as of Tumble.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Cumulate("1 day", "1 hour", on="ts").slice_ms
+        3600000
+    """
 
     size: Any
     step: Any
@@ -191,10 +219,22 @@ class Cumulate(Aligned):
 
 @dataclass(frozen=True)
 class Session(Assigner):
-    """Windows of activity: a row keeps its session open for `gap`, or for as many ms as `gap_column` says.
+    """Windows of activity: a row keeps its session open for some time.
 
-    Rows whose windows [time, time + gap) touch are in one session. A retraction goes to the session
-    of its row; no session becomes shorter or falls apart. time_zone: where the clocks hang that bounds are told by.
+    gap: for how long: milliseconds, or text such as "5 minutes". gap_column: the column with each row's own, in ms,
+    instead. on: the event-time column, None for processing time. time_zone: whose wall clock bounds follow. Rows whose
+    windows [time, time + gap) touch are in one session. A retraction goes to the session of its row; no session
+    becomes shorter or falls apart.
+
+    Example:
+        >>> import aggloom as al
+        >>> from datetime import datetime
+        >>> spec = al.AggSpec.from_sql("SELECT COUNT(*) AS n FROM t", "ts TIMESTAMP_NTZ")
+        >>> with al.Harness(spec, window=al.Session("5 minutes", on="ts"), backend="python") as harness:
+        ...     harness.process([("+I", datetime(2026, 1, 1, 10, minute)) for minute in (0, 4, 30)])
+        ...     harness.end_of_input()
+        ...     print([row[-1] for row in harness.table()])
+        [2, 1]
     """
 
     merges: ClassVar[bool] = True
@@ -224,7 +264,15 @@ class Session(Assigner):
 
 @dataclass(frozen=True)
 class GlobalWindow(Assigner):
-    """One window for all rows of a key; it fires when its trigger says so, and else never."""
+    """One window for all rows of a key; it fires when its trigger says so, and else never.
+
+    on: the event-time column, for triggers and evictors that look at it.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Windowing(al.GlobalWindow(), al.CountTrigger(100)).trigger
+        CountTrigger(count=100)
+    """
 
     on: str | None = None
 
@@ -245,7 +293,17 @@ class GlobalWindow(Assigner):
 class CountWindow(GlobalWindow):
     """Every `size` rows of a key; with `slide`, every `slide` rows the last `size`.
 
-    It is the global window with a trigger, and with `slide` an evictor: see Windowing. What is counted are changes.
+    size, slide: numbers of rows. on: the event-time column, if something looks at it. It is the global window with a
+    trigger, and with `slide` an evictor: see Windowing. Changes are counted.
+
+    Example:
+        >>> import aggloom as al
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t", "n INT", input_changes="append")
+        >>> with al.Harness(spec, window=al.CountWindow(2), backend="python") as harness:
+        ...     harness.process([("+I", 1), ("+I", 2), ("+I", 3)])
+        ...     harness.flush()
+        ...     print([row[-1] for row in harness.changes()])
+        [3]
     """
 
     size: int = field(kw_only=True)

@@ -20,11 +20,17 @@ from aggloom.errors import SpecError
 
 @dataclass(frozen=True)
 class DeltaTrigger(Trigger):
-    """Fires with a row of which `column` differs by more than `threshold` from that of the row that fired last.
+    """Fires with a row whose `column` differs by more than `threshold` from that of the row that fired last.
 
-    The first row of a window fires nothing: it is what the next ones are compared with. Rows whose value is NULL or
-    NaN, and rows that are taken back, are not compared. delta: from the last value and the new one to the difference,
-    instead of |new - last|; the values are then numbers, texts or booleans. It cannot be used with sessions.
+    threshold: a number. column: a column of the rows. delta: from the last value and the new one to the difference,
+    instead of |new - last|; the values are then numbers, texts or booleans. The first row of a window fires nothing:
+    it is what the next ones are compared with. Rows whose value is NULL or NaN, and rows that are taken back, are not
+    compared. It cannot be used with sessions.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.DeltaTrigger(10, "temperature").columns
+        ('temperature',)
     """
 
     threshold: float

@@ -21,28 +21,66 @@ Kept = NDArray[np.bool_]  # bool[rows]
 
 
 class Elements(NamedTuple):
-    """The rows of a window in the order of their arrival: the columns that the query reads, and their times in ms."""
+    """The rows of a window in the order of their arrival.
+
+    rows: the columns that the query reads. times: their times in ms, int64[rows].
+
+    Example:
+        >>> import aggloom as al, numpy as np, pyarrow as pa
+        >>> elements = al.Elements(pa.record_batch({"n": [3, 4]}), np.array([0, 1_000]))
+        >>> al.CountEvictor(1).keep_rows(elements).tolist()
+        [False, True]
+    """
 
     rows: pa.RecordBatch
     times: Times  # int64[rows]
 
 
 class EvictorContext(NamedTuple):
-    """The times that are known when a window fires; milliseconds since 1970."""
+    """The times that are known when a window fires.
+
+    watermark, processing_time: milliseconds since 1970.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.EvictorContext(watermark=1_000, processing_time=2_000).watermark
+        1000
+    """
 
     watermark: int
     processing_time: int
 
 
 class Evictor:
-    """Which rows stay. Subclass it for rules of your own; it must be picklable to run on Spark."""
+    """The rule which rows of a window stay. Subclass it for rules of your own; it must be picklable to run on Spark.
+
+    Example:
+        >>> import aggloom as al
+        >>> from datetime import datetime
+        >>> class Positive(al.Evictor):
+        ...     def evict_before(self, elements, window, ctx):
+        ...         return elements.rows["n"].to_numpy() > 0
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t", "n INT, ts TIMESTAMP_NTZ")
+        >>> hours = al.Windowing(al.Tumble("1 hour", on="ts"), evictor=Positive())
+        >>> with al.Harness(spec, window=hours, backend="python") as harness:
+        ...     harness.process([("+I", 3, datetime(2026, 1, 1, 10, 5)), ("+I", -4, datetime(2026, 1, 1, 10, 6))])
+        ...     harness.end_of_input()
+        ...     print([row[-1] for row in harness.table()])
+        [3]
+    """
 
     def evict_before(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
-        """Which rows stay and are added up, as a boolean array."""
+        """The rows that stay and are added up, as a boolean array.
+
+        elements: the rows of the window. window: the window. ctx: watermark and clock.
+        """
         return np.ones(len(elements.times), np.bool_)
 
     def evict_after(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
-        """Which of the rows that were added up stay for the next firing."""
+        """The rows, of those that were added up, that stay for the next firing, as a boolean array.
+
+        elements, window, ctx: as of `evict_before`.
+        """
         return np.ones(len(elements.times), np.bool_)
 
     @property
@@ -80,7 +118,15 @@ class _BuiltIn(Evictor):
 
 @dataclass(frozen=True)
 class CountEvictor(_BuiltIn):
-    """Keeps the last `count` rows."""
+    """Keeps the last `count` rows.
+
+    count: a number of rows. after: evict once the rows were added up, for the next firing.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.CountEvictor(3).text
+        'last 3 rows'
+    """
 
     count: int
     after: bool = False
@@ -100,7 +146,15 @@ class CountEvictor(_BuiltIn):
 
 @dataclass(frozen=True)
 class TimeEvictor(_BuiltIn):
-    """Keeps the rows that are less than `size` older than the newest."""
+    """Keeps the rows that are less than `size` older than the newest.
+
+    size: milliseconds, or text such as "1 minute". after: evict once the rows were added up, for the next firing.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.TimeEvictor("1 minute").size
+        60000
+    """
 
     size: Any
     after: bool = False
@@ -120,9 +174,15 @@ class TimeEvictor(_BuiltIn):
 
 @dataclass(frozen=True)
 class DeltaEvictor(_BuiltIn):
-    """Keeps the rows of which `column` differs from that of the last row by less than `threshold`, up or down.
+    """Keeps the rows whose `column` differs from that of the last row by less than `threshold`, up or down.
 
+    threshold: a number. column: a column of the rows. after: evict once the rows were added up, for the next firing.
     delta: from the values of the rows and the value of the last to the differences, instead of |last - value|.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.DeltaEvictor(10, "temperature").columns
+        ('temperature',)
     """
 
     threshold: float

@@ -18,6 +18,22 @@ class WindowFunction(ABC):
     """More columns of a window's result, from its key, itself and all of its rows.
 
     Subclass it; it must be picklable to run on Spark. A window then keeps its rows, as with an evictor.
+
+    Example:
+        >>> import aggloom as al
+        >>> from datetime import datetime
+        >>> class Spread(al.WindowFunction):
+        ...     schema = "spread INT"
+        ...     def process(self, key, window, elements, ctx):
+        ...         values = elements.rows["n"].to_pylist()
+        ...         return [max(values) - min(values)]
+        >>> spec = al.AggSpec.from_sql("SELECT COUNT(*) AS c FROM t", "n INT, ts TIMESTAMP_NTZ")
+        >>> hours = al.Windowing(al.Tumble("1 hour", on="ts"), function=Spread())
+        >>> with al.Harness(spec, window=hours, backend="python") as harness:
+        ...     harness.process([("+I", 3, datetime(2026, 1, 1, 10, 5)), ("+I", 9, datetime(2026, 1, 1, 10, 6))])
+        ...     harness.end_of_input()
+        ...     print([row[-2:] for row in harness.table()])
+        [(2, 6)]
     """
 
     schema: Any
@@ -27,9 +43,10 @@ class WindowFunction(ABC):
     def process(
         self, key: tuple[Any, ...], window: Window, elements: Elements, ctx: EvictorContext
     ) -> Sequence[Any]:
-        """The values of its columns when a window fires; asked only where the window holds rows.
+        """The values of its columns when a window fires; asked only where the window has rows.
 
-        key: the values of the group keys. elements: the rows that the evictor leaves, with all columns of the table.
+        key: the values of the group keys. window: the window. elements: the rows that the evictor leaves, with all
+        columns of the table. ctx: watermark and clock.
         """
 
     @property

@@ -22,9 +22,15 @@ from aggloom.errors import SpecError
 class ProcessingTimeoutTrigger(Trigger):
     """Fires as another trigger does, and `timeout` by the clock after the first row since the firing before.
 
-    resets: each row begins the time anew. clears: the other trigger forgets what it remembers when the time is over, as
-    a count of rows; without it there is no further timeout until that trigger fires, unless each row resets the time.
-    As in Flink any timer of the window fires it, and so does the end of the window. It cannot be used with sessions.
+    inner: the other trigger. timeout: milliseconds, or text such as "1 minute". resets: each row begins the time anew.
+    clears: the other trigger forgets what it remembers when the time is over, as a count of rows; without it there is
+    no further timeout until that trigger fires, unless each row resets the time. As in Flink any timer of the window
+    fires it, and so does the end of the window. It cannot be used with sessions.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.ProcessingTimeoutTrigger(al.CountTrigger(3), "1 minute").innermost
+        CountTrigger(count=3)
     """
 
     inner: Trigger

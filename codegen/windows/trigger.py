@@ -16,7 +16,13 @@ from aggloom.errors import SpecError
 
 
 class TriggerResult(Enum):
-    """The fate of a window: fire gives its result out, purge forgets its rows."""
+    """The fate of a window: CONTINUE, FIRE (emit its result), PURGE (forget its rows), or FIRE_AND_PURGE.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.TriggerResult.FIRE.fires, al.TriggerResult.FIRE.purges
+        (True, False)
+    """
 
     CONTINUE = (False, False)
     FIRE = (True, False)
@@ -78,7 +84,23 @@ class OnMergeContext(TriggerContext, Protocol):
 
 
 class Trigger(ABC):
-    """When a window fires. Subclass it for rules of your own; it must be picklable to run on Spark."""
+    """The rule when a window fires. Subclass it for rules of your own; it must be picklable to run on Spark.
+
+    Example:
+        >>> import aggloom as al
+        >>> class AtLarge(al.Trigger):
+        ...     def on_element(self, row, time, window, ctx):
+        ...         return al.TriggerResult.FIRE if row["n"] > 10 else al.TriggerResult.CONTINUE
+        ...     def on_event_time(self, time, window, ctx):
+        ...         return al.TriggerResult.CONTINUE
+        ...     on_processing_time = on_event_time
+        >>> spec = al.AggSpec.from_sql("SELECT SUM(n) AS s FROM t", "n INT")
+        >>> with al.Harness(spec, window=al.GlobalWindow(), trigger=AtLarge(), backend="python") as harness:
+        ...     harness.process([("+I", 3), ("+I", 11), ("+I", 4)])
+        ...     harness.flush()
+        ...     print([row[-1] for row in harness.table()])
+        [14]
+    """
 
     @property
     def innermost(self) -> Trigger:
@@ -89,24 +111,40 @@ class Trigger(ABC):
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """A row (its columns that the query reads, by name) has come into the window."""
+        """Answer to a row that has come into the window.
+
+        row: its columns that the query reads, by name. time: its event time, or that of the clock, in ms. window: the
+        window. ctx: watermark, clock, state and timers.
+        """
 
     @abstractmethod
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """A timer that was registered for this time has come due by the watermark."""
+        """Answer to a timer that has come due by the watermark.
+
+        time: for which it was registered. window, ctx: as in `on_element`.
+        """
 
     @abstractmethod
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """A timer that was registered for this time has come due by the clock."""
+        """Answer to a timer that has come due by the clock.
+
+        time: for which it was registered. window, ctx: as in `on_element`.
+        """
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Windows have become this one: take over what they remembered, and register timers anew."""
+        """Take over what windows remembered that have become one, and register timers anew.
+
+        window: the one that they are now. ctx: as in `on_element`, and `merged`, the state of each.
+        """
         raise SpecError(
             f"{type(self).__name__} cannot be used with sessions; give it a method on_merge."
         )
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: B027
-        """The window is gone: delete the timers that were registered for it. Its state is deleted anyway."""
+        """Delete the timers that were registered for a window that is gone. Its state is deleted anyway.
+
+        window, ctx: as in `on_element`.
+        """
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -25,7 +25,12 @@ class EventTimeTrigger(Trigger):
     """Fires when the watermark passes the end of the window, and again for each late row that is allowed.
 
     early: fires before, too: so long after the window's first row in processing time, and again and again; 0: with
-    every row. late: rows that come after the end are given out only so long after the first of them.
+    every row. late: results of rows that come after the end wait so long after the first of them.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Windowing(al.Tumble("1 hour", on="ts"), al.EventTimeTrigger(early="1 minute")).trigger.early
+        60000
     """
 
     early: Any = None
@@ -91,10 +96,15 @@ class EventTimeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ProcessingTimeTrigger(Trigger):
-    """Fires when the clock passes the end of the window; `early` as in EventTimeTrigger.
+    """Fires when the clock passes the end of the window.
 
-    Windows in event time still end by the watermark: one that ends before the clock has come so far gives out nothing,
-    and one whose end the clock has passed fires with each row.
+    early: as of EventTimeTrigger. Windows in event time still end by the watermark: one that ends before the clock has
+    come so far emits nothing, and one whose end the clock has passed fires with each row.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.ProcessingTimeTrigger(early="10 seconds").early
+        10000
     """
 
     early: Any = None
@@ -146,7 +156,15 @@ class ProcessingTimeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class CountTrigger(Trigger):
-    """Fires with every `count`-th row of a window."""
+    """Fires with every `count`-th row of a window.
+
+    count: a number of rows.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.CountTrigger(3).text
+        'count(3)'
+    """
 
     count: int
 
@@ -177,10 +195,16 @@ class CountTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ContinuousTrigger(Trigger):
-    """Fires at every multiple of `interval`, by the watermark or (event_time=False) the clock, and at the end.
+    """Fires at every multiple of `interval`, and at the end.
 
-    Multiples that pass at once, with no row in between, are one. With event_time=False the end, too, is that by the
-    clock: a window in event time whose end the watermark passes gives out nothing then.
+    interval: milliseconds, or text such as "1 minute". event_time: by the watermark, or by the clock. Multiples that
+    pass at once, with no row in between, are one. With event_time=False the end, too, is that by the clock: a window
+    in event time whose end the watermark passes emits nothing then.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.ContinuousTrigger("1 minute").interval
+        60000
     """
 
     interval: Any
@@ -256,7 +280,15 @@ class ContinuousTrigger(Trigger):
 
 @dataclass(frozen=True)
 class PurgingTrigger(Trigger):
-    """Fires as another trigger does, and forgets the rows each time."""
+    """Fires as another trigger does, and forgets the rows each time.
+
+    inner: the other trigger.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.PurgingTrigger(al.CountTrigger(3)).inner
+        CountTrigger(count=3)
+    """
 
     inner: Trigger
 
@@ -301,7 +333,13 @@ class PurgingTrigger(Trigger):
 
 @dataclass(frozen=True)
 class NeverTrigger(Trigger):
-    """Never fires: what a global window does unless it is given a trigger."""
+    """Never fires: the trigger of a global window that is given none.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.Windowing(al.GlobalWindow(), al.NeverTrigger()).trigger
+        NeverTrigger()
+    """
 
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext

@@ -31,13 +31,19 @@ from aggloom.errors import SpecError
 
 @dataclass(frozen=True)
 class Windowing:
-    """An assigner with its trigger (None: the assigner's own), evictor, and allowed lateness in milliseconds.
+    """Windows as a whole: an assigner with trigger, evictor, lateness and what else is emitted.
 
-    function: what windows give out besides the calls, from all of their rows.
+    assigner: which windows a row belongs to. trigger: when they fire (None: the assigner's own). evictor: which rows
+    stay. allowed_lateness: how long after its end, by the watermark, a window still takes rows, in milliseconds or as
+    text; each then brings an update of the result that was emitted. updates: results come as -U and +U where a window
+    fires again, rather than as more rows; None: where it can fire again at all. late_rows: whether rows that come too
+    late are emitted. function: what windows emit besides the calls, from all of their rows.
 
-    allowed_lateness: how long after its end, by the watermark, a window still takes rows; each then brings an update of
-    the result that was given out. updates: results come as -U and +U where a window fires again, rather than as more
-    rows; None: where it can fire again at all. late_rows: whether rows that come too late are handed out.
+    Example:
+        >>> import aggloom as al
+        >>> hours = al.Windowing(al.Tumble("1 hour", on="ts"), allowed_lateness="10 minutes")
+        >>> hours.allowed_lateness
+        600000
     """
 
     assigner: Assigner
@@ -126,7 +132,11 @@ class Windowing:
         allowed_lateness: Any = 0,
         late_rows: bool = False,
     ) -> Windowing | None:
-        """The windowing that keywords describe, of which `window` may be all; None without one."""
+        """The windowing that keywords describe; None without a window.
+
+        window: an assigner, or a Windowing, which says all. trigger, evictor, allowed_lateness, late_rows: as of
+        Windowing.
+        """
         more = trigger or evictor or allowed_lateness or late_rows
         if window is None or isinstance(window, Windowing):
             if more:

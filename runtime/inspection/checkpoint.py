@@ -29,12 +29,29 @@ def state(
     trust: bool = False,
     spark: Any = None,
 ) -> StateReport:
-    """Return the state of a checkpoint's operators after a batch (None: the last), and what they hold of a key.
+    """The state of a checkpoint's operators after a batch, and what they keep of a key.
 
-    key: values by column, or text that is read as the column's type; None is NULL. In windows the start or the end of
-    one may be among them. operator: by its number; of operators that share a stateful node by that of the node, or
-    as 0.1 by its place in it. limit: how many values of a view are told. trust: run Python source that lies in
-    the checkpoint. spark: a session to read a checkpoint of Spark's with; one of the local engine needs none.
+    checkpoint: its directory. key: values by column, or text that is read as the column's type; None is NULL. In
+    windows the start or the end of one may be among them. operator: by its number; of operators that share a stateful
+    node by that of the node, or as 0.1 by its place in it. batch: the number of the batch (None: the last). limit: how
+    many values of a view are shown. trust: run Python source that lies in the checkpoint. spark: a session to read a
+    checkpoint of Spark's with; one of the local engine needs none. Raises CheckpointError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> from aggloom import local
+        >>> orders = local.from_rows([("+I", "Ada", 30), ("+I", "Ada", 12)], "customer STRING, amount INT")
+        >>> totals = local.sql("SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer", orders=orders,
+        ...                    backend="python")
+        >>> local.await_end(local.write_changes(totals, "table", "state/"))
+        >>> print(al.state("state/", key={"customer": "Ada"}).text())  # doctest: +ELLIPSIS
+        operator 0: GROUP BY customer
+          keys      customer: not counted
+          calls     SUM(amount) AS s
+        ...
+        key customer=Ada, bucket ...
+          s=42 (2 records)
+        ...
     """
     looks = looks_at(checkpoint, operator, batch, trust, spark)
     if key is not None:
@@ -53,7 +70,18 @@ def why(
 ) -> Why:
     """The changes of a key since its bucket's snapshot, replayed, each with the value before and after.
 
-    key, operator, batch, trust, spark: as in `state`; of several operators the one with such a key.
+    checkpoint, key, operator, batch, trust, spark: as in `state`; of several operators the one with such a key. Raises
+    CheckpointError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> from aggloom import local
+        >>> orders = local.from_rows([("+I", "Ada", 30), ("+I", "Ada", 12)], "customer STRING, amount INT")
+        >>> totals = local.sql("SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer", orders=orders,
+        ...                    backend="python")
+        >>> local.await_end(local.write_changes(totals, "table", "state/"))
+        >>> print(al.why("state/", key={"customer": "Ada"}).text().splitlines()[-1])
+        now: s=42 (2 records)
     """
     looks = _select_by_key(looks_at(checkpoint, operator, batch, trust, spark), key)
     if len(looks) > 1:

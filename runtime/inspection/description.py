@@ -184,8 +184,9 @@ class Description:
 
     @property
     def plain_settings(self) -> dict[str, Any]:
-        """The settings that are one word or number."""
-        return {n: v for n, v in self.settings.items() if isinstance(v, str | int | bool)}
+        """The settings that are one word or number, under the names that users give them."""
+        plain = {n: v for n, v in self.settings.items() if isinstance(v, str | int | bool)}
+        return {n.removesuffix("_ms"): v for n, v in plain.items()}
 
     def handler(self, *states: bytes | memoryview) -> type[Any] | None:
         """The handler class, generated from the spec for the backend that wrote these states; None if it has none."""

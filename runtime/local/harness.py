@@ -53,10 +53,10 @@ class Harness(FedPlan):
     session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does, and their types;
     by default the one that is active, if there is one.
 
-    window: an assigner such as Tumble("1 hour", on="ts"), with trigger, evictor, allowed_lateness and late_rows as in
-    Windowing. handler: the class to run, made from the spec, or in windows from `window_spec` (default: generated).
-    watermarks: by table the column and how far out of order its rows may be; after each call of `process` the watermark
-    follows (otherwise only `watermark` moves it).
+    window: an assigner such as Tumble("1 hour", on="ts"), or a whole Windowing. trigger, evictor, allowed_lateness,
+    late_rows: as of Windowing. handler: the class to run, made from the spec, or from `window_spec` (default:
+    generated). watermarks: by table the column and how far out of order its rows may be; after each call of `process`
+    the watermark follows (otherwise only `watermark` moves it).
 
     A global aggregate of dialect spark has its row from the first bundle on, with rows or without: from the first
     `flush`, or the first call of `process` in mode per_record.
@@ -138,11 +138,13 @@ class Harness(FedPlan):
         lookups: Mapping[str, LookupTable] | None = None,
         **keywords: Any,
     ) -> Harness:
-        """A harness of a script over tables, given as schemas by name: the plan that al.sql runs on Spark.
+        """Make a harness of a script over tables: the plan that al.sql runs on Spark.
 
-        buckets, partitions: into how many parts state and input are cut, of which the result does not depend.
-        keys: the tables' primary keys, which input_changes="upsert" goes by. lookups: tables that lookup joins ask.
-        Planner options go into `options` by Flink's names or follow as keywords (see PlanOptions).
+        sql: the script. tables: their columns, as schemas by name. input_changes: "append", "retract" or "upsert", of
+        all tables or by table. dialect: "spark" or "flink". backend, watermarks, session: as of the harness. buckets,
+        partitions: into how many parts state and input are cut, on which the result does not depend. keys: the tables'
+        primary keys, which input_changes="upsert" goes by. lookups: tables that lookup joins ask. options, keywords:
+        the planner's, by Flink's names or as keywords (see PlanOptions). Raises SpecError and its kin.
         """
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
@@ -189,7 +191,11 @@ class Harness(FedPlan):
         buckets: int = 1,
         **keywords: Any,
     ) -> Harness:
-        """A harness of one row of each key, as al.deduplicate gives it; rows: the columns of its table, t."""
+        """Make a harness of one row of each key, as al.deduplicate gives it.
+
+        rows: the columns of its table, t. keys: the columns of the key. keep, order_by, insert_only, input_changes,
+        watermark: as in al.deduplicate. backend, buckets: as of the harness. options, keywords: the planner's.
+        """
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
         chosen = options.with_options({**keywords, "deduplicate_insert_only": insert_only})
@@ -212,7 +218,11 @@ class Harness(FedPlan):
         watermarks: Mapping[str, tuple[str, Any]] | None = None,
         **options: Any,
     ) -> Harness:
-        """A harness of a plan; `handler_of` gives the handler class of a spec."""
+        """Make a harness of a plan.
+
+        plan: what `plan_query` gives. handler_of: gives the handler class of a spec. watermarks: as of the harness.
+        options: buckets, partitions and session of the harness.
+        """
         harness = cls.__new__(cls)
         FedPlan.__init__(harness, plan, handler_of, watermarks, **options)
         return harness

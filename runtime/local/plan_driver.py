@@ -12,20 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import milliseconds, type_name
-from aggloom.codegen.planner import (
-    ONE_ROW,
-    Plan,
-    Stateful,
-    walk,
-)
+from aggloom.codegen.planner import ONE_ROW, Plan, Stateful, walk
 from aggloom.display import html_block, html_fold, html_line
-from aggloom.errors import (
-    AggloomError,
-    DataError,
-    SpecError,
-    UnknownTableError,
-    nearest,
-)
+from aggloom.errors import AggloomError, DataError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.local.dropped_rows import DroppedWatch
 from aggloom.runtime.local.file_reader import read_files
@@ -130,10 +119,9 @@ class FedPlan:
     ) -> None:
         """Take rows as (kind, value, ...) tuples in the table's order, as dicts, or as a table of Arrow or pandas.
 
-        Columns of dicts and tables go by name, as `_change_type` or `op` does, which says the kinds unless they are
-        given: 0 to 3, or words; without it each row is an insertion. Decimals may be texts.
-
-        table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
+        rows: columns of dicts and tables go by name, as `_change_type` or `op` does, which says the kinds unless they
+        are given. Decimals may be texts. kinds: 0 to 3, or words; without any each row is an insertion. table: which
+        of the query's tables they are of, if it has several. Raises DataError for what is no such row.
         """
         name = self._table(table)
         batch, codes = scanned_rows(rows, kinds, self.plan.scans[name])
@@ -153,10 +141,10 @@ class FedPlan:
     ) -> int:
         """Take the changes of files in a format that streams read, too; how many there are.
 
-        path: a directory, a pattern or one file. table: which of the query's tables. options: those of the format;
-        unreadable="drop" passes over messages that cannot be read, which `unreadable` lists. format_options: options by
-        name, also one that is called as an argument, such as the pattern `table` of names of captured tables.
-        Raises SpecError and its kin, InputFormatError for a bad message.
+        path: a directory, a pattern or one file. format: see docs/formats.md. table: which of the query's tables.
+        options: those of the format; unreadable="drop" passes over messages that cannot be read, which `unreadable`
+        lists. format_options: options by name, also one that is called as an argument, such as the pattern `table` of
+        names of captured tables. Raises SpecError and its kin, InputFormatError for a bad message.
         """
         name = self._table(table)
         for option in options.keys() & (format_options or {}).keys():
@@ -199,9 +187,10 @@ class FedPlan:
             self._run(tables)
 
     def watermark(self, ms: int, table: str | None = None) -> None:
-        """Say that no row at or before `ms` is expected, of one table or of all; windows that are over fire.
+        """Say that no row is expected any more up to a time; windows that are over fire.
 
-        It ends the bundle, with table.exec.mini-batch.allow-latency only once an interval unless there are windows.
+        ms: milliseconds since 1970. table: which of the query's tables; None: all. It ends the bundle, with
+        table.exec.mini-batch.allow-latency only once an interval unless there are windows.
         """
         names = list(self.plan.scans) if table is None else [self._table(table)]
         with self._dropped.warn_after():
@@ -212,7 +201,10 @@ class FedPlan:
             self._move(self._clock.processing)
 
     def idle(self, table: str) -> None:
-        """Say that a table holds back the watermark no more, until it has rows."""
+        """Let a table no longer hold back the watermark, until it has rows.
+
+        table: its name.
+        """
         with self._dropped.warn_after():
             self.flush()
             self._watermarks.idle(self._table(table))
@@ -221,7 +213,8 @@ class FedPlan:
     def processing_time(self, ms: int) -> None:
         """Set the clock; windows in processing time, and early and late results, fire by it.
 
-        With table.exec.mini-batch.allow-latency its intervals end bundles, as it does wherever there are windows.
+        ms: milliseconds since 1970. With table.exec.mini-batch.allow-latency its intervals end bundles, as it does
+        wherever there are windows.
         """
         with self._dropped.warn_after():
             if self._mini_batch.processing_time(ms) or self._has_windows:
@@ -245,9 +238,10 @@ class FedPlan:
         return RowTable(new, changes_schema(self.plan.schema))
 
     def timeline(self, **options: Any) -> Timeline:
-        """A picture of what the query's windows did so far, for notebooks and files; see `timeline` for the options.
+        """A picture of what the query's windows did so far, for notebooks and files.
 
-        The buffered rows are flushed first. Raises AggloomError unless the plan has one window aggregate.
+        options: see `timeline`. The buffered rows are flushed first. Raises AggloomError unless the plan has one
+        window aggregate.
         """
         self.flush()
         handler_of, parts = self._parts
@@ -287,9 +281,10 @@ class FedPlan:
         return self.pipeline.snapshot()
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot: the table is the one that it held, and no change tells of the step.
+        """Go on from a snapshot: the table is the one that it had, and no change is emitted for the step.
 
-        Rows that reach the result without an aggregate are in no state, so that the table does not have them.
+        data: what `snapshot` gave. Rows that reach the result without an aggregate are in no state, so that the table
+        does not have them.
         """
         self._buffer, self._buffered = [], 0
         self._owes_row, self._says_rows = self._has_row_always, False
@@ -299,7 +294,10 @@ class FedPlan:
         self._new, self._all = [], change_tuples(self.pipeline.contents())
 
     def set_ttl_time(self, ms: int) -> None:
-        """Set the clock of the state TTL; nothing ends or fires by it before the next bundle."""
+        """Set the clock of the state TTL; nothing ends or fires by it before the next bundle.
+
+        ms: milliseconds since 1970.
+        """
         self._clock = self._clock._replace(processing=ms)
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import MODES, ORPHAN_POLICIES, AggSpec, Mode, OrphanPolicy
+from aggloom.codegen import MODES, ORPHAN_POLICIES, AggSpec, Mode, OrphanPolicy, milliseconds
 from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, PlanOptions
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.handlers.handler import ResultPair
@@ -51,13 +51,26 @@ class _CheckedRows(NamedTuple):
 
 
 class GroupAggOperator(OneInput, Step[_CheckedRows]):
-    """One bucket's operator. Deterministic: the same bundles in the same order give the same changes.
+    """The operator of a grouped aggregate over one bucket: the same bundles in the same order give the same changes.
 
-    directory: where its state's arrays are mapped; None keeps them on the heap.
-    complete: the input takes back nothing that never came; a key without rows owes nothing.
-    state_ttl_ms: a key not written for so long is forgotten without a message; 0 means never.
-    emits_changes: an update shows those rows of a table aggregate alone that its class says have changed.
+    handler_class: what `al.load` gives. mode: "mini_batch" emits the net change of a bundle, "per_record" that of each
+    row. update_before: whether updates come with the row that they replace (-U before +U). on_orphan_retraction:
+    "drop", "error" or "keep", for a retraction of a row that was never added. complete: the input retracts nothing
+    that was never added, so that a key without rows has no debt. state_ttl: after how long without a change a key is
+    forgotten, without a message: milliseconds, or text such as "1 d"; 0 means never. emits_changes: an update shows
+    those rows of a table aggregate alone that its class says have changed. directory: where its state's arrays are
+    mapped; None: in memory.
+
     After a DataError in the middle of a bundle the operator refuses further work: restore a snapshot.
+
+    Example:
+        >>> import aggloom as al, numpy as np, pyarrow as pa
+        >>> spec = al.AggSpec.from_sql("SELECT shop, SUM(n) AS s FROM t GROUP BY shop", "shop STRING, n INT")
+        >>> operator = al.GroupAggOperator(al.load(al.generate(spec, backend="python")))
+        >>> batch = pa.record_batch({"shop": ["a", "a"], "n": pa.array([3, 4], pa.int32())})
+        >>> rows, kinds = operator.process(batch, np.zeros(2, np.int8))
+        >>> rows.to_pydict()
+        {'shop': ['a'], 's': [7]}
     """
 
     keeps_calls = ""
@@ -70,7 +83,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         update_before: bool = True,
         on_orphan_retraction: OrphanPolicy = "drop",
         complete: bool = False,
-        state_ttl_ms: int = 0,
+        state_ttl: int | str = 0,
         emits_changes: bool = False,
         directory: Path | None = None,
     ) -> None:
@@ -78,12 +91,13 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         _one_of("on_orphan_retraction", on_orphan_retraction, ORPHAN_POLICIES)
         self.handler_class = handler_class
         self.mode, self.update_before = mode, update_before
-        self.on_orphan_retraction, self.state_ttl_ms = on_orphan_retraction, state_ttl_ms
+        self.on_orphan_retraction = on_orphan_retraction
+        self.state_ttl_ms = milliseconds("state_ttl", state_ttl)
         self.complete = complete
         self._emits_changes = emits_changes and bool(handler_class.EMITTED)
         self._owing = on_orphan_retraction == "keep" and not complete
         self.state = KeyedState(
-            handler_class, directory, stamps=("written",) if state_ttl_ms else ()
+            handler_class, directory, stamps=("written",) if self.state_ttl_ms else ()
         )
         self.handler, self.spec = self.state.handler, self.state.spec
         self.schema: pa.Schema = self.spec.aggregate_schema
@@ -347,7 +361,7 @@ class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
             update_before=self.update_before,
             on_orphan_retraction=self.on_orphan_retraction,
             complete=self.complete,
-            state_ttl_ms=self.state_ttl_ms,
+            state_ttl=self.state_ttl_ms,
             emits_changes=self.emits_changes,
             directory=directory,
         )

@@ -54,12 +54,22 @@ def estimate(
 ) -> Estimate:
     """Estimate the memory and the checkpoints of the operators of a spec, or of SQL over tables.
 
-    sample: rows as an Arrow table or batch, a pandas or Spark DataFrame, or by table name; a column `_change_type` or
-    `op` makes them changes. rows: how many the whole input has, in all or by table (default: the sample is all of it).
-    keys: how many keys there will be, of the only operator or by the number that explain gives it, where you know.
-    tables: schemas of the tables (default: those of the samples). buckets: as in group_aggregate, by default as many
-    as on a session of this machine. session: as of the harness. options, keywords: the planner's.
-    Raises SpecError and DataError for what does not fit.
+    query: an AggSpec, or SQL. sample: rows as an Arrow table or batch, a pandas or Spark DataFrame, or by table name;
+    a column `_change_type` or `op` makes them changes. rows: how many the whole input has, in all or by table
+    (default: the sample is all of it). keys: how many keys there will be, of the only operator or by the number that
+    explain gives it, where you know. tables: schemas of the tables (default: those of the samples). buckets: as in
+    group_aggregate, by default as many as on a session of this machine. session: as of the harness. input_changes,
+    dialect, backend, window, options, keywords: as in `explain`. Raises SpecError and DataError for what does not fit.
+
+    Example:
+        >>> import aggloom as al, pyarrow as pa
+        >>> sample = pa.table({"shop": ["a", "b", "a"], "n": [1, 2, 3]})
+        >>> query = "SELECT shop, SUM(n) AS s FROM t GROUP BY shop"
+        >>> print(al.estimate(query, {"t": sample}, rows=1_000_000, backend="python"))
+        state after 1,000,000 rows, from a sample of 3
+        node[1] GroupAggregate: 3 keys (2 in the sample), Python objects
+          1.6 kB in a checkpoint
+        in all 0 B in memory, 1.6 kB in a checkpoint
     """
     chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
     # Phases, bundles and fragments say how rows are added up, not what is remembered.

@@ -91,9 +91,12 @@ def start_query(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def await_end(query: StreamingQuery) -> None:
-    """Wait until a query ends; raises the typed error of one that failed, SpecError if it is no streaming query.
+    """Wait until a query ends.
 
-    Raises DroppedRowsWarning where a filter of Python's `warnings` makes an error of it.
+    query: what `write_changes` has started. Raises the typed error of one that failed, SpecError if it is no streaming
+    query, and DroppedRowsWarning where a filter of Python's `warnings` makes an error of it.
+
+    Example: see `write_changes`.
     """
     check_query("await_end", query)
     try:

@@ -2,115 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from mistakes import MISTAKES, OF_ORDERS, QUERY, write_files
+
 from aggloom.cli import main
 from aggloom.errors import IgnoredOptionWarning
-from aggloom.sample import write_sample
-
-TABLE = "orders=changes/,format=debezium-json,schema=customer STRING, amount INT"
-QUERY = "SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer"
-OF_ORDERS = ("run", "--table", TABLE, "--sql")
-OF_FILE = ("run", "--sql", "SELECT * FROM o", "--table")
-KEYLESS = (*OF_ORDERS, "SELECT customer FROM orders", "--checkpoint", "state", "--sink")
-NO_DRIVER = "database,table=t,connect=x,driver=nodriver"
-WINDOW = (
-    "SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE o, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
-    "GROUP BY window_start, window_end"
-)
-FILES = {
-    "o.csv": "shop,amount\na,3\n",
-    "semi.csv": "shop;amount\na;3\n",
-    "bad.jsonl": '{"a": 1}\nnot json\n',
-    "array.json": '[{"a": 1}, {"a": 2}]',
-    "job.yaml": "sql: SELECT 1\ntabels: {}\n",
-    "broken.yaml": "sql: [\n",
-    "empty.sql": "",
-    "file.txt": "hi\n",
-    "dir/x.txt": "",
-    "window.sql": "CREATE TABLE o (shop STRING, ts TIMESTAMP(3)) WITH ('connector' = 'filesystem', 'path' = 'o.csv',"
-    f" 'format' = 'csv');\n{WINDOW};",
-}
-MISTAKES: list[tuple[tuple[str, ...], str]] = [
-    (
-        (*OF_ORDERS, "SELECT custmer FROM orders"),
-        "there is no column 'custmer'. Did you mean 'customer'?",
-    ),
-    ((*OF_ORDERS, "SELECT SUMM(amount) FROM orders"), "has a function SUMM. Did you mean 'SUM'"),
-    ((*OF_ORDERS, "SELECT * FROM oders"), "there is no table 'oders'. Did you mean 'orders'?"),
-    ((*OF_ORDERS, "SELCT * FROM orders"), "the SQL cannot be read"),
-    ((*OF_ORDERS, "SELECT customer, SUM(amount) FROM orders"), "add it to GROUP BY"),
-    ((*OF_ORDERS, f"{QUERY} ORDER BY s"), "ORDER BY is not supported here"),
-    ((*OF_ORDERS, "SELECT SUM(customer) FROM orders"), "SUM needs a number, got STRING"),
-    ((*OF_ORDERS, QUERY, "--sink", "tabel"), "unknown sink 'tabel'. Did you mean 'table'"),
-    ((*OF_ORDERS, QUERY, "--sink", "jsonl:out"), "there is no `checkpoint`"),
-    (
-        (*OF_ORDERS, QUERY, "--sink", "jsonl:file.txt", "--checkpoint", "state"),
-        "file.txt is a file",
-    ),
-    ((*OF_ORDERS, QUERY, "--checkpoint", "file.txt"), "'file.txt' is a file"),
-    (
-        (*OF_ORDERS, QUERY, "--set", "table.exec.state.tll=1 h"),
-        "Did you mean 'table.exec.state.ttl'",
-    ),
-    ((*OF_ORDERS, QUERY, "--set", "table.exec.state.ttl=soon"), "it must be a duration"),
-    ((*OF_ORDERS, QUERY, "--set", "table.exec.state.ttl"), "it must be OPTION=VALUE"),
-    (
-        (*OF_ORDERS, QUERY, "--set", "spark.sql.ansi.enabled=true"),
-        "there is no option 'spark.sql.ansi",
-    ),
-    ((*OF_ORDERS, QUERY, "--mode", "fast"), "'fast' is not one of"),
-    ((*OF_ORDERS, QUERY, "--backend", "cython"), "'cython' is not one of"),
-    ((*OF_ORDERS, QUERY, "--table", TABLE), "table 'orders' is given twice"),
-    ((*KEYLESS, "database,table=t,connect=x"), "sink database: no columns tell the rows"),
-    ((*KEYLESS, "delta,path=d"), "sink delta: no columns tell the rows"),
-    (
-        (
-            *OF_ORDERS,
-            QUERY,
-            "--checkpoint",
-            "state",
-            "--sink",
-            f"{NO_DRIVER},dialect=postgresql",
-        ),
-        "the driver 'nodriver' is not installed; pip install nodriver",
-    ),
-    ((*OF_FILE, "o=ordrs.csv"), "there is no file or directory 'ordrs.csv'"),
-    ((*OF_FILE, "o=o.csv,format=cvs"), "no format 'cvs'. Did you mean 'csv'?"),
-    ((*OF_FILE, "o=o.csv,fromat=csv"), "Did you mean 'format'"),
-    ((*OF_FILE, "o=o.csv,schema=shop STRNG"), "Did you mean 'STRING'?"),
-    ((*OF_FILE, "o.csv"), "it must read t=PATH"),
-    ((*OF_FILE, "o=semi.csv"), "say sep=;"),
-    ((*OF_FILE, "o=array.json"), "this is a JSON array"),
-    ((*OF_FILE, "o=bad.jsonl"), "bad.jsonl, line 2 is no JSON"),
-    ((*OF_FILE, "o=dir/"), "add the format, one of"),
-    ((*OF_FILE, "o=file.txt,format=parquet"), "cannot be read as Parquet"),
-    ((*OF_FILE, "o=o.csv,maxFilesPerTrigger=zero"), "must be a whole number"),
-    ((*OF_FILE, "o=o.csv,changes=upsert"), "upserts need a key"),
-    ((*OF_FILE, "o=o.csv,watermark=ts 5 seconds"), "its watermark names column 'ts'"),
-    (
-        ("run", "--sql", WINDOW, "--table", "o=o.csv,schema=shop STRING, ts TIMESTAMP"),
-        "say watermark=COLUMN",
-    ),
-    (("run", "window.sql"), "WATERMARK FOR column AS column"),
-    (("run", "--sql", "SELECT * FROM o"), "there is no `tables`"),
-    (("run", "--table", TABLE), "there is no `sql`"),
-    (("run", "job.yaml"), "there is no entry 'tabels'. Did you mean 'tables'?"),
-    (("run", "broken.yaml"), "broken.yaml: the job file cannot be read"),
-    (("run", "nojob.yaml"), "there is no such file"),
-    (("run", "empty.sql"), "the script is empty"),
-    (("rum",), "Did you mean 'run'?"),
-    (("run", "--tabel", TABLE), "No such option '--tabel'"),
-    (("state", "nothere"), "there is no such directory"),
-    (("why", "dir", "--key", "a=1"), "dir: there is no checkpoint in it"),
-    (("state", "dir"), "dir: there is no checkpoint in it"),
-    (("report", "dir"), "there is no checkpoint in it"),
-    (("explain", "--sql", "SELECT a FROM t"), "a query is --sql with --schema"),
-]
 
 
 class StartedError(Exception):
@@ -127,10 +31,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(command_session, "session_to_run", start)
     monkeypatch.setattr(command_session, "session_to_look", start)
-    write_sample(tmp_path / "changes")
-    (tmp_path / "dir").mkdir()
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -96,7 +96,7 @@ def test_kernels_are_counted_while_they_are_compiled(tmp_path: Path) -> None:
     update, reset = ("agg_1.update-7", "agg_1.reset-11")
     (cache / f"{reset}.lock").touch()
     os.utime(cache / f"{reset}.lock", (1, 1))
-    watch = KernelWatch(lambda: [module])
+    watch = KernelWatch(lambda: [module], tmp_path / "shared")
     assert watch.describe() == "", "a lock of an earlier run"
     (cache / f"{update}.lock").touch()
     assert watch.describe() == "compiling kernel 1 of 2: update"
@@ -104,6 +104,20 @@ def test_kernels_are_counted_while_they_are_compiled(tmp_path: Path) -> None:
     assert watch.describe() == ""
     (cache / f"{reset}.lock").touch()
     assert watch.describe() == "compiling kernel 2 of 2: reset"
+
+
+def test_kernels_that_all_queries_share_are_named(tmp_path: Path) -> None:
+    cache = tmp_path / "storage" / "__pycache__"
+    cache.mkdir(parents=True)
+    watch = KernelWatch(list, tmp_path)
+    assert watch.describe() == ""
+    (cache / "arena.grow-7.lock").touch()
+    assert watch.describe().endswith("kernel 1 of what all queries share, once: grow of arena")
+    (cache / "hashing.mix-3.lock").touch()
+    os.utime(cache / "arena.grow-7.lock", (time.time() - 0.5,) * 2)
+    assert watch.describe().endswith("once: mix of hashing"), "a kernel asks for another"
+    (cache / "hashing.mix-3.py311.nbi").touch()
+    assert watch.describe().endswith("kernel 2 of what all queries share, once: grow of arena")
 
 
 @pytest.mark.slow

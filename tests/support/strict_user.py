@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import aggloom as al
+from aggloom import local
 
 SCHEMA = "name STRING, cnt INT, ts TIMESTAMP"
 
@@ -110,7 +111,7 @@ class KeepAll(al.Evictor):
 
 def functions() -> None:
     """Aggregates of one's own: as data, and as a class."""
-    shape = al.Shape((al.Field("n", "count", "n + 1", "n + other.n"), al.View("ordered")), "n")
+    shape = al.Shape((al.Field("n", "count", "n + 1", "n + other_n"), al.View("ordered")), "n")
     entry = al.Aggregate(
         "MY_COUNT",
         arguments=(al.Argument("x"),),
@@ -169,6 +170,24 @@ def on_spark(spec: al.AggSpec) -> None:
         print(al.progress(query).to_dict(), al.progress(query).rows)
     print(al.read_table("state/"), al.state("state/").text(), al.why("state/", key={"name": "a"}))
     al.repartition(spark, "state/", 8)
+
+
+def locally() -> list[dict[str, Any]]:
+    """The same in this process."""
+    tables: list[local.LocalTable] = [
+        local.read_changes("changes/", "debezium-json", SCHEMA),
+        local.read_kafka("broker:9092", "orders", "debezium-json", SCHEMA, start="latest"),
+        local.read_delta("lake/orders", start="latest"),
+        local.read_iceberg("shop.orders", connect={"type": "sql"}),
+        local.from_rows([("+I", "a", 1, None)], SCHEMA),
+    ]
+    changes = local.sql("SELECT SUM(cnt) AS s FROM orders", orders=tables[0], state_ttl="1 d")
+    assert_type(changes, local.LocalChanges)
+    query = local.write_changes(changes, lambda rows, batch: print(rows, batch), "state/")
+    assert_type(query, local.RunningQuery)
+    local.await_end(query)
+    print(local.progress(query).rows)
+    return list(local.collect(changes).to_pylist())
 
 
 def texts() -> list[str]:

@@ -36,6 +36,14 @@ _WITHOUT_EFFECT: Final[dict[tuple[str, ...], str]] = {
     **dict.fromkeys((("ANALYZE",), ("CACHE",), ("UNCACHE",), ("REFRESH",)), _STATISTICS),
 }
 """First words of statements on which no result depends, with the reason."""
+SHOWN: Final = (
+    *("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "COLUMNS", "CREATE TABLE", "CREATE VIEW"),
+    *("CATALOGS", "CURRENT CATALOG", "DATABASES", "SCHEMAS", "CURRENT DATABASE"),
+    *("JARS", "MODULES", "JOBS"),
+)
+"""The words behind SHOW that `aggloom sql` answers."""
+_SHOWN_ELSEWHERE: Final = ("FULL", "MODELS", "PARTITIONS", "PROCEDURES", "TBLPROPERTIES")
+"""First words behind SHOW that other systems answer."""
 _DROPPED: Final = ("TABLE", "VIEW", "FUNCTION")
 _RESET: Final = re.compile(r"""(?is)reset\b\s*(['"`]?)([\w.-]*)\1\s*""")
 _SET: Final = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=""")
@@ -48,6 +56,8 @@ def apply_directives(sql: str, cut: Statements) -> str:
         statement = StatementTokens(sql, tokens)
         (first,) = statement.words(0)
         if why := without_effect(statement):
+            if first == "SHOW":
+                _check_show(statement)
             warn_ignored(" ".join(" ".join(statement.words(0, 2)).split()[:2]), why)
             text = blank(text, statement)
         elif first == "DROP":
@@ -56,6 +66,17 @@ def apply_directives(sql: str, cut: Statements) -> str:
             text = blank(_reset(text, statement, before), statement)
         before.append(statement)
     return text
+
+
+def _check_show(statement: StatementTokens) -> None:
+    """Raise SqlError for a SHOW of something that no system knows: a word is misspelt."""
+    # To the parser what follows SHOW is one text.
+    start, end = statement.span(0, len(statement))
+    asked = statement.sql[start:end].upper().split()[1:]
+    known = {words.partition(" ")[0] for words in SHOWN} | {*_SHOWN_ELSEWHERE}
+    if asked[:1] and asked[0] not in known:
+        message = f"there is no SHOW {asked[0]}. {nearest(asked[0], SHOWN)}"
+        raise place_error(SqlError(message), (start, end))
 
 
 def without_effect(statement: StatementTokens) -> str | None:

@@ -29,12 +29,21 @@ def read_delta(
 ) -> DataFrame:
     """The changes of a Delta table: its columns and `_change_type`.
 
-    schema: those columns that are read, as they are in the table, if not all. start: "snapshot" (the table as it is,
-    then what its versions change), "latest", a version, or the time of one (ISO); a query that has a checkpoint goes on
-    where that is. A table with a change data feed tells which rows go; one without is read as long as its versions only
-    add rows. max_versions_per_trigger: how many a batch takes. metadata: rows come with `_commit_version` and
-    `_commit_timestamp`; only where none is taken back. storage: options of the object store. streaming=False: what
-    there is now. Raises SpecError and its kin.
+    spark: the session. path: the table's directory or URL. schema: those columns that are read, as they are in the
+    table, if not all. start: "snapshot" (the table as it is, then what its versions change), "latest", a version, or
+    the time of one (ISO); a query that has a checkpoint goes on where that is. A table with a change data feed tells
+    which rows go; one without is read as long as its versions only add rows. max_versions_per_trigger: how many a
+    batch takes. metadata: rows come with `_commit_version` and `_commit_timestamp`; only where none is taken back.
+    storage: options of the object store. streaming=False: what there is now. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al, pyarrow as pa
+        >>> from deltalake import write_deltalake
+        >>> from pathlib import Path
+        >>> path = Path("orders").resolve()
+        >>> write_deltalake(path, pa.table({"shop": ["a"], "n": [3]}))
+        >>> al.read_delta(al.session(), path, streaming=False).columns
+        ['shop', 'n', '_change_type']
     """
     wanted = None if schema is None else to_schema(schema)
     source = DeltaSource(

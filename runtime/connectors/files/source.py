@@ -93,29 +93,33 @@ def read_changes(
     inferred: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """A DataFrame of the schema's columns and `_change_type`, read from files.
+    """The schema's columns and `_change_type`, read from files as a DataFrame.
 
-    path: a directory, a pattern or one file. schema: may be left out for Parquet, whose files have it.
+    spark: the session. path: a directory, a pattern or one file. format: see docs/formats.md. schema: DDL or a schema
+    of Arrow or Spark; may be left out for Parquet, whose files have it. streaming: False reads what there is now.
+    max_files_per_trigger: how many files a batch takes.
 
-    Integer timestamps count from 1970 in `time_unit` ("auto": that of a column's first values); integer
-    dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
-    that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read
-    each by its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or
-    "null". concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows.
+    Integer timestamps count from 1970 in `time_unit` ("auto": that of a column's first values); integer dates count
+    days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame that goes
+    into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read each by
+    its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or "null".
+    concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows.
 
     keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
     cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
     in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
-    database, table, images: as the format has them (docs/formats.md). order: files of a batch are read by "time" of
-    modification and then by path, or by "name", their paths alone, which takes all files in one batch. inferred:
-    values of the first rows suggested the types, so that a later value that these would change is refused.
+    database, table, images, zero_dates: as the format has them (docs/formats.md). order: files of a batch are read by
+    "time" of modification and then by path, or by "name", their paths alone, which takes all files in one batch.
+    inferred: values of the first rows suggested the types, so that a later value that these would change is refused.
 
     change_column, change_values: the column that says what kind of change a row is, and the meaning of its words, such
     as {"I": "insert", "U": "update_after", "D": "delete"}; the empty word is that of rows without one. markers:
     columns by which other systems mark changes are refused, or "data". nanoseconds: times of Parquet with digits below
-    microseconds are an "error", or "cut".
+    microseconds are an "error", or "cut". options: of Spark's source of files, and of CSV.
 
     Raises SpecError for these; what is wrong with a file fails the query with an InputFormatError.
+
+    Example: see `write_changes`.
     """
     check_session("read_changes", spark)
     check_text("read_changes", "format", format)

@@ -215,10 +215,20 @@ def _checksum(table: pa.Table) -> bytes:
 
 
 def read_table(checkpoint: str | Path) -> pa.Table:
-    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times.
+    """The table that a `table` sink keeps under a checkpoint; a row that is there n times comes n times.
 
-    Raises CheckpointError if there is no such directory, or if no batch has run; StateCorruptError if the file is
-    damaged or missing.
+    checkpoint: the directory. Raises CheckpointError if there is no such directory, or if no batch has run;
+    StateCorruptError if the file is damaged or missing.
+
+    Example:
+        >>> import aggloom as al
+        >>> from aggloom import local
+        >>> orders = local.from_rows([("+I", "Ada", 30), ("+I", "Ada", 12)], "customer STRING, amount INT")
+        >>> totals = local.sql("SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer", orders=orders,
+        ...                    backend="python")
+        >>> local.await_end(local.write_changes(totals, "table", "state/"))
+        >>> al.read_table("state/").to_pylist()
+        [{'customer': 'Ada', 's': 42}]
     """
     check_path("read_table", "checkpoint", checkpoint)
     file = Path(checkpoint) / TABLE_FILE

@@ -28,11 +28,24 @@ def read_iceberg(
 ) -> DataFrame:
     """The changes of an Iceberg table: its columns and `_change_type`.
 
-    table: its name with its namespace. catalog, connect: the catalog's name, and what is said to it (PyIceberg's type,
-    uri, warehouse, ...). schema: those columns that are read, as they are in the table, if not all. start: "snapshot"
-    (the table as it is, then what its snapshots change), "latest", or the id of the snapshot after which reading
-    begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many snapshots a batch
-    takes. streaming=False: what there is now. Raises SpecError and its kin.
+    spark: the session. table: its name with its namespace. catalog, connect: the catalog's name, and its properties
+    (PyIceberg's type, uri, warehouse, ...). schema: those columns that are read, as they are in the table, if not all.
+    start: "snapshot" (the table as it is, then what its snapshots change), "latest", or the id of the snapshot after
+    which reading begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many
+    snapshots a batch takes. streaming=False: what there is now. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al, pyarrow as pa
+        >>> from pathlib import Path
+        >>> from pyiceberg.catalog import load_catalog
+        >>> here = Path.cwd()
+        >>> connect = {"type": "sql", "uri": f"sqlite:///{here}/catalog.db", "warehouse": f"file://{here}/warehouse"}
+        >>> catalog = load_catalog("default", **connect)
+        >>> catalog.create_namespace("shop")
+        >>> rows = pa.table({"shop": ["a"], "n": [3]})
+        >>> catalog.create_table("shop.orders", rows.schema).append(rows)
+        >>> al.read_iceberg(al.session(), "shop.orders", connect=connect, streaming=False).columns
+        ['shop', 'n', '_change_type']
     """
     wanted = None if schema is None else to_schema(schema)
     source = IcebergSource(

@@ -42,12 +42,21 @@ def read_kafka(
 ) -> DataFrame:
     """The changes in topics: the schema's columns and `_change_type`.
 
-    servers: host:port, several with commas. topic: a name, several of them, or with `pattern` a regular expression,
-    which finds new topics, too. start: "earliest", "latest", milliseconds since 1970, or an offset by partition
-    ({0: 17}); a query that has a checkpoint goes on where that is. end: the same for a batch (streaming=False).
-    lost_data: messages that are gone before they were read are an "error", or to "ignore". properties: of Kafka's
-    client, such as security.protocol. metadata: columns of the schema that no value has, each with its source, such as
-    {"ts": "timestamp"}. keys, unreadable, side, options: as of read_messages. Raises SpecError.
+    spark: a session made with the settings of `kafka_settings`. servers: host:port, several with commas. topic: a
+    name, several of them, or with `pattern` a regular expression, which finds new topics, too. format: see
+    docs/formats.md. schema: of the values. start: "earliest", "latest", milliseconds since 1970, or an offset by
+    partition ({0: 17}); a query that has a checkpoint goes on where that is. streaming: False reads what there is now,
+    up to `end`. max_messages_per_trigger: how many a batch takes. lost_data: messages that are gone before they were
+    read are an "error", or to "ignore". properties: of Kafka's client, such as security.protocol. metadata: columns of
+    the schema that no value has, each with its source, such as {"ts": "timestamp"}. keys, unreadable, side, options:
+    as of read_messages. Raises SpecError.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session(**al.kafka_settings())
+        >>> orders = al.read_kafka(spark, "broker:9092", "orders", "debezium-json", "id INT, amount INT")
+        >>> orders.columns
+        ['id', 'amount', '_change_type']
     """
     check_session("read_kafka", spark)
     check_text("read_kafka", "format", format)

@@ -14,7 +14,13 @@ _NAME = "spark-sql-kafka-0-10"
 
 
 def kafka_settings() -> dict[str, str]:
-    """Settings of a session that reads from Kafka: its connector, unless it is there already."""
+    """Settings of a session that reads from Kafka: Spark's connector, unless it is there already.
+
+    Example:
+        >>> import aggloom as al
+        >>> set(al.kafka_settings()) <= {"spark.jars", "spark.jars.packages"}
+        True
+    """
     import pyspark
 
     folder = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"

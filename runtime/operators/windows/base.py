@@ -27,10 +27,19 @@ WATERMARK, PROCESSING, DUE, STAGGER, FIRED = range(5)
 
 
 class WindowOperator(OneInput, ClockedStep[InputBatch]):
-    """One bucket's operator; subclasses say what rows and the clock bring.
+    """The operator of windows over one bucket, which harness and engines make; subclasses add rows, follow the clock.
 
-    is_chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.
-    per_record: each row acts at once, so that a window may fire several times in a bundle.
+    handler_class: the class made from `window_spec`. windowing: the windows. bounds: which bounds of a window are in
+    its result. is_chained: rows come from another window operator, so that they are judged by the watermark before
+    this bundle's. update_before: whether updates come with the row that they replace. per_record: each row acts at
+    once, so that a window may fire several times in a bundle.
+
+    Example:
+        >>> import aggloom as al
+        >>> def count_fired(operators: list[al.WindowOperator]) -> int:
+        ...     return sum(each.counters["fired"] for each in operators)
+        >>> count_fired([])
+        0
     """
 
     in_windows = True

@@ -24,9 +24,17 @@ def asof_join(
 ) -> DataFrame:
     """The rows of a DataFrame, each with one row of another, as a changelog; they are `l` and `r` in SQL.
 
-    `asof_join(trades, quotes, "symbol", match="l.t >= r.t")` gives the last quote before each trade, and corrects it;
-    `asof_join(orders, rates, "currency", as_of="l.at", keys={"r": ["currency"]})` the rate that held then, once the
-    watermark has passed. See `asof_join_sql` for what each says, and `sql` for the other keywords.
+    left, right: streaming or batch. on, match, as_of, how, select: as of `asof_join_sql`. options: the other keywords
+    of `sql`. With `match` the row before each row is corrected when a nearer one comes; with `as_of` the version that
+    was valid then is emitted once the watermark has passed. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> trades = spark.createDataFrame([], "symbol STRING, t INT")
+        >>> quotes = spark.createDataFrame([], "symbol STRING, t INT, price INT")
+        >>> al.asof_join(trades, quotes, "symbol", match="l.t >= r.t", select="symbol, l.t, price").columns
+        ['symbol', 't', 'price', '_change_type']
     """
     query = asof_join_sql(on, match=match, as_of=as_of, how=how, select=select)
     return sql(query, tables={"l": left, "r": right}, **options)

@@ -39,14 +39,23 @@ def deduplicate(
 ) -> DataFrame:
     """The changelog of the first or last row of each key of a DataFrame, streaming or batch.
 
-    order_by: the time column by which rows come first or last; by default the order in which they come. Of equal times
-    the first keeps the earlier row, the last takes the later; NULL comes before every time. insert_only: the first row
-    waits for the watermark and then stays, and rows behind the watermark are dropped and counted. watermark: the
-    event-time column and how far rows may be out of order, unless `df.withWatermark` said so. input_changes: what the
-    change column says, append, retract, or upsert: a row replaces the one before with these keys, and a deletion need
-    not say more than them. Over rows that may be taken back all rows are kept, so that the next one takes the place of
-    one that goes; of equal times the earlier row stays, as in a Top-N. Planner options go into `options` by Flink's
-    names or follow as keywords (see PlanOptions). Raises SpecError and its kin.
+    df: rows or changes. keys: the columns of the key. keep: "first" or "last". order_by: the time column by which rows
+    come first or last; by default the order in which they come. Of equal times the first keeps the earlier row, the
+    last takes the later; NULL comes before every time. insert_only: the first row waits for the watermark and then
+    stays, and rows behind the watermark are dropped and counted. watermark: the event-time column and how far rows may
+    be out of order, unless `df.withWatermark` said so. input_changes: what the change column says, append, retract, or
+    upsert: a row replaces the one before with these keys, and a deletion need not say more than them. Over rows that
+    may be taken back all rows are kept, so that the next one takes the place of one that goes; of equal times the
+    earlier row stays, as in a Top-N. change_column, buckets, output_profile, state_directory, state_limit: as of
+    `sql`. options, keywords: the planner's, by Flink's names or as keywords (see PlanOptions). Raises SpecError and
+    its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> orders = spark.createDataFrame([("a", 3)], "shop STRING, n INT")
+        >>> al.deduplicate(orders, "shop").columns
+        ['shop', 'n', '_change_type']
     """
     check_frame("deduplicate", df, upserts=input_changes == "upsert")
     if insert_only and (keep != "first" or order_by is None):

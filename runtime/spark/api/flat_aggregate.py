@@ -23,8 +23,24 @@ def flat_aggregate(
 ) -> DataFrame:
     """The rows that a table aggregate emits for each key of a DataFrame, as a changelog.
 
-    `flat_aggregate(df, "TOP2", "amount", group_by="customer", columns=("amount", "place"))`. See `flat_aggregate_sql`
-    for what each says, and `sql` for the other keywords. Streaming and batch DataFrames.
+    df: streaming or batch. function, arguments, group_by, columns, where: as of `flat_aggregate_sql`. options: the
+    other keywords of `sql`. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> @al.table_aggregate("HIGHEST", arguments={"v": "INT"}, columns={"value": "INT"})
+        ... class Highest:
+        ...     def create():
+        ...         return []
+        ...     def accumulate(state, v):
+        ...         state.append(v)
+        ...     def rows(state):
+        ...         return sorted(state)[-2:]
+        >>> spark = al.session()
+        >>> sales = spark.createDataFrame([("a", 3)], "shop STRING, n INT")
+        >>> al.flat_aggregate(sales, "HIGHEST", "n", group_by="shop").columns
+        ['shop', 'value', '_change_type']
+        >>> al.unregister("HIGHEST")
     """
     query = flat_aggregate_sql(function, arguments, group_by=group_by, columns=columns, where=where)
     return sql(query, tables={"t": df}, **options)

@@ -59,10 +59,20 @@ def group_aggregate(
 ) -> DataFrame:
     """The changelog of a grouped aggregate over a DataFrame of rows or of changes.
 
-    `spec` is an AggSpec, a loaded handler class or a generated module's path. `change_column` is found by its name
-    (`_change_type`, or Flink's `op`) unless given; None: there is none, and every row is an insertion. `state_ttl`
-    is in milliseconds, or text such as "1 d". `options` are the planner's, by Flink's names or by keyword (see
-    PlanOptions).
+    df: streaming or batch. spec: an AggSpec, a loaded handler class or a generated module's path. change_column: found
+    by its name (`_change_type`, or Flink's `op`) unless given; None: there is none, and every row is an insertion.
+    mode: "mini_batch" emits the net change of a batch, "per_record" that of each row. update_before,
+    on_orphan_retraction: as of al.Harness. state_ttl: after how long without a change a key is forgotten:
+    milliseconds, or text such as "1 d". buckets, output_profile, state_directory, state_limit: as of `sql`. options:
+    the planner's, by Flink's names or by keyword (see PlanOptions). Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> orders = spark.createDataFrame([("a", 3)], "shop STRING, n INT")
+        >>> spec = al.AggSpec.from_sql("SELECT shop, SUM(n) AS s FROM t GROUP BY shop", "shop STRING, n INT")
+        >>> al.group_aggregate(orders, spec, state_ttl="1 d").columns
+        ['shop', 's', '_change_type']
     """
     check_frame("group_aggregate", df)
     resolved, handler = resolve(spec)

@@ -24,9 +24,16 @@ def join(
 ) -> DataFrame:
     """The join of two DataFrames, which are `l` and `r` in SQL, as a changelog.
 
-    `join(orders, customers, "customer", how="left")`, or `join(a, b, condition="l.id = r.id AND l.at >= r.since")`. See
-    `join_sql` for what each says, and `sql` for the other keywords, of which `keys={"r": ["customer"]}` makes the state
-    small. Streaming and batch DataFrames.
+    left, right: streaming or batch. on, condition, how, select, ttl: as of `join_sql`. options: the other keywords of
+    `sql`, of which `keys={"r": ["customer"]}` makes the state small. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> orders = spark.createDataFrame([(7, 1)], "id INT, customer INT")
+        >>> customers = spark.createDataFrame([(1, "Ada")], "customer INT, name STRING")
+        >>> al.join(orders, customers, "customer", how="left", keys={"r": "customer"}).columns
+        ['customer', 'id', 'name', '_change_type']
     """
     query = join_sql(on, condition=condition, how=how, select=select, ttl=ttl)
     return sql(query, tables={"l": left, "r": right}, **options)

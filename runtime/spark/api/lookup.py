@@ -23,8 +23,16 @@ def lookup(
 ) -> DataFrame:
     """The rows of a DataFrame, which is `l` in SQL, with those of a table, `r`, as it is when they come; a changelog.
 
-    `lookup(orders, al.lookup_table("shop INT, city STRING", connect=..., table="shops"), "shop")`. The table may be a
-    batch DataFrame as well. See `lookup_sql` for what each says, and `sql` for the other keywords.
+    df: streaming or batch. table: what `lookup_table` gives, or a batch DataFrame. on, condition, how, select: as of
+    `lookup_sql`. options: the other keywords of `sql`. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> orders = spark.createDataFrame([(7, 2)], "id INT, shop INT")
+        >>> shops = al.lookup_table("shop INT, city STRING", rows=[(2, "Köln")], key="shop")
+        >>> al.lookup(orders, shops, "shop", change_column=None).columns
+        ['shop', 'id', 'city', '_change_type']
     """
     query = lookup_sql(on, condition=condition, how=how, select=select)
     return sql(query, tables={"l": df}, lookups={"r": table}, **options)

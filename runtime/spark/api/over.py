@@ -22,8 +22,15 @@ def over(
 ) -> DataFrame:
     """The rows with the values of window functions in new columns, as a changelog.
 
-    `over(df, {"total": "SUM(amount)"}, partition_by="account", order_by="at", frame="ROWS 9 PRECEDING")`. See
-    `over_sql` for what each says, and `sql` for the other keywords. Streaming and batch DataFrames.
+    df: streaming or batch. calls, partition_by, order_by, frame: as of `over_sql`. options: the other keywords of
+    `sql`. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> sales = spark.createDataFrame([("a", 1, 3)], "shop STRING, day INT, n INT")
+        >>> al.over(sales, {"total": "SUM(n)"}, partition_by="shop", order_by="day").columns
+        ['shop', 'day', 'n', 'total', '_change_type']
     """
     query = over_sql(calls, partition_by=partition_by, order_by=order_by, frame=frame)
     return sql(query, tables={"t": df}, **options)

@@ -59,16 +59,31 @@ def sql(
 ) -> DataFrame:
     """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
 
-    `df.transform(al.sql, text)` asks a text of one table, which the DataFrame then is.
-    Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
-    (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
-    of changes; `change_column` names another column, for all tables or by table, or None if there is none.
-    `input_changes` says "append" of tables whose change column never takes anything back, and "upsert" of those that
-    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `lookups`: tables that lookup
-    joins ask, each an al.lookup_table or a batch DataFrame. `watermarks`: by table the
-    event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
+    query: the script, or a DataFrame, with `text` the script over it. Tables are keywords, `sql("SELECT ... FROM t",
+    t=df)`, or in `tables`; every other keyword of `named` is a planner option (see PlanOptions), as is what `options`
+    holds by Flink's names. `df.transform(al.sql, text)` asks a text of one table, which the DataFrame then is.
+
+    A table with a column `_change_type` or `op` is one of changes; `change_column` names another column, for all
+    tables or by table, or None if there is none. `input_changes` says "append" of tables whose change column never
+    takes anything back, and "upsert" of those that send rows by key without the rows that they replace. `keys`: the
+    tables' primary keys. `lookups`: tables that lookup joins ask, each an al.lookup_table or a batch DataFrame.
+    `watermarks`: by table the event-time column and how far rows may be out of order, unless `df.withWatermark` said
+    so. dialect: "spark" or "flink". backend: "numba" or "python".
+
+    buckets: the units of state, by default twice the shuffle partitions; fixed for the life of a checkpoint.
+    output_profile: "spark" or, for a change column `op` with Flink's signs, "flink". state_directory: where live state
+    lies on the executors. state_limit: how much it may take there, in bytes or as "20g".
+
     Raises SpecError and its kin, with the place in the text; for a keyword that the query does not read, too (`tables`
     may hold more than that).
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> orders = spark.createDataFrame([("Ada", 30), ("Ada", 12)], "customer STRING, amount INT")
+        >>> totals = al.sql("SELECT customer, SUM(amount) AS spent FROM orders GROUP BY customer", orders=orders)
+        >>> [tuple(row) for row in totals.collect()]
+        [('Ada', 42, 'insert')]
     """
     frames = mapping_of("sql", "tables", tables, "as in tables={'t': df}")
     query, given_first = _split_query(query, text)

@@ -24,8 +24,15 @@ def rank(
 ) -> DataFrame:
     """The rows of each key whose number in an order is from `first` to `last`, as a changelog.
 
-    `rank(df, partition_by="category", order_by="sales DESC", last=10, number="place")`. See `rank_sql` for what each
-    says, and `sql` for the other keywords. Streaming and batch DataFrames.
+    df: streaming or batch. order_by, last, partition_by, first, function, number: as of `rank_sql`. options: the other
+    keywords of `sql`. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> sales = spark.createDataFrame([("a", 3)], "shop STRING, n INT")
+        >>> al.rank(sales, partition_by="shop", order_by="n DESC", last=3, number="place").columns
+        ['shop', 'n', 'place', '_change_type']
     """
     query = rank_sql(
         order_by=order_by,

@@ -62,8 +62,10 @@ def result_counted(df: DataFrame, query: int, late_row: str | None) -> DataFrame
 def progress(query: StreamingQuery) -> Counts:
     """Return the counts of a streaming query since it started, each batch once.
 
-    Ask at least once in 100 batches: Spark forgets older ones (spark.sql.streaming.numRecentProgressUpdates).
-    Raises SpecError if it is no streaming query.
+    query: what `write_changes` has started. Ask at least once in 100 batches: Spark forgets older ones
+    (spark.sql.streaming.numRecentProgressUpdates). Raises SpecError if it is no streaming query.
+
+    Example: see `write_changes`.
     """
     check_query("progress", query)
     totals = _FOLLOWED.setdefault(query, Totals())

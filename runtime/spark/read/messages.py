@@ -62,11 +62,19 @@ def read_messages(
 ) -> DataFrame:
     """The changes in a DataFrame's messages: the schema's columns and `_change_type`; streaming or batch.
 
-    value, key: its columns of texts or bytes, as Spark's Kafka source calls them; a key that is not there is none.
-    keys: the columns by which upserts are told apart. unreadable: a message that cannot be read is an "error", a
-    counted "drop", or goes with its bytes and the reason into Parquet files in the directory `side`. metadata: columns
-    of the schema that no value has, each with its source, such as {"ts": "timestamp"}, for which the DataFrame needs
-    the columns of Spark's Kafka source. Other options are the format's. Raises SpecError and its kin.
+    df: the messages. format: see docs/formats.md. schema: of the values. value, key: its columns of texts or bytes, as
+    Spark's Kafka source calls them; a key that is not there is none. keys: the columns by which upserts are told
+    apart. unreadable: a message that cannot be read is an "error", a counted "drop", or goes with its bytes and the
+    reason into Parquet files in the directory `side`. metadata: columns of the schema that no value has, each with its
+    source, such as {"ts": "timestamp"}, for which the DataFrame needs the columns of Spark's Kafka source. options: of
+    the format. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> messages = spark.createDataFrame([('{"before": null, "after": {"id": 7}, "op": "c"}',)], "value STRING")
+        >>> al.read_messages(messages, "debezium-json", "id INT").columns
+        ['id', '_change_type']
     """
     check_session("read_messages", getattr(df, "sparkSession", df))
     check_text("read_messages", "format", format)

@@ -26,8 +26,12 @@ _log = logging.getLogger("aggloom")
 def ship(spark: Any) -> None:
     """Send this aggloom to the executors of a session; what it needs (numba, pyarrow, ...) has to be there.
 
-    Executors that have it installed start faster: what Numba compiles of shipped modules is kept for one application.
-    Raises SpecError if it is no session.
+    spark: the session. Executors that have it installed start faster: what Numba compiles of shipped modules is kept
+    for one application. Raises SpecError if it is no session.
+
+    Example:
+        >>> import aggloom as al
+        >>> al.ship(al.session())
     """
     check_session("ship", spark)
     # Spark serves the file as it lies there, as long as this process runs.

@@ -38,11 +38,19 @@ class MissingJavaError(AggloomError):
 
 
 def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> SparkSession:
-    """A session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`).
+    """Make a Spark session that is ready for streaming.
 
-    On a cluster executors have a Python of their own, which `spark__pyspark__python` or PYSPARK_PYTHON names.
-    `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
-    Raises SpecError for a name or a master that is no text.
+    name: of the application. master: of Spark. conf: settings of Spark, which win over ours (dots written as `__` or
+    in a `**{}`). On a cluster executors have a Python of their own, which `spark__pyspark__python` or PYSPARK_PYTHON
+    names. `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
+    Raises SpecError for a name or a master that is no text; SparkMissingError, JavaMissingError where these are
+    missing.
+
+    Example:
+        >>> import aggloom as al
+        >>> spark = al.session()
+        >>> spark.createDataFrame([("a", 3)], "shop STRING, n INT").columns
+        ['shop', 'n']
     """
     check_text("session", "name", name)
     check_text("session", "master", master)

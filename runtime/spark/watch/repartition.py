@@ -29,8 +29,10 @@ _SINCE = (4, 3)
 def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) -> None:
     """Rewrite the state of a checkpoint for another number of shuffle partitions, by Spark's own means.
 
-    The query must not be running, and its last batch must have ended. Where it is started again its buckets are as many
-    as before. Raises AggloomError if Spark cannot do it.
+    spark: the session. checkpoint: of a query that is not running and whose last batch has ended. partitions: the new
+    number. Where it is started again its buckets are as many as before. Raises AggloomError if Spark cannot do it.
+
+    Example: see `write_changes`.
     """
     check_session("repartition", spark)
     check_path("repartition", "checkpoint", checkpoint)

@@ -49,11 +49,30 @@ def write_changes(
     key_columns: Sequence[str] | None = None,
     rows_shown: int = 20,
 ) -> StreamingQuery:
-    """Start a query that writes a changelog to `console`, `table`, `jsonl:PATH`, `parquet:PATH`, a database, or Kafka.
+    """Start a query that writes a changelog to a sink. By default it processes what is there and stops.
 
-    sink: one of these, or a mapping of its kind and its options, as in {"kind": "database", "table": "totals",
-    "connect": "dbname=shop"} (docs/sinks.md). By default it processes what is there and stops. `key_columns` tell
-    `table` which row a lone +U replaces, and the others by which columns rows are written, if not by the result's key.
+    df: a result of `sql` or its kin. sink: `console`, `table`, `jsonl:PATH`, `parquet:PATH`, or a mapping of its kind
+    and its options, as in {"kind": "database", "table": "totals", "connect": "dbname=shop"} (docs/sinks.md).
+    checkpoint: the directory of its progress and state. trigger: as of Spark's `writeStream.trigger`, such as
+    {"processingTime": "10 seconds"}. query_name: its name on Spark. key_columns: those that tell `table` which row a
+    lone +U replaces, and the others by which columns rows are written, if not by the result's key. rows_shown: how
+    many rows of a batch `console` prints. Raises SpecError and its kin.
+
+    Example:
+        >>> import aggloom as al
+        >>> from aggloom.sample import write_sample
+        >>> from pathlib import Path
+        >>> folder, checkpoint = Path("changes").resolve(), Path("state").resolve()
+        >>> _ = write_sample(folder)
+        >>> orders = al.read_changes(al.session(), folder, schema="customer STRING, amount INT")
+        >>> totals = al.sql("SELECT customer, SUM(amount) AS spent FROM orders GROUP BY customer", orders=orders)
+        >>> query = al.write_changes(totals, "table", checkpoint)
+        >>> al.await_end(query)
+        >>> sorted(row["spent"] for row in al.read_table(checkpoint).to_pylist())
+        [45, 53, 55]
+        >>> al.progress(query).rows
+        13
+        >>> al.repartition(al.session(), checkpoint, 3)
     """
     check_frame("write_changes", df, upserts=True)
     check_path("write_changes", "checkpoint", checkpoint)
