@@ -14,7 +14,7 @@ _STATEMENTS = (
     *("SELECT", "WITH", "VALUES", "INSERT INTO", "CREATE TABLE", "CREATE VIEW", "CREATE FUNCTION"),
     *("EXPLAIN", "SET", "RESET", "DROP", "SHOW", "DESCRIBE", "USE"),
 )
-"""What statements begin with."""
+"""The words with which statements begin."""
 
 
 def check_first_words(tokens: Sequence[Token]) -> None:
