@@ -179,7 +179,7 @@ class _Run:
         )
         with use_analyser(spark):
             plan = plan_of_job(job)
-        self._waits = plan.awaits_watermark
+        self._waits, self._goes_by_the_clock = plan.awaits_watermark, plan.goes_by_the_clock
         self._kernels = KernelWatch(lambda: modules_of(plan, job.backend))
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
@@ -208,11 +208,14 @@ class _Run:
 
     def _start_sink(self, trigger: dict[str, Any] | None) -> Any:
         """The query that writes the changes into the job's sink."""
+        from aggloom.runtime.spark.sessions.session import allow_batches_without_rows
         from aggloom.runtime.spark.watch.followers import silence
         from aggloom.runtime.spark.write.sinks import write_changes
 
         place, key = self._checkpoint, list(self._job.key) or None
         sink = self._job.sink
+        if self._goes_by_the_clock and trigger and "processingTime" in trigger:
+            allow_batches_without_rows(self._spark)
         query = write_changes(self._changes, sink, place, trigger=trigger, key_columns=key)
         silence(query)
         return query

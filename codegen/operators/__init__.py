@@ -35,6 +35,7 @@ from aggloom.codegen.operators.table_call import (
     call_data,
     call_from,
 )
+from aggloom.codegen.operators.temporal_filter import TemporalFilter, TimeBound
 from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
@@ -79,6 +80,8 @@ __all__ = [
     "Stack",
     "Stateful",
     "TableCall",
+    "TemporalFilter",
+    "TimeBound",
     "TimedJoin",
     "Union",
     "Unnest",

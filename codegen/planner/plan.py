@@ -138,6 +138,12 @@ class Plan:
         return any(node.awaits_watermark for node in walk(self.root))
 
     @property
+    def goes_by_the_clock(self) -> bool:
+        """True if rows come or leave by the clock alone, so that batches without rows have something to say."""
+        nodes = (node for node in walk(self.root) if isinstance(node, Stateful))
+        return any(node.wakes_by(0) == "the clock" for node in nodes)
+
+    @property
     def tells_before(self) -> bool:
         """True if each row of the result that is replaced is told, too."""
         return "UA" not in self.root.changelog or "UB" in self.root.changelog

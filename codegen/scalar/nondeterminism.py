@@ -53,8 +53,14 @@ STORED: Final = "compute it into a column of the input"
 def is_changing(node: exp.Expression) -> bool:
     """Tell whether a node itself is a call of such a function, under whatever name the parser has for it."""
     if isinstance(node, exp.Anonymous):
-        return node.name.lower() in CHANGING
+        return node.name.lower() in CHANGING or is_bare_unix_time(node)
     return isinstance(node, exp.Func) and type(node) in _classes()
+
+
+def is_bare_unix_time(node: exp.Expression) -> bool:
+    """Tell whether an expression is UNIX_TIMESTAMP(), which without an argument is that of now."""
+    named = isinstance(node, exp.Anonymous) and node.name.lower() == "unix_timestamp"
+    return named and not node.expressions
 
 
 def changes(node: exp.Expression) -> exp.Expression | None:

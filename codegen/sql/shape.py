@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.scalar.function_names import check_function_names
-from aggloom.codegen.scalar.nondeterminism import STORED, differs, is_changing
+from aggloom.codegen.scalar.nondeterminism import STORED, differs, is_bare_unix_time, is_changing
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_error
@@ -49,6 +49,8 @@ _CLOCKS: Final[dict[type[exp.Expression], str]] = {
     exp.CurrentDate: "DATE",
 }
 """Other names of the time of processing, and the type in which each has it."""
+_CONDITIONS: Final = ("where", "having", "qualify")
+"""Clauses whose conditions may read the clock."""
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
 
 
@@ -128,23 +130,34 @@ def parse_trees(sql: str) -> list[exp.Expression]:
 
 
 def _name_clocks(tree: exp.Expression) -> None:
-    """Write the other names of the time of processing as PROCTIME(), where they are items of a SELECT."""
+    """Write the other names of the time of processing as PROCTIME(), in items and conditions of a SELECT."""
     for select in list(tree.find_all(exp.Select)):
-        for item in list(select.expressions):
-            inner = item.walk(prune=lambda each: isinstance(each, exp.Query))
+        clauses = [select.args.get(key) for key in _CONDITIONS]
+        clauses += [join.args.get("on") for join in select.args.get("joins") or []]
+        for item in [*select.expressions, *(each for each in clauses if each is not None)]:
+            inner = list(item.walk(prune=lambda each: isinstance(each, exp.Query)))
+            for node in filter(is_bare_unix_time, inner):
+                # Without an argument it is the number of the time of processing.
+                node.set("expressions", [exp.Anonymous(this=_CLOCK, expressions=[])])
             for node in [each for each in inner if _is_named_clock(each)]:
                 clock: exp.Expression = exp.Anonymous(this=_CLOCK, expressions=[])
                 clock.meta.update(node.meta)
-                kind = _CLOCK_CALLS.get(node.name.upper()) or _CLOCKS.get(type(node))
+                named = isinstance(node, exp.Anonymous | exp.Column)
+                kind = _CLOCK_CALLS[node.name.upper()] if named else _CLOCKS[type(node)]
                 if kind:
                     clock = exp.cast(clock, exp.DataType.build(kind))
                 if node is item:
-                    name = exp.to_identifier(node.sql_name().lower(), quoted=True)
+                    written = node.name if named else node.sql_name()
+                    name = exp.to_identifier(written.lower(), quoted=True)
                     clock = exp.Alias(this=clock, alias=name)
                 node.replace(clock)
 
 
 def _is_named_clock(node: exp.Expression) -> bool:
+    if isinstance(node, exp.Column):
+        # Flink writes it without parentheses.
+        bare_name = isinstance(node.this, exp.Identifier) and not node.this.quoted
+        return bare_name and not node.table and node.name.upper() == "LOCALTIMESTAMP"
     named = isinstance(node, exp.Anonymous) and node.name.upper() in _CLOCK_CALLS
     return named or (type(node) in _CLOCKS and not node.args.get("this"))
 
@@ -246,8 +259,11 @@ def check_source(table: exp.Expression) -> None:
             raise refusal(_first_span(value), f"{key.upper()} after the table is", fix)
 
 
-def check_expression(root: exp.Expression) -> None:
-    """Refuse what no plan has a node for in an expression, or in the expressions of a SELECT."""
+def check_expression(root: exp.Expression, *, is_condition: bool = False) -> None:
+    """Refuse what no plan has a node for in an expression, or in the expressions of a SELECT.
+
+    is_condition: rows have to meet it, so that it may read the clock.
+    """
     source = root.args.get("from_") if isinstance(root, exp.Select) else None
     for node in root.walk(prune=lambda each: each is source or isinstance(each, exp.With)):
         if node is source or isinstance(node, exp.With) or (node is root and source is not None):
@@ -259,9 +275,21 @@ def check_expression(root: exp.Expression) -> None:
             raise refusal(node, "a subquery is", "join or filter before the aggregation")
         if is_changing(node):
             raise refusal(node, f"{differs(node)}; it is", STORED)
-        if is_clock(node) and not _is_item(node):
+        if is_clock(node):
+            _refuse_clock_in_filter(node)
+        if is_clock(node) and not is_condition and not _may_read_clock(node):
             fix = "select it AS a column in a sub-query, and read that"
-            raise refusal(node, "PROCTIME() elsewhere than in SELECT is", fix)
+            raise refusal(node, "PROCTIME() elsewhere than in SELECT, WHERE and HAVING is", fix)
+
+
+def _refuse_clock_in_filter(node: exp.Expression) -> None:
+    """Refuse the clock in FILTER: a row would be counted for good by what its time was when it came."""
+    part = node
+    while part.parent is not None and part.arg_key != "filter":
+        part = part.parent
+    if part.parent is not None:
+        fix = "aggregate a sub-query that has the condition in its WHERE, whose rows come and leave"
+        raise refusal(node, "the clock in FILTER is", fix)
 
 
 def is_clock(node: exp.Expression) -> bool:
@@ -269,14 +297,14 @@ def is_clock(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() == _CLOCK
 
 
-def _is_item(node: exp.Expression) -> bool:
-    """Tell whether a call is in an item of SELECT, or what a window goes by."""
+def _may_read_clock(node: exp.Expression) -> bool:
+    """Tell whether a call is in an item or a condition of a SELECT, or what a window goes by."""
     if isinstance(node.parent, WindowCall):
         return True
     part, parent = node, node.parent
     while parent is not None and not isinstance(parent, exp.Select):
         part, parent = parent, parent.parent
-    return parent is not None and part.arg_key == "expressions"
+    return parent is not None and part.arg_key in ("expressions", *_CONDITIONS)
 
 
 def _find_token(

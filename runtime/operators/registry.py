@@ -28,6 +28,7 @@ SPECS = {
     "multi_join": "multi_join.spec:MultiJoinSpec",
     "over": "over.spec:OverSpec",
     "as_of": "as_of.spec:AsOfSpec",
+    "temporal filter": "temporal_filter.spec:TemporalFilterSpec",
 }
 """The module and the class of the spec of each kind of operator, as a checkpoint names it."""
 KINDS = {
@@ -43,6 +44,7 @@ KINDS = {
     "MultiJoin": "multi_join",
     "Over": "over",
     "AsOfJoin": "as_of",
+    "TemporalFilter": "temporal filter",
 }
 """The kind of the operator of each node of a plan, by the class of the node."""
 

@@ -148,6 +148,19 @@ def test_ranks(sql: str, changes: str, keys: int) -> None:
     assert printed(plan, found) == pytest.approx(in_memory(found[0].arena), rel=0.2)
 
 
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("SELECT a, b FROM t WHERE ts > LOCALTIMESTAMP", "append"),
+        ("SELECT * FROM t WHERE ts > LOCALTIMESTAMP", "retract"),
+    ],
+)
+def test_temporal_filters(sql: str, changes: str) -> None:
+    plan = plan_query(sql, {"t": SCHEMA}, input_changes=changes)
+    found = states(fed(plan, rows(3, 150_000, 20_000, 1000)))
+    assert printed(plan, found) == pytest.approx(in_memory(found[0].arena), rel=0.2)
+
+
 JOINS = [
     ("SELECT t.b, t.c, u.d FROM t JOIN u ON t.a = u.a", 30_000, 0),
     ("SELECT t.c, u.d FROM t LEFT JOIN u ON t.a = u.a AND t.d < u.d", 30_000, 0),

@@ -40,6 +40,16 @@ class NestedSteps(Steps):
         made: tuple[str, Columns] = self.any(*kinds)(depth)
         return made
 
+    def where(self, columns: Columns) -> str:
+        """A WHERE, or nothing; perhaps one with the clock, which every clock since 1970 answers alike."""
+        if self.any(*[False] * 5, True):
+            late, early = "DATE '2900-01-01'", "DATE '1900-01-01'"
+            end = f"CASE WHEN {self.condition(columns)} THEN {late} ELSE {early} END"
+            timed = self.any(f"{end} > CURRENT_DATE", f"CURRENT_DATE + 7 >= {end}")
+            timed = self.any(timed, timed, f"({self.condition(columns)} OR {timed})")
+            return f" WHERE {timed} AND {self.condition(columns)}"
+        return super().where(columns)
+
     def alias_source(self, depth: int) -> tuple[str, str, Columns]:
         """A source with a name of its own, and its columns under that name."""
         source, columns = self.source(depth)

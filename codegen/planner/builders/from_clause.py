@@ -108,7 +108,7 @@ class FromClause:
         tests = [each for each in conditions if is_test(each)]
         plain = [values(self, each, True) for each in conditions if each not in tests]
         for each in plain:
-            check_expression(each)
+            check_expression(each, is_condition=True)
         known = set(self.tree.columns)
         own = [each for each in plain if column_names(each) <= known]
         self.correlated += [each for each in plain if not column_names(each) <= known]
@@ -273,7 +273,7 @@ class FromClause:
         outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
         found.on = [each for each in conditions if each not in outside]
         for each in found.on:
-            check_expression(each)
+            check_expression(each, is_condition=True)
         if not outside:
             return sunk(left, found) if kind in ("semi", "anti") else found, visible
         if kind != "inner":
@@ -309,7 +309,7 @@ class FromClause:
         on = join.args.get("on") if kind == "inner" else None
         for each in simplify_condition(on) if on is not None else []:
             condition = bare(both.resolve(each))
-            check_expression(condition)
+            check_expression(condition, is_condition=True)
             place(tree, condition)
         return tree, both
 

@@ -25,6 +25,7 @@ from aggloom.codegen.spec.checks import require_supported
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.as_of import AsOf
+from aggloom.codegen.sql.clock_conditions import has_clock
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import Scope, make_column
@@ -243,10 +244,10 @@ class _Pairing:
             fix = "set table.exec.state.ttl, after which what rows got is forgotten"
             raise refusal(as_of.place, "STATE_TTL of a lookup join is", fix)
         if tree.kind == "inner":
-            self.conditions, tree.where = [
-                *self.conditions,
-                *self._resolve_conditions(tree.where),
-            ], []
+            timed = [each for each in tree.where if has_clock(each)]
+            tested = [each for each in tree.where if each not in timed]
+            self.conditions = [*self.conditions, *self._resolve_conditions(tested)]
+            tree.where = timed
         return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(
             self.conditions, tree.hint
         )
@@ -267,8 +268,18 @@ class _Pairing:
                 place(tree.left, each)
             elif names and names <= right and tree.kind in _DROPS_RIGHT and tree.as_of is None:
                 place(tree.right, each)
+            elif has_clock(each):
+                self._filter_by_clock(each)
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
+
+    def _filter_by_clock(self, condition: exp.Expression) -> None:
+        """Let joined rows meet a condition on the clock; raises UnsupportedSqlError where it decides on partners."""
+        if self.tree.kind != "inner":
+            what = f"NOW() in ON of a {self.tree.kind.upper()} JOIN, over columns of both sides or of its own, is"
+            fix = "let a sub-query of one side have the condition in its WHERE, or join the sides with JOIN"
+            raise refusal(condition, what, fix)
+        self.tree.where.append(condition)
 
     @property
     def kind(self) -> JoinKind:

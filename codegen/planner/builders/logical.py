@@ -33,6 +33,7 @@ from aggloom.codegen.planner.builders.set_operations import (
 )
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
 from aggloom.codegen.planner.builders.table_functions import constant_rows
+from aggloom.codegen.planner.builders.temporal_filters import filter_groups, filter_rows
 from aggloom.codegen.planner.builders.untyped_nulls import type_nulls
 from aggloom.codegen.planner.builders.window_query import (
     grouped_by_window,
@@ -234,6 +235,7 @@ class _Builder:
 
     def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """The plan of a SELECT over the plan of its source."""
+        tree, source = filter_rows(self.dialect, tree, source, names)
         aggregates = tree.args.get("group") or tree.args.get("having")
         aggregates = aggregates or any(item.find(CallNode) for item in tree.expressions)
         distinct = tree.args.get("distinct")
@@ -364,6 +366,9 @@ class _Builder:
         return source if changes_nothing else calc
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        timed = filter_groups(self._aggregate, self.dialect, tree, source, names)
+        if timed is not None:
+            return timed
         scope = Scope(source.schema, self.dialect, names)
         tree, source = grouped_by_window(scope, tree, source, self.options)
         schema = source.schema

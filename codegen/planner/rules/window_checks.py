@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from aggloom.codegen.operators import Node, WindowTable, walk
+from aggloom.codegen.operators import Node, TemporalFilter, WindowAggregate, WindowTable, walk
 from aggloom.codegen.planner.clock import clock_value
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.sql.errors import Span, refusal
@@ -13,14 +13,27 @@ from aggloom.codegen.windows import Assigner, Session
 
 
 def check_windows(root: Node, notes: Notes) -> None:
-    """Refuse sessions and windows by the clock that are not grouped by, and PROCTIME() as a value."""
+    """Refuse windows that no operator runs, PROCTIME() as a value, and rows that leave below what cannot follow."""
     for node in walk(root):
         if isinstance(node, WindowTable) and not _is_stateless(node.assigner):
             raise refusal(partial(_find_call, _word(node.assigner)), _what(node, notes), _fix(node))
+        if node.awaits_watermark or isinstance(node, WindowAggregate):
+            _refuse_filters_below(node)
     column = clock_value(root)
     if column is not None:
         fix = f"take {column!r} out, or use it as the time column of a window only"
         raise refusal(partial(_find_call, "PROCTIME"), "PROCTIME() as a value is", fix)
+
+
+def _refuse_filters_below(node: Node) -> None:
+    """Refuse rows that come and leave by the clock where a result is given out once and for all."""
+    filters = [each for each in walk(node) if isinstance(each, TemporalFilter)]
+    if filters:
+        what = f"{filters[0].condition} below {node.title[0]}, whose rows do not leave again, is"
+        fix = (
+            "write the condition in a query around it, over a time of its result such as window_end"
+        )
+        raise refusal(None, what, fix)
 
 
 def _is_stateless(assigner: Assigner) -> bool:

@@ -17,8 +17,7 @@ from aggloom.codegen import (
     tables_read,
     to_schema,
 )
-from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
-from aggloom.codegen.windows import Assigner
+from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.hosting.arguments import check_tables_read
 from aggloom.runtime.hosting.handler_text import handler_texts
@@ -185,13 +184,7 @@ def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataF
 
 def _waits_for_the_clock(plan: Plan) -> bool:
     """Tell whether an operator has timers in processing time; beside the watermark a time to live has none."""
-    forgets = plan.forgets and not plan.awaits_watermark
-    return forgets or any(not each.event_time for each in _assigners(plan))
-
-
-def _assigners(plan: Plan) -> list[Assigner]:
-    nodes = walk(plan.root)
-    return [node.windowing.assigner for node in nodes if isinstance(node, WindowAggregate)]
+    return plan.goes_by_the_clock or (plan.forgets and not plan.awaits_watermark)
 
 
 def table_of(

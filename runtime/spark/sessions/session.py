@@ -135,6 +135,14 @@ def ensure_query_settings(
         spark.sparkContext.pythonExec = sys.executable
 
 
+def allow_batches_without_rows(spark: SparkSession) -> None:
+    """Let the next query run a batch with every trigger, rows or not, for what comes and leaves by the clock.
+
+    It is for a trigger by time; with another one the query would never rest.
+    """
+    spark.conf.set(_NO_DATA_BATCHES, "true")
+
+
 def is_local(spark: SparkSession) -> bool:
     """True where driver and workers share this machine, and so this interpreter."""
     try:

@@ -1,0 +1,1 @@
+"""TemporalFilter: rows that come and leave by the clock."""
