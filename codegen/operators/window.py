@@ -90,13 +90,18 @@ class WindowTable(Passing):
 
     @property
     def event_times(self) -> frozenset[str]:
-        own = {self.bounds.time} if self.assigner.event_time else set()
-        return self.input.event_times | own
+        own = frozenset({self.bounds.time} if self.assigner.event_time else ())
+        # A row of a session leaves when that is over: only the time of its window is that of the watermark then.
+        return own if self.assigner.merges else self.input.event_times | own
+
+    @property
+    def awaits_watermark(self) -> bool:
+        return self.assigner.merges and self.assigner.event_time
 
     @property
     def window_columns(self) -> WindowColumns | None:
         found = WindowColumns(*self.bounds.names, self.assigner.text)
-        return found if self.assigner.event_time else None
+        return found if self.assigner.event_time and not self.assigner.merges else None
 
     @property
     def distribution(self) -> None:
@@ -111,7 +116,12 @@ class WindowTable(Passing):
         return "WindowTableFunction", {"window": [self.assigner.text]}
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
-        return self.over(_prune_input(self.input, {*names, *self.assigner.columns}, prune))
+        read = {*names, *self.assigner.columns, *(self.partition or ())}
+        below = _prune_input(self.input, read, prune)
+        if not self.assigner.merges:
+            return self.over(below)
+        # Rows that wait for the end of their session are held as they are.
+        return self.over(pick(below, [name for name in below.schema.names if name in read]))
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from aggloom.codegen.planner.rules.own_calls import check_own_calls
 from aggloom.codegen.planner.rules.prune_calls import prune_calls
 from aggloom.codegen.planner.rules.rank_strategy import rank_strategy
 from aggloom.codegen.planner.rules.reuse import reuse
+from aggloom.codegen.planner.rules.session_rows import session_rows
 from aggloom.codegen.planner.rules.split_distinct import split_distinct
 from aggloom.codegen.planner.rules.two_phase import two_phase
 from aggloom.codegen.planner.rules.window_checks import check_windows
@@ -66,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     windows,
     window_ranks,
     prune_calls,
+    session_rows,
     monotonic_extremes,
     split_distinct,
     # Once more, for what the split has made.

@@ -16,13 +16,13 @@ def check_windows(root: Node, notes: Notes) -> None:
     """Refuse windows that no operator runs, PROCTIME() as a value, and rows that leave below what cannot follow."""
     for node in walk(root):
         if isinstance(node, WindowTable) and not _is_stateless(node.assigner):
-            raise refusal(partial(_find_call, _word(node.assigner)), _what(node, notes), _fix(node))
+            raise refusal(partial(find_call, _word(node.assigner)), _what(node, notes), _fix(node))
         if node.awaits_watermark or isinstance(node, WindowAggregate):
             _refuse_filters_below(node)
     column = clock_value(root)
     if column is not None:
         fix = f"take {column!r} out, or use it as the time column of a window only"
-        raise refusal(partial(_find_call, "PROCTIME"), "PROCTIME() as a value is", fix)
+        raise refusal(partial(find_call, "PROCTIME"), "PROCTIME() as a value is", fix)
 
 
 def _refuse_filters_below(node: Node) -> None:
@@ -63,7 +63,7 @@ def _word(assigner: Assigner) -> str:
     return type(assigner).__name__.upper()
 
 
-def _find_call(word: str, sql: str) -> Span | None:
+def find_call(word: str, sql: str) -> Span | None:
     """Return the place of the only call of a function; None if there are several."""
     found = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
     return found[0].span() if len(found) == 1 else None
