@@ -105,7 +105,7 @@ def without_digits(node: exp.Expression) -> exp.Expression:
             or not has_clock(part.this)
         ):
             return part
-        digits = [_whole(each.this) for each in part.to.expressions]
+        digits = [_read_whole(each.this) for each in part.to.expressions]
         if digits and digits[0] is not None and digits[0] >= 3:
             part.to.set("expressions", [])
         return part
@@ -123,28 +123,28 @@ def _read(node: exp.Expression, unless: exp.Expression | None, found: ClockCondi
         for side in (node.this, node.expression):
             _read(side, unless, found)
     elif isinstance(node, exp.Or):
-        parts = [part for side in (node.this, node.expression) for part in _disjuncts(side)]
+        parts = [part for side in (node.this, node.expression) for part in _list_disjuncts(side)]
         timed = [part for part in parts if has_clock(part)]
         if len(timed) > 1:
             raise refusal(node, "the clock on both sides of OR is", _SPLIT)
         others = [part.copy() for part in parts if part is not timed[0]]
         _read(timed[0], exp.or_(*([] if unless is None else [unless.copy()]), *others), found)
     elif isinstance(node, exp.Between):
-        for part in _between(node):
+        for part in _split_between(node):
             _read(part, unless, found)
     elif isinstance(node, exp.Not):
         _read(_negate(bare(node.this)), unless, found)
     else:
-        found.bounds.extend(replace(each, unless=unless) for each in _bounds_of(node))
+        found.bounds.extend(replace(each, unless=unless) for each in _read_bounds(node))
 
 
-def _disjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+def _list_disjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
     inner = bare(node)
     if not isinstance(inner, exp.Or):
         yield inner
         return
     for side in (inner.this, inner.expression):
-        yield from _disjuncts(side)
+        yield from _list_disjuncts(side)
 
 
 def _negate(node: exp.Expression) -> exp.Expression:
@@ -158,7 +158,7 @@ def _negate(node: exp.Expression) -> exp.Expression:
         sides = [exp.paren(_negate(bare(side))) for side in (node.this, node.expression)]
         return kind(this=sides[0], expression=sides[1])
     if isinstance(node, exp.Between):
-        low, high = _between(node)
+        low, high = _split_between(node)
         return exp.Or(this=_negate(low), expression=_negate(high))
     sign = _SIGNS.get(type(node))
     if sign is None:
@@ -168,7 +168,7 @@ def _negate(node: exp.Expression) -> exp.Expression:
     return opposite(this=node.this.copy(), expression=node.expression.copy())
 
 
-def _between(node: exp.Between) -> tuple[exp.Expression, exp.Expression]:
+def _split_between(node: exp.Between) -> tuple[exp.Expression, exp.Expression]:
     """The two comparisons that BETWEEN is."""
     if node.args.get("symmetric"):
         raise refusal(node, "BETWEEN SYMMETRIC with the clock is", "write the lower bound first")
@@ -179,7 +179,7 @@ def _between(node: exp.Between) -> tuple[exp.Expression, exp.Expression]:
     )
 
 
-def _bounds_of(node: exp.Expression) -> list[ClockBound]:
+def _read_bounds(node: exp.Expression) -> list[ClockBound]:
     """The bounds that a condition without AND, OR and NOT sets."""
     if isinstance(node, exp.EQ):
         both = [_compare(node, node.this, sign, node.expression) for sign in ("<=", ">=")]
@@ -203,14 +203,16 @@ def _compare(
         raise refusal(node, "the clock on both sides of a comparison is", fix)
     if has_clock(right):
         left, right, sign = right, left, _MIRRORED[sign]
-    difference = _difference(left, sign, right)
+    difference = _read_difference(left, sign, right)
     if difference is not None:
         return difference
     moved = _move(left)
     return ClockBound(sign, moved.clock, right, -moved.shift)
 
 
-def _difference(left: exp.Expression, sign: Comparison, right: exp.Expression) -> ClockBound | None:
+def _read_difference(
+    left: exp.Expression, sign: Comparison, right: exp.Expression
+) -> ClockBound | None:
     """The bound of `NOW() - ts < INTERVAL '1' DAY` and `ts - NOW() < INTERVAL '1' DAY`."""
     if not isinstance(left, exp.Sub) or not isinstance(right, exp.Interval):
         return None
@@ -221,7 +223,7 @@ def _difference(left: exp.Expression, sign: Comparison, right: exp.Expression) -
     moved = _move(clock)
     if moved.clock == "date":
         raise refusal(left, "a number of days between CURRENT_DATE and a date is", _FORM)
-    length = _length(right, moved.clock)
+    length = _measure(right, moved.clock)
     if clock is first:
         return ClockBound(sign, moved.clock, value, length - moved.shift)
     return ClockBound(_MIRRORED[sign], moved.clock, value, -length - moved.shift)
@@ -235,7 +237,7 @@ def _move(node: exp.Expression) -> _Moved:
     if isinstance(node, exp.Cast):
         return _cast(node)
     if isinstance(node, exp.Date | exp.TsOrDsToDate) and not node.args.get("format"):
-        return _as_date(node, _move(node.this))
+        return _take_date(node, _move(node.this))
     if isinstance(node, exp.Add | exp.Sub):
         sides = bare(node.this), bare(node.expression)
         clock, length = sides if has_clock(sides[0]) else sides[::-1]
@@ -261,7 +263,7 @@ def _cast(node: exp.Cast) -> _Moved:
     """The clock in another type."""
     moved, kind = _move(node.this), node.to.this
     if kind == exp.DType.DATE:
-        return _as_date(node, moved)
+        return _take_date(node, moved)
     if moved.clock != "date" and kind in _WALL_CLOCKS:
         return moved._replace(clock="wall")
     if moved.clock != "date" and kind in _INSTANTS:
@@ -269,7 +271,7 @@ def _cast(node: exp.Cast) -> _Moved:
     raise refusal(node, f"the clock in {show_condition(node)} is", _FORM)
 
 
-def _as_date(node: exp.Expression, moved: _Moved) -> _Moved:
+def _take_date(node: exp.Expression, moved: _Moved) -> _Moved:
     if moved.clock == "date":
         return moved
     if moved.shift % DAY:
@@ -280,13 +282,13 @@ def _as_date(node: exp.Expression, moved: _Moved) -> _Moved:
 
 def _shift(moved: _Moved, length: exp.Expression, sign: int) -> _Moved:
     """The moved clock plus or minus an interval, or a number of days of a date."""
-    return moved._replace(shift=moved.shift + sign * _length(length, moved.clock))
+    return moved._replace(shift=moved.shift + sign * _measure(length, moved.clock))
 
 
-def _length(node: exp.Expression, clock: Clock) -> int:
+def _measure(node: exp.Expression, clock: Clock) -> int:
     """The length of an interval in microseconds, of a date in days."""
     if clock == "date":
-        days = _whole(node)
+        days = _read_whole(node)
         if days is not None:
             return days
     if not isinstance(node, exp.Interval):
@@ -312,14 +314,14 @@ def _length(node: exp.Expression, clock: Clock) -> int:
     return length // DAY
 
 
-def _whole(node: exp.Expression) -> int | None:
+def _read_whole(node: exp.Expression) -> int | None:
     """The whole number that a constant is; None for others."""
     node = bare(node)
     if isinstance(node, exp.Neg):
-        inner = _whole(node.this)
+        inner = _read_whole(node.this)
         return None if inner is None else -inner
     if isinstance(node, exp.Mul):
-        sides = _whole(node.this), _whole(node.expression)
+        sides = _read_whole(node.this), _read_whole(node.expression)
         return None if None in sides else sides[0] * sides[1]  # type: ignore[operator]
     if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
         return int(node.this)

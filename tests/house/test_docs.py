@@ -45,6 +45,7 @@ HERE = {
     "sql.md": {"sql": [1]},
     "state.md": {"python": [0]},
     "sub-queries.md": {"sql": [0]},
+    "temporal-filters.md": {"python": [0], "text": [0]},
     "table-aggregates.md": {"python": [0, 1, 2, 3, 4, 5], "text": [0, 1, 2, 3, 4, 5]},
     "table-functions.md": {"sql": [0, 1], "python": [0], "text": [0]},
     "testing.md": {"yaml": [0], "shell": [0], "text": [0, 1]},

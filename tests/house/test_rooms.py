@@ -83,7 +83,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/operators": PLANS | _in("runtime", *HANDLERS, *OPERATORS),
     **{
         f"runtime/operators/{room}": PLANS | _in("runtime", *VALUES, "state", "operators")
-        for room in ("as_of", "deduplicate", "join", "multi_join", "over", "rank", "windows")
+        for room in (
+            *("as_of", "deduplicate", "join", "multi_join", "over", "rank"),
+            *("temporal_filter", "windows"),
+        )
     },
     "runtime/avro": KERNEL | SHARED | {"fastavro"} | _in("runtime", "avro"),
     "runtime/formats": PLANS | _in("runtime", *VALUES, "avro", "formats"),
@@ -334,7 +337,8 @@ NAMED = {
     "codegen/planner/rules/rank_strategy.py": {"Rank"},
     "codegen/planner/rules/split_distinct.py": {"AggregateNode", "WindowAggregate"},
     "codegen/planner/rules/timed_joins.py": {"Join", "TimedJoin"},
-    "codegen/planner/rules/window_checks.py": {"WindowTable"},
+    "codegen/planner/rules/session_rows.py": {"WindowTable"},
+    "codegen/planner/rules/window_checks.py": {"WindowAggregate", "WindowTable"},
     "codegen/planner/rules/clock_columns.py": {"WindowTable"},
     "codegen/planner/builders/window_query.py": {"WindowTable"},
     "codegen/planner/rules/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
@@ -348,7 +352,6 @@ NAMED = {
     "runtime/local/timeline_story.py": {"WindowAggregate"},
     "runtime/spark/plan/lookup_frame.py": {"Lookup", "LookupJoin"},
     "runtime/spark/plan/column_frames.py": {"Lookup", "LookupJoin"},
-    "runtime/spark/api/query.py": {"WindowAggregate"},
     "runtime/hosting/local_phase.py": {"LocalAggregator"},
     "aggloom/__init__.py": {"GroupAggOperator", "WindowOperator"},
 }

@@ -53,7 +53,7 @@ def filter_rows(
     parts = [scope.resolve(without_digits(each)) for each in conjuncts(where.this)]
     left = tree.copy()
     left.set("where", None)
-    return left, _filter(scope, source, split_conditions(parts), _shown(where.this))
+    return left, _filter(scope, source, split_conditions(parts), _show(where.this))
 
 
 def filter_groups(
@@ -97,7 +97,7 @@ def filter_groups(
         inner.append("expressions", exp.alias_(node.copy(), name, quoted=True))
     rows = aggregate(inner, source, names)
     scope = Scope(rows.schema, dialect, set())
-    timed = _filter(scope, rows, ClockConditions([], bounds), _shown(having.this))
+    timed = _filter(scope, rows, ClockConditions([], bounds), _show(having.this))
     return pick(timed, [name for name in rows.schema.names if name not in values])
 
 
@@ -105,8 +105,8 @@ def _filter(scope: Scope, source: Node, found: ClockConditions, shown: str) -> N
     """The rows of a source that meet conditions, those on the clock among them."""
     sign = mark(source.schema)
     columns: dict[str, tuple[str, pa.DataType]] = {}
-    bounds = tuple(_bound(scope, each, columns, sign) for each in found.bounds)
-    key, is_unique = _key_of(source)
+    bounds = tuple(_make_bound(scope, each, columns, sign) for each in found.bounds)
+    key, is_unique = _find_key(source)
     every = [*key, *(name for name in source.schema.names if name not in key)]
     select = [(name, quote_name(name)) for name in every]
     select += [(name, sql) for sql, (name, _) in columns.items()]
@@ -117,7 +117,7 @@ def _filter(scope: Scope, source: Node, found: ClockConditions, shown: str) -> N
     return pick(TemporalFilter(rows, key, bounds, shown, is_unique), list(source.schema.names))
 
 
-def _bound(
+def _make_bound(
     scope: Scope, bound: ClockBound, columns: dict[str, tuple[str, pa.DataType]], sign: str
 ) -> TimeBound:
     """A bound over columns, which are added to those that have to be computed."""
@@ -138,7 +138,7 @@ def _bound(
     return TimeBound(bound.sign, bound.clock, value, bound.shift, unless)
 
 
-def _key_of(source: Node) -> tuple[tuple[str, ...], bool]:
+def _find_key(source: Node) -> tuple[tuple[str, ...], bool]:
     """The columns by which rows lie: those of a unique key, or all that can be a part of one."""
     unique = source.unique_key
     if unique is not None and len(unique) <= MOST_KEYS:
@@ -147,5 +147,5 @@ def _key_of(source: Node) -> tuple[tuple[str, ...], bool]:
     return tuple(found[:MOST_KEYS]), False
 
 
-def _shown(node: exp.Expression) -> str:
+def _show(node: exp.Expression) -> str:
     return " AND ".join(show_condition(each) for each in conjuncts(node) if has_clock(each))

@@ -39,12 +39,12 @@ from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 
 class _TimedRows(NamedTuple):
-    """Rows, their kinds, and the milliseconds from which on each is there, and is no more (int64[n])."""
+    """Rows, their kinds, and the milliseconds from which on each is there, and is no more."""
 
     batch: pa.RecordBatch
     kinds: Kinds
-    first: Array
-    end: Array
+    first: Array  # int64[rows]
+    end: Array  # int64[rows]
 
 
 class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_TimedRows]):
