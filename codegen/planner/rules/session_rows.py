@@ -7,7 +7,7 @@ waits for the watermark or the clock, and is unnested where it leaves.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -54,7 +54,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     schema = pa.schema([*fields, pa.field(row, pa.struct(list(below.schema)))])
     rows = Calc(below, tuple(select), schema)
     call = AggCall("ARRAY_AGG", (row,), alias=listed)
-    changes = "append" if below.appends_only else "retract"
+    changes: Literal["append", "retract"] = "append" if below.appends_only else "retract"
     spec = namespace_spec(AggSpec(schema, keys, (call,), changes), keys, schema)
     bounds = bounds_of(spec, node.bounds)
     lists = over_windows(rows, spec, Windowing(node.assigner), bounds)
