@@ -7,7 +7,7 @@ group key, `GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)`, or as in Spark, `GROUP BY w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
@@ -24,7 +24,7 @@ from aggloom.codegen.sql.window_parser import (
     WindowCall,
 )
 from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
-from aggloom.codegen.windows.calendar import CalendarTumble
+from aggloom.codegen.windows.calendar import CalendarCumulate, CalendarHop, CalendarTumble
 from aggloom.errors import OptionError, SqlError, UnknownFunctionError, nearest
 
 _LENGTHS: Final[dict[str, tuple[str, ...]]] = {
@@ -49,6 +49,12 @@ _UNITS: Final = {
 }
 _CALENDAR: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 """Months of the units that have no fixed length."""
+_CALENDAR_LENGTHS: Final = {
+    "TUMBLE": ("SIZE",),
+    "HOP": ("SLIDE", "SIZE"),
+    "CUMULATE": ("STEP", "SIZE"),
+}
+"""The lengths that may be of the calendar."""
 _UNEVEN: Final = ("MONTH", "QUARTER", "YEAR")
 _NO_LENGTH: Final = "that is no length of time; write INTERVAL '10' MINUTE"
 _SPAN: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -58,14 +64,14 @@ _SPAN: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 class WindowArguments:
     """The arguments of a window function: its table (None in GROUP BY), its time, and lengths in milliseconds.
 
-    months: the size of a TUMBLE by the calendar, which has no other length.
+    months: those of its lengths that are of the calendar, by name.
     """
 
     call: WindowCall
     time: exp.Expression
     lengths: dict[str, int]
     table: TableArgument | None = None
-    months: int = 0
+    months: dict[str, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -83,7 +89,7 @@ class WindowArguments:
     def assigner(self, on: str | None, zone: str | None) -> Assigner:
         """The windows, over a column of that name (None: processing time) on the clocks of a time zone."""
         if self.months:
-            return CalendarTumble(self.months, on, zone)
+            return self._calendar_assigner(on, zone)
         sizes = self.lengths
         offset = sizes.get("OFFSET", 0)
         if self.kind == "SESSION":
@@ -93,6 +99,16 @@ class WindowArguments:
         if self.kind == "HOP":
             return Hop(sizes["SIZE"], sizes["SLIDE"], on, offset, zone)
         return Cumulate(sizes["SIZE"], sizes["STEP"], on, offset, zone)
+
+    def _calendar_assigner(self, on: str | None, zone: str | None) -> Assigner:
+        """The windows of a size in months."""
+        months = self.months["SIZE"]
+        if self.kind == "TUMBLE":
+            return CalendarTumble(months, on, zone)
+        if self.kind == "HOP":
+            return CalendarHop(months, self.months["SLIDE"], on, zone)
+        step = {"step": self.lengths["STEP"]} if "STEP" in self.lengths else {}
+        return CalendarCumulate(months, self.months.get("STEP", 0), on=on, time_zone=zone, **step)
 
 
 def table_arguments(call: WindowCall) -> WindowArguments:
@@ -129,17 +145,31 @@ def group_arguments(call: WindowCall) -> WindowArguments:
     return WindowArguments(call, time, lengths, months=months)
 
 
-def _take_months(call: WindowCall, given: dict[str, exp.Expression]) -> int:
-    """Take the size of a TUMBLE out of its arguments if it is one of the calendar, as months; 0 of any other."""
-    node = bare(given["SIZE"]) if call.name == "TUMBLE" else None
-    if not isinstance(node, exp.Interval) or node.this is None:
-        return 0
-    months = _CALENDAR.get(_unit(node.args["unit"])) if node.args.get("unit") else None
-    if months is None or not str(node.this.this).isdigit() or int(node.this.this) < 1:
-        return 0
+def _take_months(call: WindowCall, given: dict[str, exp.Expression]) -> dict[str, int]:
+    """Take the lengths of the calendar out of a window's arguments, as months by name; none unless its size is one."""
+    names = _CALENDAR_LENGTHS.get(call.name, ())
+    found = {name: months for name in names if (months := _months(given.get(name)))}
+    if not found:
+        return {}
+    if "SIZE" not in found or ("SLIDE" in names and "SLIDE" not in found):
+        short = "SIZE" if "SIZE" not in found else "SLIDE"
+        fix = f"beside months needs months for {short} too; a length of time is none of months"
+        raise _error(call, fix, given.get(short, call))
     if "OFFSET" in given:
         raise _error(call, "of months has no offset; take it out", given["OFFSET"])
-    del given["SIZE"]
+    for name in found:
+        del given[name]
+    return found
+
+
+def _months(node: exp.Expression | None) -> int:
+    """The months of an interval of months, quarters or years; 0 of any other."""
+    node = None if node is None else bare(node)
+    if not isinstance(node, exp.Interval) or node.this is None or not node.args.get("unit"):
+        return 0
+    months = _CALENDAR.get(_unit(node.args["unit"]))
+    if months is None or not str(node.this.this).isdigit():
+        return 0
     return months * int(node.this.this)
 
 

@@ -23,7 +23,12 @@ _LONGEST = 10_000 * 366 * 86_400_000
 
 @dataclass(frozen=True)
 class Aligned(Assigner):
-    """Windows that lie at fixed places on the time axis: those that slices make up."""
+    """Windows that lie at fixed places on the time axis: those that slices make up.
+
+    cumulates: whether windows that start together end one after the other.
+    """
+
+    cumulates: ClassVar[bool] = False
 
     @property
     def slice_ms(self) -> int:
@@ -181,6 +186,8 @@ class Cumulate(Aligned):
         >>> al.Cumulate("1 day", "1 hour", on="ts").slice_ms
         3600000
     """
+
+    cumulates: ClassVar[bool] = True
 
     size: Any
     step: Any

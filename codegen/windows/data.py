@@ -14,7 +14,7 @@ from aggloom.codegen.windows.assigners import (
     Session,
     Tumble,
 )
-from aggloom.codegen.windows.calendar import CalendarTumble
+from aggloom.codegen.windows.calendar import CalendarCumulate, CalendarHop, CalendarTumble
 from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
@@ -34,6 +34,8 @@ _BUILT_IN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Tumble,
+        CalendarCumulate,
+        CalendarHop,
         CalendarTumble,
         Hop,
         Cumulate,

@@ -12,7 +12,7 @@ import pytest
 
 import aggloom as al
 from aggloom.codegen.windows import Windowing
-from aggloom.codegen.windows.calendar import CalendarTumble
+from aggloom.codegen.windows.calendar import CalendarCumulate, CalendarHop, CalendarTumble
 from aggloom.codegen.windows.data import windowing_data, windowing_of
 from aggloom.errors import AggloomError
 
@@ -66,6 +66,89 @@ def test_windows_are_those_of_the_calendar(count: int, unit: str, zone: str, bac
     assert found == sorted((*key, len(own), sum(own)) for key, own in expected.items())
 
 
+def month(number: int) -> dt.datetime:
+    """The begin of a month, counted from January 1970."""
+    return dt.datetime(1970 + number // 12, number % 12 + 1, 1)
+
+
+def hops(local: dt.datetime, size: int, slide: int) -> list[tuple[dt.datetime, dt.datetime]]:
+    starts = range(0, (2030 - 1970) * 12, slide)
+    bounds = [(month(start), month(start + size)) for start in starts]
+    return [(start, end) for start, end in bounds if start <= local < end]
+
+
+def steps(local: dt.datetime, size: int, step: Any) -> list[tuple[dt.datetime, dt.datetime]]:
+    """Windows that cumulate; step: months, or a length of time."""
+    start, last = bounds_of(local, size)
+    if isinstance(step, int):
+        ends = [month(number) for number in range(0, (2030 - 1970) * 12, step)]
+    else:
+        ends = [start + step * number for number in range(1, (last - start) // step + 1)]
+    return [(start, end) for end in ends if start < end <= last and local < end]
+
+
+WINDOWS: dict[str, Any] = {
+    "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1' QUARTER)": (hops, 3, 1),
+    "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MONTH, INTERVAL '1' YEAR)": (hops, 12, 5),
+    "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' QUARTER, INTERVAL '2' MONTH)": (hops, 2, 3),
+    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1' YEAR)": (steps, 12, 1),
+    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' QUARTER, INTERVAL '1' YEAR)": (steps, 12, 3),
+    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' MONTH)": (
+        *(steps, 1, dt.timedelta(days=1)),
+    ),
+    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '6' HOUR, INTERVAL '1' QUARTER)": (
+        *(steps, 3, dt.timedelta(hours=6)),
+    ),
+}
+
+
+@pytest.mark.parametrize("changes", ["append", "retract"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_that_share_days(window: str, zone: str, changes: str) -> None:
+    windows, size, step = WINDOWS[window]
+    query = f"""SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m
+      FROM TABLE({window}) GROUP BY k, window_start, window_end"""
+    rows = random_rows(size)[: 30 if "6" in window else 60]
+    gone = rows[5::9] if changes == "retract" else []
+    expected: dict[tuple[Any, ...], list[int]] = {}
+    for k, v, ts in rows:
+        local = ts.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+        for bounds in windows(local, size, step) if (k, v, ts) not in gone else ():
+            expected.setdefault((k, *bounds), []).append(v)
+    text = {"t": TABLES["t"].replace("TIMESTAMP", "TIMESTAMP_LTZ")}
+    made: Any = {"input_changes": changes, "dialect": "flink", "backend": "python"}
+    made |= {"options": {"table.local-time-zone": zone}, "watermarks": {"t": ("ts", "1 day")}}
+    half, found = len(rows) // 2, []
+    with al.Harness.from_sql(query, text, **made) as harness:
+        for row in rows[:half]:
+            harness.process([("+I", *row), *([("-D", *row)] if row in gone else [])])
+        saved = harness.snapshot()
+        found += harness.changes()
+    with al.Harness.from_sql(query, text, **made) as harness:
+        harness.restore(saved)
+        for row in rows[half:]:
+            harness.process([("+I", *row), *([("-D", *row)] if row in gone else [])])
+        harness.end_of_input()
+        found += harness.changes()
+    assert all(row[0] == "+I" for row in found)
+    told = sorted((*key, len(own), sum(own), max(own)) for key, own in expected.items())
+    assert sorted(tuple(row[1:]) for row in found) == told
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_rows_beside_their_windows_of_the_calendar(window: str) -> None:
+    windows, size, step = WINDOWS[window]
+    rows = random_rows(9)[:20]
+    query = f"SELECT k, v, ts, window_start, window_end FROM TABLE({window})"
+    with al.Harness.from_sql(query, TABLES, input_changes="append", dialect="flink") as harness:
+        naive = [(k, v, ts.replace(tzinfo=None)) for k, v, ts in rows]
+        harness.process([("+I", *row) for row in naive])
+        harness.flush()
+        told = sorted((*row, *bounds) for row in naive for bounds in windows(row[2], size, step))
+        assert sorted(tuple(row) for row in harness.table()) == told
+
+
 def test_group_by_a_window_of_the_calendar_and_windows_without_groups() -> None:
     rows = [("+I", 1, 5, dt.datetime(2024, 2, 29, 23)), ("+I", 1, 7, dt.datetime(2024, 3, 1))]
     about: Any = {"input_changes": "append", "dialect": "flink", "watermarks": {"t": ("ts", "1 s")}}
@@ -85,6 +168,15 @@ def test_group_by_a_window_of_the_calendar_and_windows_without_groups() -> None:
 def test_a_checkpoint_knows_them() -> None:
     windowing = Windowing(CalendarTumble(3, "ts", "Europe/Berlin"))
     assert windowing_of(windowing_data(windowing)) == windowing
+    for assigner in (
+        CalendarHop(12, 3, "ts"),
+        CalendarCumulate(12, 1, on="ts"),
+        CalendarCumulate(3, on="ts", step=DAY // 4, time_zone="Europe/Berlin"),
+    ):
+        assert windowing_of(windowing_data(Windowing(assigner))) == Windowing(assigner)
+    assert (
+        assigner.text == "CUMULATE(on=`ts`, max_size=3 months, step=6 h, time zone Europe/Berlin)"
+    )
     assert windowing.assigner.text == "TUMBLE(on=`ts`, size=3 months, time zone Europe/Berlin)"
 
 
@@ -101,8 +193,26 @@ def test_windows_lie_side_by_side(months: int) -> None:
 @pytest.mark.parametrize(
     ("window", "said"),
     [
-        ("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1' YEAR)", "no fixed length"),
-        ("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' MONTH)", "no fixed"),
+        (
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' MONTH)",
+            "needs months for SLIDE too",
+        ),
+        (
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '90' DAY)",
+            "needs months for SIZE too",
+        ),
+        (
+            "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' MONTH, INTERVAL '1' QUARTER)",
+            "no multiple of the step 2 months",
+        ),
+        (
+            "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '7' DAY, INTERVAL '1' MONTH)",
+            "a step is a day, a part of one",
+        ),
+        (
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1' YEAR, INTERVAL '1' DAY)",
+            "has no offset",
+        ),
         ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0' MONTH)", "no fixed length"),
         ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1' DAY)", "has no offset"),
         (

@@ -13,7 +13,6 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import (
     Aligned,
-    Cumulate,
     Windowing,
     count_up,
     distinct_times,
@@ -157,7 +156,7 @@ class SlicedRows(WindowOperator):
 
     def _find_slices(self, slices: Array) -> Array:
         """Return the slices in which rows are added up: in a cumulating window that has fired, its first slice."""
-        if self.windows is not None or not isinstance(self._assigner, Cumulate) or not len(slices):
+        if self.windows is not None or not self._assigner.cumulates or not len(slices):
             return slices
         if self._fires(slices.min(keepdims=True))[0] > self.now:
             return slices

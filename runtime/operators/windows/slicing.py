@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggloom.codegen.windows import (
-    Cumulate,
     count_up,
     distinct_times,
 )
@@ -184,7 +183,7 @@ class SlicingWindowOperator(SlicedRows):
         live = np.ones(len(places), np.bool_)
         windows = owners, ends_shown
         changes = self._changes(windows, (values, values), (~live, live), state, found.handler)
-        if isinstance(self._assigner, Cumulate):
+        if self._assigner.cumulates:
             self._fold(slots, ends, found)
         self._forget_slices()
         return changes
