@@ -18,6 +18,7 @@ from aggloom import __version__
 from aggloom.analyze_cli import analyze
 from aggloom.ask_cli import ask, serve
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
+from aggloom.docs_cli import show_docs
 from aggloom.errors import AggloomError, IgnoredOptionWarning
 from aggloom.forget_cli import forget
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
@@ -97,7 +98,7 @@ def _message(error: Exception) -> str | None:
 )
 @click.version_option(__version__, prog_name="aggloom")
 def main() -> None:
-    """Streaming aggregates over changes: generate them, read them, run them on Spark."""
+    """Streaming aggregates over changes: generate them, read them, run them on Spark or in one process."""
 
 
 for _command in (
@@ -116,6 +117,7 @@ for _command in (
     ask,
     serve,
     forget,
+    show_docs,
     analyze,
 ):
     main.add_command(_command)
@@ -146,7 +148,7 @@ def estimate(
     form: Literal["text", "json"],
     **sizes: int | None,
 ) -> None:
-    """Say how much a query will remember, from a sample of its rows."""
+    """Estimate how much memory a query will need, from a sample of its rows."""
     from aggloom.sample_files import estimate_query
 
     options = pairs_of("--set", "OPTION=VALUE", settings)
@@ -214,7 +216,7 @@ def run(
     settings: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Run queries over changes on a local Spark: a script (job.sql), a job file (job.yaml), or its parts as options."""
+    """Run queries over changes, on Spark or in one process: a script (job.sql), a job (job.yaml), or options."""
     put_off_pandas()
     from aggloom.job import complete, read_job
     from aggloom.run import run as run_jobs

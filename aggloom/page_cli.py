@@ -65,7 +65,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
     "--key",
     "keys",
     multiple=True,
-    help="COLUMN=VALUE, once for each column: tell of this key too, and how it came to its value.",
+    help="COLUMN=VALUE, once for each column: show this key too, and the changes that led to its value.",
 )
 @click.option(
     "--no-state",

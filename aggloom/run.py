@@ -41,7 +41,9 @@ _HADOOP = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR"}
 """Variables of settings by which a path without a scheme may be another file system's."""
 _PAUSE_SECONDS = 0.1
 _FEW_BYTES = 8 << 20
-_NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
+_NO_CHECKPOINT = (
+    "no --checkpoint: this run starts from the beginning, and keeps nothing when it ends"
+)
 _LATE = (
     "rows dropped: an earlier run with this checkpoint closed windows and interval joins at the end of its input. "
     "Where files are added between runs, begin with an empty checkpoint and --keep-open "
@@ -140,7 +142,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
             if not job.json:
                 show_table(table, _REST)
         name = checkpoint.name if len(jobs) > 1 else ""
-        _tell(counts, job, table, name, late, each.printer.rate)
+        _tell(counts, job, table, name, late, rate=each.printer.rate, closed=each.closed)
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
 
@@ -180,6 +182,7 @@ class _Run:
         with use_analyser(spark):
             plan = plan_of_job(job)
         self._waits, self._goes_by_the_clock = plan.awaits_watermark, plan.goes_by_the_clock
+        self.closed = 0
         self._kernels = KernelWatch(lambda: modules_of(plan, job.backend))
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
@@ -199,9 +202,11 @@ class _Run:
         if not (self._waits and self._job.ends):
             return False
         settle(self.query)
+        held = self.printer.counts.windows
         if not plan_last_batch(self._spark, self.query):
             return False
-        # Files that have come meanwhile are left to the next run.
+        self.closed = held
+        # New files are left to the next run.
         self.query = self._start_sink({"once": True})
         self.printer.follow(self.query)
         return True
@@ -251,11 +256,14 @@ def _tell(
     table: pa.Table | None,
     name: str,
     ended: bool = False,
+    *,
     rate: int | None = None,
+    closed: int = 0,
 ) -> None:
     """Print the counts of a run: lines on standard error, or, if asked for, JSON on standard output.
 
     ended: whether an earlier run has closed what waits for the watermark. rate: rows a second without the first batch.
+    closed: windows that the end of the input has closed.
     """
     begin = f"{name}: " if name else ""
     files = [table for table in job.tables if table.kafka is None and table.lake is None]
@@ -265,7 +273,7 @@ def _tell(
             click.echo(f"{begin}{hint}", err=True)
     if ended and counts.late:
         click.echo(f"{begin}{counts.late:,} late {_LATE}", err=True)
-    windows = counts.describe_open(job.keep_open)
+    windows = counts.describe_open(job.keep_open) or counts.describe_closed(closed)
     if windows and not job.continuous:
         click.echo(f"{begin}{windows}", err=True)
     if (empty := counts.describe_empty(job.checkpoint is not None)) and not job.continuous:
@@ -276,5 +284,5 @@ def _tell(
         return
     rows = {} if table is None else {"table": table.to_pylist()}
     about = {"query": name} if name else {}
-    report = {**about, **rows, "counts": counts.to_dict()}
+    report = {**about, **rows, "counts": counts.to_dict(), "closed": closed}
     click.echo(json.dumps(report, ensure_ascii=False, default=str))

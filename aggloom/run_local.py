@@ -79,7 +79,7 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
                 if not job.json:
                     show_table(table, _REST)
             name = checkpoint.name if len(placed) > 1 else ""
-            report(each.query.counts, job, table, name, late)
+            report(each.query.counts, job, table, name, late, closed=each.query.closed)
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in placed):
         raise KeyboardInterrupt
 

@@ -82,7 +82,7 @@ def sql_shell(
     settings: tuple[str, ...],
     keep_going: bool,
 ) -> None:
-    """Ask SQL of tables in files, in this process, without Spark: a prompt, or statements from a pipe or a SCRIPT."""
+    """Run SQL over tables in files, in this process, without Spark: a prompt, or statements from a pipe or a SCRIPT."""
     if json and form == "csv":
         raise click.UsageError("--json and --format csv are two forms; give one")
     if script is not None and text is not None:

@@ -155,7 +155,7 @@ def explain(
     settings: tuple[str, ...],
     form: Literal["text", "json", "svg"],
 ) -> None:
-    """Say what a query becomes: its plan and why, calls and types, a key's state, what is compiled."""
+    """Explain the plan of a query: why it is so, calls and types, a key's state, what is compiled."""
     from aggloom.codegen import explain as explained
 
     if tables and (sql is None or schema is not None or yaml_file is not None):

@@ -137,7 +137,7 @@ def infer_columns(
         if not _is_change(name, values, format, words)
     ]
     if not fields:
-        raise SpecError(f"{files}: no row tells the columns; give schema=DDL.")
+        raise SpecError(f"{files}: no row shows the columns; give schema=DDL.")
     if len(rows) == _ROWS and format == "csv":
         check_csv(found, pa.schema(fields), _ROWS, dict(dialect))
     elif len(rows) == _ROWS:

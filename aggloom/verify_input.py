@@ -62,7 +62,7 @@ def read_script(root: Path, job: Job) -> ReadInput:
     closes = facts.watermark >= AFTER_ALL
     if closes and last == facts.batch and numbers:
         raise UnverifiableError(
-            f"{root}: rows came after the end of the input had closed its windows, and nothing keeps which ones. Run "
+            f"{root}: rows arrived after the end of the input closed its windows, and nothing keeps which ones. Run "
             "with --keep-open where files are added between runs."
         )
     idle = max(0, facts.batch - last - closes)

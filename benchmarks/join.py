@@ -122,7 +122,7 @@ def loom(case: Case, rows: int, size: int) -> tuple[Run, int, JoinOperator]:
 
 
 def join(case: Case, rows: int, size: int) -> tuple[Run, int]:
-    """DuckDB's join over the rows that there are in the end, given out as Arrow."""
+    """DuckDB's join over the rows that there are in the end, emitted as Arrow."""
     tables = []
     for side, schema in enumerate((_LEFT, _RIGHT)):
         parts = [bundles[side] for bundles in case.bundles(rows, size)]

@@ -88,7 +88,7 @@ def _stream(
             query.awaitTermination()
             seconds = time.perf_counter() - begin
         progress = query.recentProgress
-        # Windows that a batch's rows have closed are given out in the next one, perhaps without rows.
+        # Windows that a batch's rows have closed are emitted in the next one, perhaps without rows.
         later = sum(batch.durationMs["triggerExecution"] for batch in progress[1:]) / 1000
         steady = rows.rows * (FILES - FILES_A_BATCH) / FILES / later if later else None
         return seconds, sum(batch.sink.numOutputRows for batch in progress), steady

@@ -4,7 +4,7 @@
     python examples/delays.py --fresh     # start again
 
 Two streaming queries read the same Debezium messages; their event time is when a flight was due to leave. Flights are
-announced a day ahead, so that a window is given out once the announcements are a day past its end. For a week it is
+announced a day ahead, so that a window is emitted once the announcements are a day past its end. For a week it is
 corrected, as its flights leave and land and are heard of; what comes later is left out. All is kept in .demo/delays/.
 """
 
@@ -364,9 +364,9 @@ def show_verdicts(verdicts: dict[str, Verdict], console: Console) -> None:
     for name in verdicts:
         table.add_column(name, justify="right")
     lines = {
-        "windows given out": "windows",
+        "windows emitted": "windows",
         "windows corrected afterwards": "corrected",
-        "changes after their hour was given out": "late",
+        "changes after their hour was emitted": "late",
         f"changes more than {LATENESS} later: left out": "too_late",
         "windows that go without such a change": "missed",
     }

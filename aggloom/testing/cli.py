@@ -37,7 +37,7 @@ def run_tests(
     quiet: bool,
     backend: Backend | None,
 ) -> None:
-    """Hold queries against expected tables, without Spark: the tests in YAML files, or below directories (tests/).
+    """Compare results with expected tables, without Spark: the tests in YAML files, or below directories (tests/).
 
     It ends with 0 if all passed, with 1 if results differ, with 2 if a test could not be run, or none was found.
     """

@@ -230,13 +230,13 @@ ENTRIES = (
     _extreme("MAX", "Greatest value that is not NULL.", GREATEST, 4, "max({x})"),
     _first_or_last(
         "FIRST_VALUE",
-        "The value that came first, or first by ORDER BY, of those that are still there.",
+        "The first value by arrival, or by ORDER BY, of those that are still there.",
         False,
         ("FIRST",),
     ),
     _first_or_last(
         "LAST_VALUE",
-        "The value that came last, or last by ORDER BY, of those that are still there.",
+        "The last value by arrival, or by ORDER BY, of those that are still there.",
         True,
         ("LAST",),
     ),

@@ -47,7 +47,7 @@ class Deduplicate(KeyedRowsNode):
     """The first or the last row of each key; the first columns of its rows are the key.
 
     order: the time column by which rows come first or last; None: in the order in which they come. waits: whether a row
-    is given out once, when the watermark has come to its time, or to window_end, the key column at which its window
+    is emitted once, when the watermark has come to its time, or to window_end, the key column at which its window
     ends. update_before: whether updates come with -U. sends_insert: whether +I is told from +U where they do not.
     is_chained: rows come from below when the same watermark says so.
     """
@@ -77,7 +77,7 @@ class Deduplicate(KeyedRowsNode):
 
     @property
     def never_updates(self) -> bool:
-        """True if a row that is given out stays."""
+        """True if a row that is emitted stays."""
         return self.waits or (self.keep == "first" and self.order is None)
 
     @property

@@ -36,7 +36,7 @@ from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
 
 By = Literal["", "row", "processing"]
-"""The time by which rows are given out, once and for all: row time, processing time; "": by nothing, over changes."""
+"""The time by which rows are emitted, once and for all: row time, processing time; "": by nothing, over changes."""
 # Beside its words a row has: its sort word and arrival, links to its equals, its slot, cells of the index, the number
 # of its result, and an entry of a B+tree that is three quarters full.
 _ROW = 24 + 4 + 12 + WORD + 32 * 4 // 3
@@ -97,7 +97,7 @@ class OverCall:
 class Over(Stateful):
     """Rows with the values of window functions in the last columns; the first columns are the key.
 
-    order: none is the order of arrival. by: the time by which rows, which are only added, are given out once.
+    order: none is the order of arrival. by: the time by which rows, which are only added, are emitted once.
     """
 
     input: Node
@@ -160,7 +160,7 @@ class Over(Stateful):
 
     @property
     def waits(self) -> bool:
-        """True if rows are given out when the watermark has come to them."""
+        """True if rows are emitted when the watermark has come to them."""
         return self.by == "row"
 
     @property
@@ -262,7 +262,7 @@ class Over(Stateful):
             {"name": "written", "kind": "time", "bytes_per_key": WORD},
         ]
         if self.by:
-            parts.append({"name": "given out", "kind": "numbers", "bytes_per_key": 4 * WORD})
+            parts.append({"name": "emitted", "kind": "numbers", "bytes_per_key": 4 * WORD})
         else:
             row += WORD * len(results) + len(results) // 8 + 1
         kept = {

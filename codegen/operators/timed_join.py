@@ -19,7 +19,7 @@ class TimedJoin(Join):
 
     times: a column of the left and one of the right. bounds: the least and the greatest difference of the left's time
     and the right's of rows that match, in microseconds; None: the times are the ends of windows, which both are in, and
-    a window's rows are given out when it ends. windows: of each side how its windows are made, for explain.
+    a window's rows are emitted when it ends. windows: of each side how its windows are made, for explain.
     """
 
     times: tuple[str, str] = ("", "")
@@ -33,7 +33,7 @@ class TimedJoin(Join):
 
     @property
     def once(self) -> bool:
-        """True if each row of the result is given out once and for all."""
+        """True if each row of the result is emitted once and for all."""
         return self.in_windows or (self.left.appends_only and self.right.appends_only)
 
     @cached_property

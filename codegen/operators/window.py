@@ -208,7 +208,7 @@ class WindowAggregate(Stateful):
 
     @property
     def updates(self) -> bool:
-        """True if results are replaced: else each is a row of its own, given out once and for all."""
+        """True if results are replaced: else each is a row of its own, emitted once and for all."""
         return self.windowing.fires_again and bool(self.windowing.updates)
 
     @cached_property

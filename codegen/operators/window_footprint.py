@@ -31,7 +31,7 @@ def state_of_windows(
 
 
 def _add_parts(found: dict[str, Any], keys: tuple[str, ...], windowing: Windowing) -> None:
-    """Add what windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
+    """Add what windows remember besides accumulators: the bounds of sessions, and what was emitted and may change."""
     if found["bytes_per_key"] is None:
         return
     key, *rest = found["parts"]
@@ -42,7 +42,7 @@ def _add_parts(found: dict[str, Any], keys: tuple[str, ...], windowing: Windowin
     else:
         again += key["bytes_per_key"]
     if windowing.updates:
-        rest.append({"name": "given out", "kind": "results", "bytes_per_key": again})
+        rest.append({"name": "emitted", "kind": "results", "bytes_per_key": again})
     found["parts"] = [key, *rest]
     found["bytes_per_key"] = sum(part["bytes_per_key"] for part in found["parts"])
 

@@ -40,14 +40,14 @@ class PlanOptions:
     over_insert_only: whether window functions over insertions in order of one time wait for the watermark, which then
     gives each row out once; rows behind it are dropped.
 
-    Of windows in SQL: early_fire_*, late_fire_*: whether a window gives out results before its end and after it, and
+    Of windows in SQL: early_fire_*, late_fire_*: whether a window emits results before its end and after it, and
     how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
     still takes rows. local_time_zone: on whose clocks windows over instants lie. source_idle_timeout: after how long
     without rows a source holds back the watermark no more; 0 is never. late_rows: whether rows that come too late for
     the windows of the last aggregate, or for the first row by event time, are handed out. rank_cache_size: taken so
     that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
 
-    join_match_limit: how many joined rows a join may take back and give out in one bundle; beyond it is an error that
+    join_match_limit: how many joined rows a join may take back and emit in one bundle; beyond it is an error that
     names the key most of them come from. multi_join_enabled: whether joins that follow one another on one key become
     one operator without intermediate results; AUTO: in bundles, unless several inputs have several rows a key and a
     further condition drops pairs of them.

@@ -38,6 +38,6 @@ def refuse(names: Iterable[str]) -> None:
     listed = ", ".join(names)
     if listed:
         raise UntrustedCodeError(
-            f"{listed}: its Python source came with the text of a spec, and would run here. If you trust whoever wrote "
+            f"{listed}: its Python source is in the text of a spec, and would run here. If you trust whoever wrote "
             "it, pass --trust (trust=True to from_yaml and from_json)."
         )

@@ -1,4 +1,4 @@
-"""Triggers: when a window gives out its result. The interface of built-in ones, and of those that users write.
+"""Triggers: when a window emits its result. The interface of built-in ones, and of those that users write.
 
 A trigger is asked about each row and each timer of a window, and answers with a TriggerResult. What it wants to
 remember for a window it keeps in `ctx.state`, numbers and texts by name; that, and its timers, survive a restart.
@@ -31,7 +31,7 @@ class TriggerResult(Enum):
 
     @property
     def fires(self) -> bool:
-        """True if the result is given out."""
+        """True if the result is emitted."""
         return self.value[0]
 
     @property

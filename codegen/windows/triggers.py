@@ -48,7 +48,7 @@ class EventTimeTrigger(Trigger):
         return CONTINUE if self.early is None else self._wait(self.early, ctx)
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        # After its end a window is only asked when it goes: what waits to be given out late goes out before.
+        # After its end a window is only asked when it goes: what waits to be emitted late goes out before.
         waits = self._forget(ctx)
         return FIRE if waits or time == window.max_timestamp else CONTINUE
 

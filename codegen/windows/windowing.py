@@ -154,7 +154,7 @@ class Windowing:
 
     @property
     def fires_again(self) -> bool:
-        """True if a window may give out its result more than once."""
+        """True if a window may emit its result more than once."""
         trigger = self.trigger
         if self._fires_at_its_end:
             return getattr(trigger, "early", None) is not None or bool(self.allowed_lateness)

@@ -89,14 +89,12 @@ class LocalQuery:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        open_source: OpenSource,
-        checkpoint: Path,
-        settings: QuerySettings,
+        self, plan: Plan, open_source: OpenSource, checkpoint: Path, settings: QuerySettings
     ) -> None:
         check_expressions(plan)
         self.plan, self.settings = plan, settings
+        self.closed = 0
+        """Windows and slices, each of one key, that the end of the input has closed."""
         self._stop = threading.Event()
         self._closing = ExitStack()
         try:
@@ -258,6 +256,7 @@ class LocalQuery:
         if not waits or self._fresh or self.has_ended or self._stop.is_set():
             return
         laps = Laps()
+        self.closed = self.counts.windows
         now = time.time_ns() // 1_000_000
         plan = BatchPlan(self.checkpoint.next_batch, {}, now, AFTER_ALL)
         self.checkpoint.plan(plan)

@@ -20,7 +20,7 @@ class TableTotals:
 
 
 class QueryTotals:
-    """Adds up what the batches of a query have read and given out."""
+    """Adds up what the batches of a query have read and emitted."""
 
     def __init__(self, host: DurableHost) -> None:
         self._host = host

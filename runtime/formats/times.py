@@ -45,7 +45,7 @@ class ColumnUnit:
             return 0
         unit = _unit_of(abs(number), self.unit)
         if unit is None:
-            raise UnknownUnitError("a time since 1970 in a unit that its size does not tell")
+            raise UnknownUnitError("a time since 1970 in a unit that its size does not show")
         if self.unit not in (None, unit):
             raise UnknownUnitError(f"a time in {unit}, in a column that has had {self.unit}")
         found = in_range(to_microseconds(number, unit))

@@ -105,7 +105,7 @@ def compare_operators(
             found.append((calls, int(now["buckets"])))
     above = changed_above(old, new)
     if above:
-        _LOG.warning("what was given out before does not follow: %s", "; ".join(above))
+        _LOG.warning("what was emitted before does not follow: %s", "; ".join(above))
     return found
 
 

@@ -43,7 +43,7 @@ class FragmentFactory:
 def factory_of(
     nodes: Sequence[Stateful], place: int, buckets: int, handlers: Handlers, fragment: FragmentSpec
 ) -> FragmentFactory:
-    """The factory of the fragment whose operators these nodes are, the last the one that gives out."""
+    """The factory of the fragment whose operators these nodes are, the last the one that emits."""
     below = "; ".join(dict.fromkeys(node.name for node in nodes[:-1]))
     name = f"{nodes[-1].name} over {below}" if below else nodes[-1].name
     digest = lineage(nodes[-1])

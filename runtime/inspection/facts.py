@@ -46,7 +46,7 @@ class PartContents(Report):
     """Part of an operator's state for a key: all of it, or one window.
 
     records: rows in it, None where nothing counts them. results: by column, None where there is no row, or where rows
-    are only kept until the window fires. given: the results that were given out of a window that may change.
+    are only kept until the window fires. given: the results that were emitted for a window that may change.
     written: when the key was written last, where keys expire.
     """
 

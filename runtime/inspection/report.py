@@ -100,7 +100,7 @@ class Why(Report):
         page.line(f"now: {now}")
         if not self.agrees:
             page.line(
-                "The key's changes one by one do not come to what the bundles came to where it says so: "
+                "The key's changes one by one do not give what the bundles gave where it says so: "
                 "please report it."
             )
 

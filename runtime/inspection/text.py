@@ -82,7 +82,7 @@ def write_operator(page: Page, state: OperatorState) -> None:
         ("keys", f"{', '.join(state.key_columns) or '()'}: {_format_count(state.keys)}"),
         *([("calls", ", ".join(state.calls))] if state.calls else []),
         *(
-            [("windows", f"{state.windows}: {_format_count(state.held)} held")]
+            [("windows", f"{state.windows}: {_format_count(state.held)} kept")]
             if state.windows
             else []
         ),
@@ -123,7 +123,7 @@ def write_key(page: Page, key: KeyState, limit: int) -> None:
     for part in key.parts:
         page.line(f"  {part_text(part)}")
         if part.given is not None:
-            page.line(f"  given out: {fields_of(part.given)}")
+            page.line(f"  emitted: {fields_of(part.given)}")
         if part.written is not None:
             page.line(f"  written last: {text_of(part.written)}")
         accumulators = [

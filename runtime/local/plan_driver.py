@@ -385,7 +385,7 @@ class FedPlan:
         key = self.plan.key
         if key is None:
             raise AggloomError(
-                "without update_before the table can only be told by its key, which the query drops; select the key"
+                "without update_before rows can only be found by the key, which the query drops; select the key"
             )
         names = self.plan.schema.names
         order = [names.index(name) for name in key]

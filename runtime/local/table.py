@@ -1,4 +1,4 @@
-"""Rows with the names of their columns: what a harness gives out, as a list, for notebooks and for pandas."""
+"""Rows with the names of their columns: what a harness emits, as a list, for notebooks and for pandas."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Windows as a picture: rows, windows, merges, watermarks and firings, as SVG for light and dark pages.
 
-A lane for each key: its rows over a line, below them their windows as bars that end with what they gave out; where
+A lane for each key: its rows over a line, below them their windows as bars that end with what they emitted; where
 windows are not of time, brackets under the rows of each result. Below the lanes of event time stand all rows in the
 order in which they came, downwards, and the watermark, which passes the end of a window where its result comes.
 """
@@ -271,7 +271,7 @@ class _Picture:
 
     def _describe_axis(self) -> str:
         if self.story.by_order:
-            return "rows in the order in which they came"
+            return "rows in the order of their arrival"
         kind = "event time" if self.story.node.windowing.assigner.event_time else "processing time"
         assert isinstance(self.axis, TimeAxis)
         days = [moment(at, self.story.zone)[:10] for at in (self.axis.low, self.axis.high - 1)]
@@ -284,7 +284,7 @@ class _Picture:
         firings = sum(f.kind in ("+I", "+U") for span in story.spans for f in span.firings)
         return (
             f"{story.node.windowing.text}: {len(story.rows)} rows of {len(story.keys)} keys, {late} of them late, "
-            f"{firings} results given out"
+            f"{firings} results emitted"
         )
 
     def _time(self, ms: int) -> str:
@@ -316,7 +316,7 @@ class _Picture:
             ("crossed", "late", "late", any(row.late for row in rows)),
             ("dot", "late", "in no window", any(row.outside for row in rows)),
             ("box", "bar", "window", bars and any(span.firings for span in spans)),
-            ("box", "open", "window not given out", bars and not all(s.firings for s in spans)),
+            ("box", "open", "window not emitted", bars and not all(s.firings for s in spans)),
             ("box", "merge", "sessions that became one", any(span.merges for span in spans)),
             ("bracket", "cover", "rows of a result", not bars and bool(holds)),
             ("diamond", "fire", "result", True in holds),

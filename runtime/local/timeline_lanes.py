@@ -182,7 +182,7 @@ class Lane:
         rows = "1 row" if span.rows == 1 else f"{span.rows} rows"
         text = f"window {self._times(span.start, span.end)}, {rows}: "
         if not span.firings:
-            return text + "not given out"
+            return text + "not emitted"
         return text + "; ".join(f"{each.kind} {each.text}" for each in span.firings)
 
     def _times(self, start: int, end: int) -> str:
@@ -221,7 +221,7 @@ class Lane:
         x1, x2 = self._bracket_ends(firing)
         middle, words = self._bracket_text(firing)
         rows = ", ".join(map(str, firing.rows))
-        caption = f"{firing.kind} {firing.text}, given out after row {firing.after}: rows {rows}"
+        caption = f"{firing.kind} {firing.text}, emitted after row {firing.after}: rows {rows}"
         # A tooth for each row, as others may lie between.
         teeth = sorted({self.axis.at(row) for row in firing.rows})
         d = f"M{number(x1 + 5)} {number(y + 8)}H{number(x2 - 5)}"

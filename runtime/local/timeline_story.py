@@ -1,4 +1,4 @@
-"""The story of a timeline, as data: the rows that came, the windows that they went to, and what was given out."""
+"""The story of a timeline, as data: the rows that came, the windows that they went to, and what was emitted."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from aggloom.runtime.local.timeline_story import Firing, Key, Merge, Row, Span, 
 
 
 class SpanBook:
-    """The windows that rows went to, and what they gave out."""
+    """The windows that rows went to, and what they emitted."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
@@ -36,7 +36,7 @@ class SpanBook:
         staggered = getattr(self.assigner, "stagger", "aligned") != "aligned"
         own = type(self.assigner).assign_rows is not Assigner.assign_rows
         if not rows or staggered or own:
-            # Each bucket staggers its windows by itself, and one's own look at rows: what they give out is known.
+            # Each bucket staggers its windows by itself, and one's own look at rows: what they emit is known.
             return
         zone = self.story.zone
         times = to_local(np.array([row.place for row in rows], np.int64), zone)
@@ -146,7 +146,7 @@ class Watch:
         """A step is over: forget what was evicted and purged."""
         key = None if self.row is None else self.row.key
         if key is not None and not self.fired and self.stays:
-            # It fired, and what it gave out was the same.
+            # It fired, and what it emitted was the same.
             self.held[key] = _select_rows(
                 _select_rows(self.held[key], self.stays[0]), self.stays[1]
             )

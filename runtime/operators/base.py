@@ -82,7 +82,7 @@ class StoredKeyState(NamedTuple):
     """The state that an operator holds of a key in one window, or of the key as a whole.
 
     handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. given:
-    accumulators of what was given out last. records: the rows, where accumulators do not count them. written: when
+    accumulators of what was emitted last. records: the rows, where accumulators do not count them. written: when
     the key was written last, in milliseconds; 0 if that is not kept. results: its values, where there is no handler.
     """
 

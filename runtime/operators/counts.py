@@ -71,7 +71,7 @@ class Counts:
 
     @property
     def late(self) -> int:
-        """Rows that came too late for their windows."""
+        """Rows that were too late for their windows."""
         return self._sum("late")
 
     @property
@@ -113,7 +113,7 @@ class Counts:
         parts.append(f"{_size(self.state_bytes)} of state" if known else "state unchanged")
         if not self.complete:
             counted, of = (sum(o.buckets[i] for o in self.operators) for i in (0, 1))
-            parts[-1] += f" (in the {counted} of {of} buckets that this run came to)"
+            parts[-1] += f" (in the {counted} of {of} buckets that this run has read)"
         if self.watermark is not None:
             parts.append(f"watermark {self.watermark.isoformat(' ')}")
         return f"{_many(self.batches, 'batch', 'batches')}: {', '.join(parts)}"
@@ -167,6 +167,13 @@ class Counts:
             "JOIN .. ON), or later changes take back those that do"
         )
 
+    @staticmethod
+    def describe_closed(closed: int) -> str:
+        """Return a line about windows that the end of the input has closed; empty if there were none."""
+        if not closed:
+            return ""
+        return f"closed at the end of the input: {_many(closed, 'window')} (or slices of windows), each of one key"
+
     def describe_open(self, kept: bool) -> str:
         """Return a line about windows that are still open, and what closes them; empty if there are none.
 
@@ -182,7 +189,7 @@ class Counts:
             close = "Later rows close a window once they move the watermark past its end"
         end = "; a run without --keep-open closes all at the end of its files" if kept else ""
         return (
-            f"still open: {count}{until}; what came since their last result is not in the output. {close}: run again,"
+            f"still open: {count}{until}; rows since their last result are not in the output. {close}: run again,"
             f" with --checkpoint to go on from here{end}"
         )
 

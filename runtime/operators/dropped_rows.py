@@ -42,7 +42,7 @@ KINDS = {
         "late row",
         "late rows",
         "a late row comes behind the watermark, when its result is final",
-        "Give the watermark a longer delay, keep windows for longer (allowed_lateness), or have late rows handed out "
+        "Give the watermark a longer delay, keep windows for longer (allowed_lateness), or have late rows emitted "
         "(late_rows=True)",
     ),
     "refused": _Kind(

@@ -87,7 +87,7 @@ class FragmentPart:
 
 @dataclass(frozen=True)
 class FragmentSpec:
-    """The description of a fragment: its operators, each after those that feed it, the last the one that gives out.
+    """The description of a fragment: its operators, each after those that feed it, the last the one that emits.
 
     inputs: the columns of each of its inputs.
     """
@@ -291,7 +291,7 @@ def _bundle(
 def fragment_of(
     node: Stateful, options: PlanOptions, zone: str = "UTC"
 ) -> tuple[FragmentSpec, tuple[Exchange, ...], tuple[Stateful, ...]]:
-    """The fragment that a node of a plan gives out of, its inputs by number, and the nodes of its operators.
+    """The fragment that a node of a plan emits from, its inputs by number, and the nodes of its operators.
 
     zone: the session's time zone.
     """

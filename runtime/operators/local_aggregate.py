@@ -1,6 +1,6 @@
 """The local half of a two-phase aggregate: rows in, their accumulators out, nothing remembered between bundles.
 
-It follows Flink's MiniBatchLocalGroupAggFunction. What it gives out is merged by a GroupAggOperator of
+It follows Flink's MiniBatchLocalGroupAggFunction. What it emits is merged by a GroupAggOperator of
 the same handler, the global half.
 """
 

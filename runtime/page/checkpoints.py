@@ -173,7 +173,7 @@ def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
 def _describe_held(counts: Mapping[str, Any]) -> str:
     parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if counts.get(word)]
     counted, of = counts.get("buckets") or (0, 0)
-    part = "" if counted == of else f" (in the {counted} of {of} buckets that this run came to)"
+    part = "" if counted == of else f" (in the {counted} of {of} buckets that this run has read)"
     return f"holds {', '.join([*parts, size(counts.get('state_bytes'))])}{part}"
 
 

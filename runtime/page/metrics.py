@@ -21,14 +21,14 @@ _COUNTED = {
     "batches": "Batches that were noted.",
     "rows": "Rows that were read.",
     "changes": "Changes of the result.",
-    "refused": "Rows that a source was told to pass over.",
+    "refused": "Rows that a source dropped, as its options say.",
     "notices": "Messages that have no row, such as heartbeats.",
     "orphans": "Retractions of what was not there, dropped.",
-    "late": "Rows that came too late for their windows.",
+    "late": "Rows that were too late for their windows.",
     "expired": "Keys forgotten after their time to live.",
 }
 _OPERATOR = {
-    "rows": ("counter", "Rows that came to an operator in this run."),
+    "rows": ("counter", "Input rows of an operator in this run."),
     "changes": ("counter", "Changes that left an operator in this run."),
     "keys": ("gauge", "Keys that an operator holds."),
     "windows": ("gauge", "Slices, windows or sessions that an operator holds."),

@@ -35,7 +35,7 @@ def state_of(
     columns += [("rows", _NUMBER)] if counted else []
     columns += [("windows or slices", _NUMBER)] if in_windows else []
     caption = f"The heaviest {len(heaviest.keys)} of {heaviest.known:,} keys, by "
-    caption += "rows held" if counted else "what is held; its rows are not counted"
+    caption += "rows kept" if counted else "what is kept; its rows are not counted"
     operator = known.get(weighed.place)
     partition = ["partition"] if any(b.partition is not None for b in state.largest) else []
     rows = []
@@ -119,7 +119,7 @@ def key_of(found: KeyFinding, operator: OperatorProgress, place: int = 0) -> dic
         "disagrees": (
             ""
             if why.agrees
-            else "The key's changes one by one do not come to what the bundles came to: please report it."
+            else "The key's changes one by one do not give what the bundles gave: please report it."
         ),
     }
 

@@ -24,7 +24,7 @@ _WORDS = {
     "running": "The query is running.",
     "ended": "The query has ended.",
     "failed": "The query failed.",
-    "silent": "The query has said nothing for a while: it was killed, or its machine is busy.",
+    "silent": "The query has reported nothing for a while: it was killed, or its machine is busy.",
     "unknown": "Whether the query runs is not noted here.",
 }
 

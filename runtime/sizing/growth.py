@@ -59,11 +59,11 @@ class Grown:
         if self.state["bytes_per_key"] is None:
             return ()
         by_key = {part["name"]: part["bytes_per_key"] for part in self.state["parts"]}
-        given = by_key.pop("given out", 0)
+        given = by_key.pop("emitted", 0)
         found: list[PartEstimate] = []
         for place, holdings in enumerate(self.holdings):
             scale = self.keys / max(1, self.seen) if grown else 1.0
-            name, each = ("given out", given) if place else ("keys", sum(by_key.values()))
+            name, each = ("emitted", given) if place else ("keys", sum(by_key.values()))
             number = round(holdings.keys * scale)
             found.append(PartEstimate(name, number, number * each))
             found += self._inside(holdings, number, self.factor if grown else 1.0)

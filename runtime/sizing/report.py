@@ -13,7 +13,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 @dataclass(frozen=True)
 class PartEstimate:
-    """A part of a state: keys, the entries of a view, texts, or results given out; their number and their bytes."""
+    """A part of a state: keys, the entries of a view, texts, or results emitted; their number and their bytes."""
 
     name: str
     number: int

@@ -15,7 +15,8 @@ from aggloom.errors import SparkMissingError
 if find_spec("pyspark") is None:
     raise SparkMissingError(
         "this needs Spark, and the package pyspark is not installed: pip install 'aggloom[spark]'. Without Spark there "
-        "are `aggloom sql`, `aggloom test`, `aggloom explain` and, in Python, aggloom.Harness."
+        "are `aggloom run --engine local`, `aggloom sql`, `aggloom test`, `aggloom explain` and, in Python, "
+        "aggloom.local and aggloom.Harness."
     )
 
 from aggloom.runtime.spark.sessions.session import session

@@ -24,7 +24,7 @@ from aggloom.runtime.storage.hashing import combine, mix
 from aggloom.runtime.storage.jit import kernel
 
 HIGH, FREE, LIVE, HEAP_USED, HEAP_LIVE = range(5)
-"""Places in `meta`: ids given out, the first free one + 1, rows, bytes of the heap in use, lengths of live texts."""
+"""Places in `meta`: ids assigned, the first free one + 1, rows, bytes of the heap in use, lengths of live texts."""
 LENGTH_BITS: Final = 28
 """The lower bits of a text's word are its length in bytes, the upper ones its place in the heap."""
 RECENT: Final = 1 << 12
@@ -279,7 +279,7 @@ def check_rows(rows: RowArrays) -> int:
     for row in range(len(rows.flags)):
         if rows.flags[row, 0] & 1 == 0:
             continue
-        # No id from there on was given out: the next new row would overwrite this one.
+        # No id from there on was emitted: the next new row would overwrite this one.
         if row >= rows.meta[HIGH]:
             return np.int64(-1)
         count += 1

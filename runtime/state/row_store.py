@@ -78,7 +78,7 @@ class RowStore:
 
     @property
     def high(self) -> int:
-        """One more than the greatest id that has been given out."""
+        """One more than the greatest id that has been assigned."""
         return int(self.arrays.meta[HIGH])
 
     @property

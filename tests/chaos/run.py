@@ -2,7 +2,7 @@
 
 Each run draws a query and files of changes by its seed, and starts a driver that aggregates them. Python workers, their
 daemon and the driver are killed at random moments, live state is deleted or torn, and a driver that is dead is started
-again. In the end every batch must have given out what the harness gives, at every attempt at it, and the table must
+again. In the end every batch must have emitted what the harness gives, at every attempt at it, and the table must
 be DuckDB's.
 """
 

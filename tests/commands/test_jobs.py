@@ -233,6 +233,34 @@ def test_a_run_that_ends_says_which_windows_are_open(
 
 
 @pytest.mark.parametrize(
+    ("options", "line"),
+    [((), "closed at the end of the input: 1 window"), (("--keep-open",), "still open: 1 window")],
+)
+def test_a_run_says_how_many_windows_its_end_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("o.csv").write_text("k,ts\na,2026-01-01 10:05:00\na,2026-01-01 11:10:00\n")
+    window = "TABLE(TUMBLE(TABLE o, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+    query = f"SELECT k, COUNT(*) AS n FROM {window} GROUP BY k, window_start, window_end"
+    told = call(
+        "run",
+        "--engine",
+        "local",
+        "--backend",
+        "python",
+        "--table",
+        "o=o.csv,watermark=ts 0 seconds",
+        "--sql",
+        query,
+        *options,
+    )
+    assert told.exit_code == 0, told.output
+    (found,) = [each for each in told.stderr.splitlines() if each.startswith(("closed ", "still "))]
+    assert found.startswith(line)
+
+
+@pytest.mark.parametrize(
     ("path", "said"),
     [
         ("inn", "there is no file or directory 'inn'. Did you mean 'in'?"),

@@ -213,7 +213,7 @@ def test_what_cannot_be_told(tmp_path: Path) -> None:
     with pytest.raises(InputFormatError, match=r"t\.jsonl, line 2 is no JSON"):
         mixed.write_text('{"a": 1}\n{"a"\n')
         read_table_option(f"t={tmp_path}/./t.jsonl,format=jsonl").columns()
-    with pytest.raises(SpecError, match="no row tells the columns"):
+    with pytest.raises(SpecError, match="no row shows the columns"):
         told(lines(tmp_path / "n.jsonl", None))
     with pytest.raises(SpecError, match="does not say its types; add schema=DDL"):
         told("s3://b/x.jsonl")
@@ -277,7 +277,10 @@ def test_a_run_says_what_it_took_and_what_it_does_not_keep(
     assert said.exit_code == 0, said.output
     told, kept = said.stderr.splitlines()
     assert told.startswith("o: columns inferred from 17 rows of ") and "schema=id BIGINT" in told
-    assert kept == "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
+    assert (
+        kept
+        == "no --checkpoint: this run starts from the beginning, and keeps nothing when it ends"
+    )
     assert not placed[0].parent.exists()
     place = tmp_path / "state"
     given = [*query[:-1], f"{query[-1]},schema=id INT", "--checkpoint", str(place)]

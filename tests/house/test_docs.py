@@ -158,7 +158,7 @@ WRITTEN = {
 """Pages that are written by code, or as releases go, and break their lines otherwise."""
 PROSE = [
     path
-    for folder in ("", "docs", "docs/decisions", "benchmarks", "benchmarks/notes")
+    for folder in ("", "docs", "docs/decisions", "docs/releases", "benchmarks", "benchmarks/notes")
     for path in sorted((ROOT / folder).glob("*.md"))
     if path.relative_to(ROOT).as_posix() not in WRITTEN
 ]

@@ -18,6 +18,7 @@ PAGES = sorted(
         "*.md",
         "docs/*.md",
         "docs/decisions/*.md",
+        "docs/releases/*.md",
         "benchmarks/*.md",
         "benchmarks/notes/*.md",
         "benchmarks/results/*.md",

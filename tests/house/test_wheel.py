@@ -32,8 +32,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def tree_files() -> list[Path]:
-    """List the files of a build: the packages' folders and four files beside them."""
-    found = [Path(name) for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
+    """List the files of a build: the packages' folders, the files beside them, the pages."""
+    names = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+    found = [Path(name) for name in names] + pages()
     for folder in FOLDERS:
         found += [
             path.relative_to(ROOT)
@@ -43,6 +44,12 @@ def tree_files() -> list[Path]:
     return found
 
 
+def pages() -> list[Path]:
+    """List the pages that `aggloom docs` prints."""
+    found = (ROOT / "docs").glob("*.md"), (ROOT / "docs" / "releases").glob("*.md")
+    return [path.relative_to(ROOT) for each in found for path in each]
+
+
 def package_of(folder: Path) -> str:
     """Name the package that lies in a folder: by package-dir, or after that of the folder above it."""
     return FOLDERS.get(folder) or f"{package_of(folder.parent)}.{folder.name}"
@@ -50,10 +57,11 @@ def package_of(folder: Path) -> str:
 
 def expected() -> set[str]:
     """Name each file of the packages as it must stand in the wheel."""
-    return {
+    shipped = {f"aggloom/{page.as_posix()}" for page in pages()}
+    return shipped | {
         f"{package_of(path.parent).replace('.', '/')}/{path.name}"
         for path in tree_files()
-        if path.name.endswith(SHIPPED) and path.parent.parts
+        if path.name.endswith(SHIPPED) and path.parts[0] in map(str, FOLDERS)
     }
 
 

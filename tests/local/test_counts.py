@@ -96,7 +96,7 @@ def test_a_batch_is_added_up_once_and_a_bucket_holds_what_it_said_last() -> None
     assert counts.notices == 4 and "messages that are no rows: 4" in str(counts)
     assert (counts.orphans, counts.late, counts.keys, counts.state_bytes) == (2, 0, 11, 160)
     assert not counts.complete
-    assert "of state (in the 2 of 4 buckets that this run came to)" in str(counts)
+    assert "of state (in the 2 of 4 buckets that this run has read)" in str(counts)
     totals.add(progress(0))
     assert totals.counts.complete
 

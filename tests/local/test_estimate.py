@@ -192,7 +192,7 @@ def test_windows_stay_open(window: Any, per: str) -> None:
     (again,) = al.estimate(
         spec, sample, window=al.Windowing.of(window, allowed_lateness="1 h")
     ).operators
-    assert {part.name: part.number for part in again.parts}.get("given out") is not None
+    assert {part.name: part.number for part in again.parts}.get("emitted") is not None
 
 
 def test_python_objects_have_keys_and_a_checkpoint() -> None:

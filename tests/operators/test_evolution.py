@@ -228,7 +228,7 @@ def test_what_makes_a_call_is_all_but_its_name() -> None:
 
 def test_a_time_to_live_that_is_new_begins_now() -> None:
     spec = select("SUM(cnt) AS total")
-    before, made = operator(spec), operator(spec, state_ttl_ms=100)
+    before, made = operator(spec), operator(spec, state_ttl=100)
     feed(before, spec.schema.names, some_rows(0, 5))
     evolve(before, made, match_state(spec, spec), Clock(1000))
     nothing = pa.RecordBatch.from_arrays(

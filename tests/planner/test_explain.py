@@ -231,7 +231,7 @@ def test_bytes_are_those_of_the_arrays(keys: str, calls: str, changes: str, ttl:
         each.spec for each in _nodes(plan.root) if getattr(each, "update_before", None) is not None
     )
     assert spec.digest == node["handler"]
-    operator = GroupAggOperator(handler_class(spec, "numba"), state_ttl_ms=ttl)
+    operator = GroupAggOperator(handler_class(spec, "numba"), state_ttl=ttl)
     state = operator.state
     state.table.reserve(101)
     state._fit()

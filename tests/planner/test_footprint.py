@@ -73,7 +73,7 @@ def printed(plan: Plan, found: list[SlotState]) -> float:
     (node,) = stateful(describe(plan)["plan"])
     said = node["state"]
     by_key = {part["name"]: part["bytes_per_key"] for part in said["parts"]}
-    given = by_key.pop("given out", 0)
+    given = by_key.pop("emitted", 0)
     assert said["bytes_per_key"] == sum(by_key.values()) + given
     kept = len(found[0].used_slots())
     total = float(kept * sum(by_key.values()) + given * sum(map(held, found[1:])))

@@ -219,7 +219,7 @@ def test_explain_tells_all_of_a_plan_with_windows() -> None:
     assert (
         "node[1] GlobalWindowAggregate: unique key name, window_start, window_end; handler " in text
     )
-    assert "windows fired: each row goes to its window once; it is given out early or late" in text
+    assert "windows fired: each row goes to its window once; it is emitted early or late" in text
     assert "table.exec.emit.early-fire.delay = 5000" in text
     described = json.loads(as_json(plan))["plan"]["inputs"][0]
     assert (described["id"], described["keys"]) == (1, ["name"])

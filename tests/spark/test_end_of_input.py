@@ -131,6 +131,7 @@ def test_a_run_gives_the_table_of_the_shell(spark: Any, tmp_path: Path, query: s
     assert result.exit_code == 0, result.output
     assert table(tmp_path) == wanted(job)
     assert "still open" not in result.stderr and "late" not in result.stderr
+    assert query != SUMS or "closed at the end of the input: " in result.stderr
     # What has been closed is closed: another run finds nothing to do.
     again = call(job)
     assert "0 batches: 0 rows in" in again.stderr

@@ -323,7 +323,7 @@ def test_killed_workers_lose_nothing(spark: Any, tmp_path: Path) -> None:
     victims.mkdir()
 
     def stumble(batches: Any) -> Any:
-        """Each of three tasks kills its worker once, after it has given out what it has."""
+        """Each of three tasks kills its worker once, after it has emitted what it has."""
         import signal
 
         yield from batches

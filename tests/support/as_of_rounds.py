@@ -105,7 +105,7 @@ def same(row: Row) -> Row:
 
 @dataclass
 class Feed:
-    """Random changes of a table (id, k, t, v), and its rows in the order in which they came."""
+    """Random changes of a table (id, k, t, v), and its rows in the order of their arrival."""
 
     random: random.Random
     draw: Callable[[random.Random], Any]

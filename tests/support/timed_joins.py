@@ -330,7 +330,7 @@ WINDOWS = {
 
 
 def check_windows(seed: int) -> None:
-    """A join in windows: given out when they are over, netted of all changes that came before."""
+    """A join in windows: emitted when they are over, netted of all changes that came before."""
     rnd = random.Random(seed)
     kind, further = rnd.choice(list(KINDS)), rnd.random() < 0.3
     names = [rnd.choice(list(WINDOWS)) for _ in range(2)]

@@ -156,7 +156,7 @@ class WindowModel:
         for pane in touching:
             self.panes.remove(pane)
             whole.values += pane.values
-            # What was given out of another window holds no longer.
+            # What was emitted for another window holds no longer.
             self.out += [("-D", *row) for row in pane.given]
         whole.seen = sum(p.seen for p in touching)
         self._after_merge(whole, [p.next for p in touching if p.next is not None])

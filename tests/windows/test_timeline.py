@@ -379,11 +379,11 @@ def test_it_says_what_it_shows() -> None:
     assert titles(picture)[0] == "Sales" and "Sales" in words(picture)
     told = picture.find("{http://www.w3.org/2000/svg}desc")
     assert told is not None and told.text == picture.get("aria-label")
-    assert "3 rows of 1 keys, 1 of them late, 1 results given out" in str(told.text)
+    assert "3 rows of 1 keys, 1 of them late, 1 results emitted" in str(told.text)
     found = titles(picture)
     assert any(re.match(r"row 3: \+I name=ann, amount=4.*too late", each) for each in found)
     assert "window 2024-05-01 09:00 to 2024-05-01 09:10, 1 row: +I 3" in found
-    assert "window 2024-05-01 09:10 to 2024-05-01 09:20, 1 row: not given out" in found
+    assert "window 2024-05-01 09:10 to 2024-05-01 09:20, 1 row: not emitted" in found
     assert any(each.startswith("the watermark, at last 2024-05-01 09:10:59.999") for each in found)
 
 

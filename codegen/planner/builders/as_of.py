@@ -97,7 +97,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     _refuse_unless_time(pairing, as_of, left.schema.field(as_of.time.name))
     if not left.appends_only:
         what = "FOR SYSTEM_TIME AS OF the time of rows that may be taken back is"
-        fix = "say input_changes='append' of the left, or write ASOF JOIN, which corrects what it told"
+        fix = "say input_changes='append' of the left, or write ASOF JOIN, which corrects what it has emitted"
         raise refusal(as_of.place, what, fix)
     versions = versions_of(right)
     if isinstance(versions, str):

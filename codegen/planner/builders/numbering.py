@@ -105,7 +105,7 @@ def _choose_node(scope: Scope, node: Numbered, asked: Range) -> Node:
         if found is not None:
             return found
     what = f"{node.function} by PROCTIME() DESC, but for number 1 of rows that are only added, is"
-    raise refusal(node.place, what, "order by a column that says when the row came")
+    raise refusal(node.place, what, "order by a column with the time of the row")
 
 
 def _column(scope: Scope, name: str) -> str:

@@ -16,7 +16,7 @@ from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
 
 _BY_TIME = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
-"""Functions whose value is known of a row by time once it is given out, beside aggregates."""
+"""Functions whose value is known of a row by time once it is emitted, beside aggregates."""
 _SHARES = ("PERCENT_RANK", "CUME_DIST")
 
 
@@ -40,7 +40,7 @@ class OverWindow:
         order = self.order
         if clock is not None:
             if clock.descending:
-                fix = "order by a column that says when the row came"
+                fix = "order by a column with the time of the row"
                 raise refusal(self.place, "OVER by PROCTIME() DESC is", fix)
             # Rows of one time come in one order: what follows the clock decides nothing, and nothing ties.
             order = order[: order.index(clock)]
@@ -61,7 +61,7 @@ class OverWindow:
         return rows
 
     def _time(self, rows: Node, clock: SortItem | None, calls: list[OverCall]) -> By:
-        """The time by which rows are given out once: in order of one time, and of frames that look back."""
+        """The time by which rows are emitted once: in order of one time, and of frames that look back."""
         if not self.order or not all(map(_looks_back, calls)):
             return ""
         first, *more = self.order
@@ -74,7 +74,7 @@ class OverWindow:
     def _by_arrival(self, call: OverCall, by: By) -> OverCall:
         """A call in order of arrival, where no two rows tie."""
         if call.function in _SHARES:
-            fix = "order by a column that says when the row came"
+            fix = "order by a column with the time of the row"
             raise refusal(self.place, f"{call.function} by PROCTIME() is", fix)
         if call.function in _BY_TIME[:3]:
             return replace(call, function="ROW_NUMBER")

@@ -9,7 +9,7 @@ from aggloom.codegen.planner.options import PlanOptions
 _HELD = {
     "JoinKeyContainsUniqueKey": "one row a key",
     "HasUniqueKey": "rows by {key}",
-    "NoUniqueKey": "rows with how often they came, since {why}",
+    "NoUniqueKey": "rows with their counts, since {why}",
 }
 
 

@@ -169,7 +169,7 @@ def _obstacle(node: MultiJoin, options: PlanOptions) -> str:
     lives = [options.state_ttl if ttl is None else ttl for ttl in node.ttls]
     for which, kind in enumerate(node.kinds, 1):
         if kind == "left" and lives[which]:
-            what = f"input {which + 1} of a LEFT JOIN forgets rows that have still been told"
+            what = f"input {which + 1} of a LEFT JOIN forgets rows that are still in the result"
             return f"{what}, which only a join of two inputs counts"
     if options.multi_join_enabled == "TRUE":
         return ""

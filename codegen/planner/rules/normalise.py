@@ -53,9 +53,9 @@ def _why(node: Normalise, root: Node, options: PlanOptions) -> str:
     if node.passes is not None:
         return "its filter has to know whether the row before has passed"
     if any(each is not node and each.handlers for each in walk(root)):
-        return "what stands above takes the row before back, which the table does not say"
+        return "the operator above retracts the row before, which the table does not have"
     if options.update_before:
         return (
             "the result tells the row before; with update_before=false upserts go on as they come"
         )
-    return "what stands above does not go by the key alone"
+    return "the operator above does not use the key alone"

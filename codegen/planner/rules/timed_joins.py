@@ -84,7 +84,7 @@ def _in_windows(node: Join, ends: tuple[str, str], notes: Notes) -> Join:
     assert left is not None and right is not None
     made = _make_join(node, ends, None, (left.text, right.text))
     notes.move(node.subject, made.subject)
-    why = "rows match in the same window only: they are given out when it is over, and forgotten"
+    why = "rows match in the same window only: they are emitted when it is over, and forgotten"
     notes.add("window_join", made.subject, True, why)
     return made
 

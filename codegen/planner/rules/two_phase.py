@@ -64,7 +64,7 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
     policy = options.on_orphan_retraction
     if retracts and not rows.is_complete and policy != "keep":
         return (
-            f"the input may take back rows that never came, and on_orphan_retraction={policy!r} "
+            f"the input may retract rows that were never added, and on_orphan_retraction={policy!r} "
             "asks for each whether it did"
         )
     if exchange.keys and set(rows.distribution or ()) == set(exchange.keys):

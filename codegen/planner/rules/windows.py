@@ -264,8 +264,8 @@ def _why(windowing: Windowing) -> str:
     """Return the reason that the rule gives where it fired."""
     once = "each row goes to its window once"
     if not windowing.fires_again:
-        return f"{once}, and each window is given out once"
+        return f"{once}, and each window is emitted once"
     return (
-        f"{once}; it is given out early or late as table.exec.emit says, which in Flink is for "
+        f"{once}; it is emitted early or late as table.exec.emit says, which in Flink is for "
         "GROUP BY TUMBLE, HOP and SESSION only"
     )

@@ -43,7 +43,7 @@ class _TimedInputs(NamedTuple):
 class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
     """An operator over insertions on the left and versions on the right; its result is only added to."""
 
-    keeps_calls = "what it has told stays"
+    keeps_calls = "what it has emitted stays"
 
     def __init__(self, spec: AsOfSettings, directory: Path | None = None) -> None:
         super().__init__(spec, directory)
@@ -208,7 +208,7 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         np.minimum.at(self.state.due, owners[left], ends[left])
 
     def _read_joined(self, slots: SlotArray) -> Weighted:
-        """No row: what waits is not given out yet, and what was given out is not kept."""
+        """No row: what waits is not emitted yet, and what was emitted is not kept."""
         return Weighted.of([])
 
     def _describe_key(self, slots: SlotArray) -> list[dict[str, int]]:

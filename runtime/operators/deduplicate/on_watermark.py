@@ -50,7 +50,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's
     window ends; None: rows wait for their own times. zone: on whose clocks times without one lie. is_chained: rows come
     from another operator that waits for the same watermark, so that they are judged by the one before. state_ttl_ms:
-    after how long a key whose row was given out is forgotten. late_rows: whether rows that come too late are handed
+    after how long a key whose row was emitted is forgotten. late_rows: whether rows that come too late are handed
     out; they are counted in any case.
     """
 
@@ -98,7 +98,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         return _TimedRows(batch, bundle.kinds, due, times)
 
     def contents(self) -> Rows:
-        """No row: what waits is not given out yet, and what was given out is not kept."""
+        """No row: what waits is not emitted yet, and what was emitted is not kept."""
         return no_rows(self.schema)
 
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
@@ -115,7 +115,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         return late
 
     def drop_unwritten(self, now: int) -> None:
-        """Forget keys whose row was given out so long ago; those that wait stay."""
+        """Forget keys whose row was emitted so long ago; those that wait stay."""
         if not self._ttl:
             return
         used = self.state.used_slots()

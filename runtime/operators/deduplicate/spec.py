@@ -22,7 +22,7 @@ class DeduplicateSpec(WaitingSpec[Deduplicate]):
     """The description that a Deduplicate is made from; see DeduplicateOperator,
     and where it waits WaitingDeduplicateOperator.
 
-    waits: whether rows are given out once and for all when the watermark has come to them.
+    waits: whether rows are emitted once and for all when the watermark has come to them.
     """
 
     kind: ClassVar[str] = "deduplicate"

@@ -17,7 +17,7 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 NONE, GIVEN = 0, -1
-"""The numbers that stand for the row of a key that has none: yet, or any more, since it was given out."""
+"""The numbers that stand for the row of a key that has none: yet, or any more, since it was emitted."""
 
 
 @kernel
@@ -119,7 +119,7 @@ class DeduplicateState(RowState):
         audit.require_length(len(used), "row", *map(self.time, self._by_slot))
         audit.require_length(1, "clock", self.clock)
         with_row = np.flatnonzero(self.row > 0)
-        # What was given out is remembered where rows wait to be, or are not kept.
+        # What was emitted is remembered where rows wait to be, or are not kept.
         least = GIVEN if "due" in self._times or not self.holds else NONE
         right = bool((self.row >= least).all() and (used[with_row] != 0).all())
         audit.require(right and (self.holds or not len(with_row)), "row", "it names rows wrongly")

@@ -1,6 +1,6 @@
 """Interval join: pairs of rows whose times are within bounds.
 
-Over rows that are only added, pairs are given out at once, and a row that leaves alone when nothing on time can match
+Over rows that are only added, pairs are emitted at once, and a row that leaves alone when nothing on time can match
 it any more: the result is only added to. Over changes it tells as a Join does; a row is kept until neither it nor a row
 that matches it can change on time, and changes that come behind the watermark are dropped.
 """
@@ -33,7 +33,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         self._next = self._first_due()
 
     def contents(self) -> Rows:
-        """The joined rows of what is held; no row where each is given out once, since it has been."""
+        """The joined rows of what is held; no row where each is emitted once, since it has been."""
         return no_rows(self.schema) if self.spec.once else super().contents()
 
     def _read_joined(self, slots: SlotArray) -> Rows:
@@ -111,7 +111,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         return changes
 
     def _without(self, gone: Sequence[Array]) -> Rows:
-        """Forget rows of both sides; those without a partner are given out where they leave alone."""
+        """Forget rows of both sides; those without a partner are emitted where they leave alone."""
         parts = []
         for which, (side, ids) in enumerate(zip(self.state.sides, gone, strict=True)):
             if self.spec.waits and side.settings.alone and self.spec.how != "semi":

@@ -1,4 +1,4 @@
-"""Window join: rows of both sides in the same window, given out when it is over."""
+"""Window join: rows of both sides in the same window, emitted when it is over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WindowJoinOperator(TimedJoinOperator):
         self._next = int(self._ends(self.state.used_slots()).min(initial=AFTER_ALL))
 
     def contents(self) -> Rows:
-        """No row: what waits is not given out yet, and what was given out is not kept."""
+        """No row: what waits is not emitted yet, and what was emitted is not kept."""
         return no_rows(self.schema)
 
     def next_timers(self) -> tuple[int | None, int | None]:

@@ -1,6 +1,6 @@
-"""Over insertions by time: each row is given out once, with its values, when its time has come.
+"""Over insertions by time: each row is emitted once, with its values, when its time has come.
 
-By row time rows wait for the watermark; by processing time they are given out as they come. Frames look back only. Of a
+By row time rows wait for the watermark; by processing time they are emitted as they come. Frames look back only. Of a
 frame with a first row the rows in it are kept; of one without, accumulators.
 """
 
@@ -31,7 +31,7 @@ from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _NUMBERS = ("given", "seen", "times", "last", "due")
-"""Numbers by key: the kept rows that were given out; how many ever were, and of how many times; the last time, + 1,
+"""Numbers by key: the kept rows that were emitted; how many ever were, and of how many times; the last time, + 1,
 and the next, in milliseconds."""
 
 
@@ -46,7 +46,7 @@ class _DueRows(NamedTuple):
 class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
     """One bucket's operator over rows that are only added; its result is only added to. See OverSettings."""
 
-    keeps_calls = "it has told the values of its calls"
+    keeps_calls = "it has emitted the values of its calls"
     update_before = True
 
     def __init__(
@@ -91,7 +91,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         return _DueRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock))
 
     def contents(self) -> Rows:
-        """No row: what waits is not given out yet, and what was given out is not kept."""
+        """No row: what waits is not emitted yet, and what was emitted is not kept."""
         return no_rows(self.schema)
 
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
@@ -104,7 +104,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         if self._sums is not None:
             yield StoredKeyState(self._sums.state.handler, slot, written=written)
         else:
-            seen = {"given out": int(self.state.number("seen")[slot]), "kept": records}
+            seen = {"emitted": int(self.state.number("seen")[slot]), "kept": records}
             yield StoredKeyState(None, None, records=records, written=written, results=seen)
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -126,7 +126,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         slots = np.arange(state.table.capacity, dtype=np.int64)
         given, sizes = state.number("given"), state.sorted.sizes(slots)[0]
         if not ((given >= 0) & (given <= sizes)).all():
-            raise corrupt_snapshot("more rows were given out than there are")
+            raise corrupt_snapshot("more rows were emitted than there are")
         waiting = slots[given < sizes] if self._waits else slots[:0]
         if len(waiting):
             ids = state.sorted.collect_between(waiting, given[waiting], given[waiting] + 1)[1]
@@ -184,7 +184,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         state.table.stamps("written")[slots] = clock.processing
 
     def _is_late(self, batch: pa.RecordBatch, due: Array) -> Array:
-        """Tell whether rows come behind what was given out: their key's last time, or, of all rows, the watermark."""
+        """Tell whether rows come behind what was emitted: their key's last time, or, of all rows, the watermark."""
         if not self._waits:
             return np.zeros(len(due), np.bool_)
         clock = int(self.state.clock[0])
@@ -204,7 +204,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         return due <= last
 
     def _count_waiting(self, slots: SlotArray) -> Array:
-        """Return the number of rows of slots that were not given out yet."""
+        """Return the number of rows of slots that were not emitted yet."""
         return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
 
     def emit_due(self, now: int) -> Rows:
@@ -297,7 +297,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
     def _mark_emitted(
         self, slots: SlotArray, counts: Array, opens: Array, due: Array, stretch: Array
     ) -> None:
-        """Note what was given out, and forget the rows that no frame reaches any more."""
+        """Note what was emitted, and forget the rows that no frame reaches any more."""
         state = self.state
         seen, last, times = (state.number(name) for name in ("seen", "last", "times"))
         new = np.r_[True, (stretch[1:] != stretch[:-1]) | (due[1:] != due[:-1])]

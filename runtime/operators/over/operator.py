@@ -64,7 +64,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
     stand as they came.
     """
 
-    keeps_calls = "it has told the values of its calls"
+    keeps_calls = "it has emitted the values of its calls"
 
     def __init__(
         self, spec: OverSettings, handler_class: Any = None, directory: Path | None = None

@@ -1,4 +1,4 @@
-"""Keeping: which rows that were given out later frames may still reach."""
+"""Keeping: which rows that were emitted later frames may still reach."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Keeping:
         )
 
     def first(self, state: OverState, slots: SlotArray) -> Array:
-        """The position of the first row of slots that is kept; all have rows that were given out."""
+        """The position of the first row of slots that is kept; all have rows that were emitted."""
         given = state.number("given")[slots]
         first = given - self.rows
         if self.distance is None or not len(slots):

@@ -33,7 +33,7 @@ class OverSettings:
 
     keys: how many of the first columns are the key. results: the columns of the functions' values. spec: what the
     handler of the aggregates is generated from. identity: the columns by which a row is known again when it changes;
-    none: all. by: the time by which rows are given out once. time: the column of that time, on the clocks of `zone` if
+    none: all. by: the time by which rows are emitted once. time: the column of that time, on the clocks of `zone` if
     it is a wall clock. is_chained: rows come from another operator that waits for the same watermark.
     """
 

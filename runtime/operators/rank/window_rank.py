@@ -1,4 +1,4 @@
-"""The rank of rows in windows: it waits for the end of a window, gives out its rows once, and forgets it."""
+"""The rank of rows in windows: it waits for the end of a window, emits its rows once, and forgets it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WindowRankOperator(ClockedStep[Rows], RankOperator):
         return changes
 
     def contents(self) -> Rows:
-        """Nothing: rows that were given out are not kept."""
+        """Nothing: rows that were emitted are not kept."""
         return no_rows(self.schema)
 
     def next_timers(self) -> tuple[int | None, int | None]:

@@ -26,7 +26,7 @@ class FunctionCalls:
     def fire(self, live: Live, rows: list[int], ctx: EvictorContext) -> None:
         """A window fires with the rows of these numbers; raises DataError if the function fails."""
         if not rows:
-            # A window without rows gives out nothing.
+            # A window without rows emits nothing.
             self._said.append([None] * len(self._schema))
             return
         keys = self._state.key_columns(np.array([live.key.slot], np.int64))[:-1]

@@ -60,7 +60,7 @@ class GeneralWindowOperator(WindowOperator):
 
     Triggers are asked about retractions as about other rows, so that count windows count changes. on_orphan_retraction
     is judged for each window; with an evictor, which has rows to keep and not numbers, "keep" is "drop". With
-    windowing.updates, a firing of a window that holds no row takes back what it gave out. row_schema: all columns of
+    windowing.updates, a firing of a window that holds no row takes back what it emitted. row_schema: all columns of
     rows, if they are more than the spec's handler_schema. bucket: by which windows are staggered.
     """
 
@@ -116,7 +116,7 @@ class GeneralWindowOperator(WindowOperator):
         return self._book.event.first(), self._book.processing.first()
 
     def contents(self) -> Rows:
-        """Return the rows that have been given out and may still change: each row an insertion."""
+        """Return the rows that have been emitted and may still change: each row an insertion."""
         return self._changes.contents(self._book.windows.values())
 
     def snapshot(self) -> bytes:

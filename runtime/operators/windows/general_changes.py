@@ -1,4 +1,4 @@
-"""The changes that firings of windows bring: rows that are only added, or changes of what was given out before."""
+"""The changes that firings of windows bring: rows that are only added, or changes of what was emitted before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROOMY = 1024
 
 
 class FiringMessage(NamedTuple):
-    """A row to give out: its kind, its number, its key's slot, and the row that it must differ from, or -1."""
+    """A row to emit: its kind, its number, its key's slot, and the row that it must differ from, or -1."""
 
     kind: int
     row: int
@@ -37,7 +37,7 @@ class FiringMessage(NamedTuple):
 
 
 class FiringChanges:
-    """The results that windows have given out and may still change (`updates`), by row number; Live.given names them.
+    """The results that windows have emitted and may still change (`updates`), by row number; Live.given names them.
 
     Rows of the bundle's firings are numbered after those.
     """

@@ -167,7 +167,7 @@ class WindowRegistry:
             raise ValueError("a window names a row that is not there")
         # The next window gets a number that no other has.
         if max([*self.windows, *(pane.id for pane in panes)], default=0) > self._numbers:
-            raise ValueError("a window has a number that was not given out")
+            raise ValueError("a window has a number that was not assigned")
 
     def _number(self) -> int:
         self._numbers += 1

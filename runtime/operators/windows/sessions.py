@@ -67,7 +67,7 @@ class SessionWindowOperator(WindowOperator):
         return len(self.live)
 
     def contents(self) -> Rows:
-        """Return the rows that have been given out and may still change: each row an insertion."""
+        """Return the rows that have been emitted and may still change: each row an insertion."""
         if self.emitted is None:
             return self.nothing
         slots = np.flatnonzero(self._was_emitted(np.arange(self.live.capacity)))
@@ -135,7 +135,7 @@ class SessionWindowOperator(WindowOperator):
         return starts, ends
 
     def _after_rows(self, touched: Array, merged: Array) -> Rows:
-        """Return the rows that come at once: corrections of sessions that were given out already."""
+        """Return the rows that come at once: corrections of sessions that were emitted already."""
         ends = self.live.sessions.arrays.end[touched]
         due = ends - 1
         self._wait(due[due > self.now])
@@ -193,14 +193,14 @@ class SessionWindowOperator(WindowOperator):
         return self._changes(slots, windows, (before or after, after), (was, now))
 
     def _take_back(self, slots: SlotArray) -> Rows:
-        """Delete the results that were given out of sessions whose bounds are others now."""
+        """Delete the results that were emitted for sessions whose bounds are others now."""
         slots = slots[self._was_emitted(slots)]
         changes = self._emit_emitted(slots, np.zeros(len(slots), np.bool_))
         self._forget_emitted(slots)
         return changes
 
     def _emit_emitted(self, slots: SlotArray, now: Array) -> Rows:
-        """Results that were given out, as insertions (now) or deletions."""
+        """Results that were emitted, as insertions (now) or deletions."""
         assert self.emitted is not None
         values = self.emitted.handler.values(slots)
         shown = self.emitted.records[slots] > 0
@@ -253,12 +253,12 @@ class SessionWindowOperator(WindowOperator):
             self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
 
     def _was_emitted(self, slots: SlotArray) -> Array:
-        """Which sessions a result was given out of, and not taken back."""
+        """Which sessions a result was emitted for, and not taken back."""
         return np.asarray(self._emitted_end[slots] > self._emitted_start[slots])
 
     @property
     def _result_state(self) -> SlotState:
-        """Whose results are given out: strings in them are known by their numbers in its pool."""
+        """Whose results are emitted: strings in them are known by their numbers in its pool."""
         return self.live if self.emitted is None else self.emitted
 
     @property

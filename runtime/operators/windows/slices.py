@@ -38,7 +38,7 @@ from aggloom.runtime.storage.arena import Array, SlotArray
 class SlicedRows(WindowOperator):
     """The half of an operator of windows at fixed places that takes rows; the other half fires windows.
 
-    slices: by key and end of a slice. windows: what was given out last, by key and end, if windows can fire again.
+    slices: by key and end of a slice. windows: what was emitted last, by key and end, if windows can fire again.
     """
 
     keeps_calls = ""
@@ -81,7 +81,7 @@ class SlicedRows(WindowOperator):
 
     @property
     def keys(self) -> int:
-        """Slices, and windows that were given out, of all keys."""
+        """Slices, and windows that were emitted, of all keys."""
         return sum(len(state) for state in self.states)
 
     def key_columns(self) -> list[pa.Array]:

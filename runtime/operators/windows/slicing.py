@@ -2,7 +2,7 @@
 
 A row is added to the accumulators of its key and slice; a window that fires merges its slices. Which
 windows are due follows from the slices that are there and from how far the clock has come: windows that fire once need
-no timers and no state of their own. Windows that can fire again keep what they gave out last.
+no timers and no state of their own. Windows that can fire again keep what they emitted last.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SlicingWindowOperator(SlicedRows):
     """
 
     def contents(self) -> Rows:
-        """Return the rows that have been given out and may still change: each row an insertion."""
+        """Return the rows that have been emitted and may still change: each row an insertion."""
         if self.windows is None:
             return self.nothing
         slots = self.windows.index.used_slots()
@@ -112,7 +112,7 @@ class SlicingWindowOperator(SlicedRows):
         if not len(slots):
             return self.nothing
         times = waits[slots]
-        # Before the result is given out: rows of a later bundle start the wait anew.
+        # Before the result is emitted: rows of a later bundle start the wait anew.
         waits[slots] = 0
         if self._early:
             ahead = self._fires(self.windows.windows[slots]) > self.now
@@ -127,7 +127,7 @@ class SlicingWindowOperator(SlicedRows):
         due = self._fires(state.windows[used])
         on_time = (due <= self.now) & (state.stamps("fired")[used] == 0)
         over = due + self.windowing.allowed_lateness <= self.now
-        # What waits to be given out late goes out before its window does.
+        # What waits to be emitted late goes out before its window does.
         last_words = over & (state.stamps("next")[used] > 0)
         changes = self._refire(used[on_time | last_words])
         state.stamps("fired")[used[on_time]] = 1

@@ -325,7 +325,7 @@ class SparkLowering:
         return self._host_fragment(node, BlobOutput()).mapInArrow(opened, columns)
 
     def _host_fragment(self, node: Stateful, encoding: OutputEncoding) -> DataFrame:
-        """The fragment that a node gives out of, and how changes leave it."""
+        """The fragment that a node emits from, and how changes leave it."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         if fragment.evaluates and not self._is_ansi:
             raise OptionError(

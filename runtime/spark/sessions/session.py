@@ -169,7 +169,8 @@ def _need_java() -> None:
         return
     raise MissingJavaError(
         "Spark needs Java 17 or newer, and none was found (JAVA_HOME, PATH). "
-        "Install a JRE, for instance `apt install openjdk-17-jre-headless`, or set JAVA_HOME."
+        "Install a JRE, for instance `apt install openjdk-17-jre-headless`, or set JAVA_HOME. Without Java there are "
+        "`aggloom run --engine local`, `aggloom sql` and, in Python, aggloom.local and aggloom.Harness."
     )
 
 
