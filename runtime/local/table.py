@@ -41,7 +41,13 @@ class RowTable(list[tuple[Any, ...]]):
             **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in _NUMBERS},
             pa.bool_(): pd.BooleanDtype(),
         }
-        return self.to_arrow().to_pandas(types_mapper=kinds.get, date_as_object=True)
+        table = self.to_arrow()
+        frame = table.to_pandas(types_mapper=kinds.get, date_as_object=True)
+        for place, column in enumerate(table.columns):
+            # From pandas 3 on a NULL among texts would be NaN.
+            if pa.types.is_string(column.type) and frame.dtypes.iloc[place] != object:
+                frame.isetitem(place, pd.Series(column.to_pylist(), dtype=object))
+        return frame
 
     def _repr_html_(self) -> str:
         return html_table(self.columns, self, len(self))
