@@ -45,7 +45,7 @@ class RowTable(list[tuple[Any, ...]]):
         frame = table.to_pandas(types_mapper=kinds.get, date_as_object=True)
         for place, column in enumerate(table.columns):
             # From pandas 3 on a NULL among texts would be NaN.
-            if pa.types.is_string(column.type) and frame.dtypes.iloc[place] != object:
+            if pa.types.is_string(column.type) and frame.dtypes.iloc[place].name != "object":
                 frame.isetitem(place, pd.Series(column.to_pylist(), dtype=object))
         return frame
 

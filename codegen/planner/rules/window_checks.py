@@ -26,7 +26,7 @@ def check_windows(root: Node, notes: Notes) -> None:
 
 
 def _refuse_filters_below(node: Node) -> None:
-    """Refuse rows that come and leave by the clock where a result is given out once and for all."""
+    """Refuse rows that come and leave by the clock where a result is emitted once and for all."""
     filters = [each for each in walk(node) if isinstance(each, TemporalFilter)]
     if filters:
         what = f"{filters[0].condition} below {node.title[0]}, whose rows do not leave again, is"
