@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
     from aggloom.codegen.handler.plan import plan_of
     from aggloom.codegen.handler.protocol import Handler
+    from aggloom.codegen.match.definition import MatchDefinition
+    from aggloom.codegen.match.matcher import load_matcher
     from aggloom.codegen.planner.explain import explain, tables_read
     from aggloom.codegen.planner.scripts.create_table import CreatedTable
     from aggloom.codegen.planner.scripts.insertions import insertions
@@ -124,6 +126,7 @@ __all__ = [
     "JoinKind",
     "LookupTable",
     "LoweredCalc",
+    "MatchDefinition",
     "Mode",
     "Option",
     "OrphanPolicy",
@@ -153,6 +156,7 @@ __all__ = [
     "last_statement",
     "lines_of_calls",
     "load",
+    "load_matcher",
     "load_table_function",
     "load_text",
     "lookup_sql",
@@ -308,6 +312,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ".sql.lookup_sql": ("lookup_sql",),
     ".sql.over_sql": ("over_sql",),
     ".sql.rank_sql": ("rank_sql",),
+    ".match.definition": ("MatchDefinition",),
+    ".match.matcher": ("load_matcher",),
     ".templating": ("environment as templates",),
     ".user.register": (
         "aggregate",

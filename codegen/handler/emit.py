@@ -273,7 +273,7 @@ def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any
 def _load(path: Path, digest: str) -> type[Any]:
     refuse_foreign(path)
     module_name = f"aggloom_handler_{path.stem}_{digest}"
-    module = sys.modules.get(module_name) or _import(module_name, path)
+    module = sys.modules.get(module_name) or import_module(module_name, path)
     handler = getattr(module, CLASS_NAME, None) or getattr(module, NAMESPACE_CLASS_NAME, None)
     if handler is None or not hasattr(handler, "KERNELS"):
         raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
@@ -291,7 +291,7 @@ def _drop_stale_cache(kernel: Any, path: Path, module_name: str) -> None:
             index.unlink(missing_ok=True)
 
 
-def _import(module_name: str, path: Path) -> Any:
+def import_module(module_name: str, path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise GeneratedSourceError(f"{path}: it is no Python file, such as a generated handler is")

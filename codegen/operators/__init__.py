@@ -19,6 +19,7 @@ from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.lookup import LookupJoin
 from aggloom.codegen.operators.lookup_question import Dimension, LookupQuestion
 from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
+from aggloom.codegen.operators.match import MatchRows
 from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalise_rows
 from aggloom.codegen.operators.over import Over, OverCall
@@ -66,6 +67,7 @@ __all__ = [
     "Lookup",
     "LookupJoin",
     "LookupQuestion",
+    "MatchRows",
     "MaterialisedLookup",
     "MultiJoin",
     "Node",

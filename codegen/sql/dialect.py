@@ -14,11 +14,19 @@ from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue.registry import REFUSED, canonical, find
 from aggloom.codegen.scalar.dialect import ScalarSpark
+from aggloom.codegen.sql.match_parser import (
+    MatchCall,
+    MatchFunction,
+    MatchParser,
+    MeasureItem,
+    function_sql,
+    match_sql,
+    measure_sql,
+)
 from aggloom.codegen.sql.window_parser import (
     Descriptor,
     TableArgument,
     WindowCall,
-    WindowParser,
     call_sql,
     descriptor_sql,
     table_sql,
@@ -47,11 +55,11 @@ class CallNode(exp.Expression, exp.Func):  # type: ignore[misc]
         return str(self.this)
 
 
-class _Parser(WindowParser):
+class _Parser(MatchParser):
     KEEPS_CHAR: ClassVar = True
     # The word stands behind a table's name, of which it is no alias.
-    ID_VAR_TOKENS = {*WindowParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
-    FUNC_TOKENS = {*WindowParser.FUNC_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
+    ID_VAR_TOKENS = {*MatchParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
+    FUNC_TOKENS = {*MatchParser.FUNC_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
 
     def _warn_unsupported(self) -> None:
         """Say nothing: what sqlglot cannot read is refused by name."""
@@ -227,6 +235,7 @@ class AggloomSpark(ScalarSpark):
         KEYWORDS: ClassVar = {
             **ScalarSpark.Tokenizer.KEYWORDS,
             "MATCH_CONDITION": TokenType.MATCH_CONDITION,
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         }
 
     class Generator(Spark.Generator):  # type: ignore[misc]
@@ -236,4 +245,7 @@ class AggloomSpark(ScalarSpark):
             WindowCall: call_sql,
             TableArgument: table_sql,
             Descriptor: descriptor_sql,
+            MatchCall: match_sql,
+            MatchFunction: function_sql,
+            MeasureItem: measure_sql,
         }

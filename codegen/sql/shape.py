@@ -19,6 +19,7 @@ from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_error
 from aggloom.codegen.sql.first_words import check_first_words
 from aggloom.codegen.sql.grouping_sets import has_sets
+from aggloom.codegen.sql.match_parser import MatchCall
 from aggloom.codegen.sql.table_calls import join_table_functions, read_table_function
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
 from aggloom.codegen.sql.unsupported_words import check_words
@@ -80,6 +81,8 @@ def parse_select(sql: str) -> exp.Select:
         raise refusal(source, "a subquery in FROM is", _PLANNED)
     for call in tree.find_all(WindowCall):
         raise refusal(call, "a window is", _PLANNED)
+    for match in tree.find_all(MatchCall):
+        raise refusal(span(match), "MATCH_RECOGNIZE is", _PLANNED)
     if has_sets(tree.args.get("group")):
         group = tree.args["group"]
         place = span(group) or partial(_find_token, (TokenType.CUBE, TokenType.ROLLUP))
@@ -248,7 +251,8 @@ def check_source(table: exp.Expression) -> None:
     alias = table.args.get("alias")
     called = isinstance(table, exp.Table) and isinstance(table.this, exp.Func)
     named = called or (
-        isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
+        isinstance(table, exp.Table)
+        and isinstance(table.this, exp.Identifier | WindowCall | MatchCall)
     )
     named = named and (alias is None or isinstance(alias.this, exp.Identifier | None))
     if not named:

@@ -12,13 +12,9 @@ from sqlglot.tokens import Token, TokenType
 
 from aggloom.codegen.sql.errors import refusal
 
-_ROWS_IN_ORDER: Final = (
-    "number rows with ROW_NUMBER() OVER (PARTITION BY .. ORDER BY ts) and compare neighbours with LAG and LEAD"
-)
 _MODELS: Final = "call the model in a function of your own (docs/user-functions.md)"
 _CHANGES: Final = "take it out: a result is a changelog as it is"
 _PHRASES: Final[dict[tuple[str, ...], str]] = {
-    ("MATCH_RECOGNIZE", "("): _ROWS_IN_ORDER,
     ("EMIT", "ON", "WINDOW", "CLOSE"): (
         "take it out: windows over a table with a WATERMARK give their results when they end"
     ),

@@ -29,6 +29,7 @@ SPECS = {
     "over": "over.spec:OverSpec",
     "as_of": "as_of.spec:AsOfSpec",
     "temporal filter": "temporal_filter.spec:TemporalFilterSpec",
+    "match": "match.spec:MatchSpec",
 }
 """The module and the class of the spec of each kind of operator, as a checkpoint names it."""
 KINDS = {
@@ -45,6 +46,7 @@ KINDS = {
     "Over": "over",
     "AsOfJoin": "as_of",
     "TemporalFilter": "temporal filter",
+    "MatchRows": "match",
 }
 """The kind of the operator of each node of a plan, by the class of the node."""
 

@@ -35,6 +35,7 @@ ELSEWHERE = {
 HERE = {
     "formats.md": {"python": [0, 1, 2], "text": [0, 1]},
     "joins.md": {"sql": [0, 1, 2, 3], "python": [0, 1, 2, 3], "text": [0, 1]},
+    "match-recognize.md": {"python": [0], "text": [0]},
     "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
     "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},
@@ -62,6 +63,8 @@ WHY_NOT = {
         "format: debezium-avro",
     ): "tests/formats/test_schema_registry.py reads such a job",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
+    ("match-recognize.md", "what comes"): "tests/operators/test_match_facts.py",
+    ("match-recognize.md", "WAYS = ("): "tests/operators/test_match_facts.py",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (
         "over.md",

@@ -42,6 +42,7 @@ OPERATORS_BY_NAME = {
     *("MultiJoin", "MultiJoinOperator", "MultiJoinSpec"),
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
+    *("MatchRows", "MatchOperator", "MatchSpec"),
     *("AsOfJoin", "AsOfOperator", "NearestOperator", "TemporalOperator", "AsOfSpec"),
     *("Dimension", "Lookup", "LookupJoin", "MaterialisedLookup", "LookupOperator", "LookupSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
@@ -65,7 +66,7 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"codegen/{room}": COMPILER | SHARED | {"aggloom.codegen"}
         for room in (
-            *("catalogue", "handler", "operators", "planner", "scalar"),
+            *("catalogue", "handler", "match", "operators", "planner", "scalar"),
             *("planner/builders", "planner/rules", "planner/scripts", "spec", "sql", "user"),
         )
     },
@@ -84,7 +85,7 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"runtime/operators/{room}": PLANS | _in("runtime", *VALUES, "state", "operators")
         for room in (
-            *("as_of", "deduplicate", "join", "multi_join", "over", "rank"),
+            *("as_of", "deduplicate", "join", "match", "multi_join", "over", "rank"),
             *("temporal_filter", "windows"),
         )
     },
@@ -315,7 +316,7 @@ NAMED = {
         *("Lookup", "LookupJoin", "MaterialisedLookup"),
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
         *("WindowAggregate", "Deduplicate", "Join", "AsOfJoin", "MultiJoin", "Over", "Rank"),
-        *("TimedJoin", *STEPS),
+        *("MatchRows", "TimedJoin", *STEPS),
     },
     "codegen/planner/builders/as_of.py": {"AsOfJoin"},
     "codegen/planner/builders/versions.py": {"Deduplicate"},
@@ -332,6 +333,7 @@ NAMED = {
     "codegen/planner/builders/lookup_join.py": {"Dimension", "LookupJoin"},
     "codegen/planner/builders/spec_plan.py": {"AggregateNode"},
     "codegen/planner/rules/monotonic_extremes.py": {"AggregateNode"},
+    "codegen/planner/builders/match.py": {"MatchRows"},
     "codegen/planner/builders/over_window.py": {"Over"},
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rules/rank_strategy.py": {"Rank"},

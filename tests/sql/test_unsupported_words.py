@@ -13,12 +13,6 @@ TABLES = {"t": "i INT, v STRING, emit INT, ts TIMESTAMP, `a:b` INT", "u": "i INT
 @pytest.mark.parametrize(
     ("query", "name", "piece"),
     [
-        (
-            "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY i PATTERN (a b+) DEFINE a AS i > 1)",
-            "MATCH_RECOGNIZE is",
-            "MATCH_RECOGNIZE (",
-        ),
-        ("SELECT * FROM t match_recognize(PATTERN (a)) m", "MATCH_RECOGNIZE is", "match_recog"),
         ("SELECT * FROM ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(i))", "ML_PREDICT is", "ML_PRE"),
         (
             "SELECT * FROM t, LATERAL TABLE(VECTOR_SEARCH(TABLE u, DESCRIPTOR(i), t.v, 10))",

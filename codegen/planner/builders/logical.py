@@ -18,6 +18,7 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.builders.constants import values, with_from
 from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_clause
 from aggloom.codegen.planner.builders.hints import set_state_ttl, state_ttl
+from aggloom.codegen.planner.builders.match import plan_match
 from aggloom.codegen.planner.builders.numbering import plan_numbering, push_number_bounds
 from aggloom.codegen.planner.builders.over import over, plan_open_numberings
 from aggloom.codegen.planner.builders.qualified_names import (
@@ -25,6 +26,7 @@ from aggloom.codegen.planner.builders.qualified_names import (
     check_qualified,
     qualify_name,
 )
+from aggloom.codegen.planner.builders.select_items import refuse_twice
 from aggloom.codegen.planner.builders.set_operations import (
     cast_columns,
     common_type,
@@ -51,6 +53,7 @@ from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
+from aggloom.codegen.sql.match_parser import MatchCall
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.pivots import pivot_query
@@ -264,6 +267,8 @@ class _Builder:
             node, names = values(self, source), {source.alias} - {""}
         elif isinstance(source.this, WindowCall):
             node, names = self._windows(source.this), {source.alias}
+        elif isinstance(source.this, MatchCall):
+            node, names = plan_match(self, source.this), {source.alias} - {""}
         else:
             node, names = self._table(source), {source.alias or source.name, source.name}
         return self._rename_columns(node, columns, source), names
@@ -312,7 +317,7 @@ class _Builder:
         if len(names) != len(node.schema):
             message = f"{len(names)} names for {len(node.schema)} columns; name each of them."
             raise place_error(SqlError(message), span(place))
-        _refuse_twice(names, place)
+        refuse_twice(names, place)
         fields = [pa.field(n, f.type) for n, f in zip(names, node.schema, strict=True)]
         select = [(n, quote_name(f.name)) for n, f in zip(names, node.schema, strict=True)]
         return Calc(node, tuple(select), pa.schema(fields))
@@ -358,7 +363,7 @@ class _Builder:
                     raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
             select.append((name, scope.input_sql(node)))
             fields.append(pa.field(name, dtype))
-        _refuse_twice([name for name, _ in select], tree.expressions[0])
+        refuse_twice([name for name, _ in select], tree.expressions[0])
         calc = Calc(source, tuple(select), pa.schema(fields), where)
         changes_nothing = (
             calc.picked_columns == tuple(calc.schema.names) and calc.schema == source.schema
@@ -387,12 +392,3 @@ class _Builder:
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(pa.schema([]), self.dialect, set()).at(node)
-
-
-def _refuse_twice(names: list[str] | tuple[str, ...], place: exp.Expression) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            message = f"two columns are called {name!r}; give one an alias."
-            raise place_error(DuplicateNameError(message), span(place))
-        seen.add(name)

@@ -6,10 +6,12 @@ from collections import Counter
 
 from sqlglot import exp
 
+from aggloom.codegen.sql.errors import Place, place_error, span
 from aggloom.codegen.sql.relations import Relations
 from aggloom.codegen.sql.scope import bare, pretty
 from aggloom.codegen.sql.stars import select_star_columns
 from aggloom.codegen.sql.subqueries import queries
+from aggloom.errors import DuplicateNameError
 
 
 def resolve_items(
@@ -61,3 +63,14 @@ def _own_name(column: exp.Expression, relations: Relations) -> str:
     written = str(column.name)
     names = (name for each in relations.tables for name in each.columns)
     return next((name for name in names if name.casefold() == written.casefold()), written)
+
+
+def refuse_twice(names: list[str] | tuple[str, ...], place: Place) -> None:
+    """Raise DuplicateNameError where two columns have one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"two columns are called {name!r}; give one an alias."
+            where = span(place) if isinstance(place, exp.Expression) else place
+            raise place_error(DuplicateNameError(message), where)
+        seen.add(name)

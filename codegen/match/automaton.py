@@ -1,0 +1,176 @@
+"""The automaton of a pattern: states in which a row was mapped to a variable, each with its ways on in order.
+
+State 0 is before the first row. A way on is a state, whose variable the next row has to be mapped to, or ACCEPT: the
+rows so far are a match. The first way that leads to a match is taken, so that the order is the preference of SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aggloom.codegen.match.pattern import (
+    Pattern,
+    PatternEither,
+    PatternRepeat,
+    PatternSequence,
+    PatternVariable,
+    variables_of,
+)
+
+ACCEPT: Final = 0
+"""The way on that ends a match; no way leads back to state 0."""
+MOST_STATES: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """variables: by number their names. variable: by state the number of its variable, -1 of state 0.
+
+    ways: by state the ways on, the preferred first.
+    """
+
+    variables: tuple[str, ...]
+    variable: tuple[int, ...]
+    ways: tuple[tuple[int, ...], ...]
+
+    @property
+    def may_be_empty(self) -> bool:
+        """True if no row at all is a match."""
+        return ACCEPT in self.ways[0]
+
+    @property
+    def is_prompt(self) -> bool:
+        """True if a match is known with its last row, whatever rows follow."""
+        return all(self._is_settled(way) for ways in self.ways for way in ways[:-1])
+
+    def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
+        """Tell whether a match may go on from a state without a row of these variables."""
+        seen, waiting = {start}, [start]
+        while waiting:
+            for way in self.ways[waiting.pop()]:
+                if way == ACCEPT:
+                    return True
+                if way not in seen and self.variable[way] not in variables:
+                    seen.add(way)
+                    waiting.append(way)
+        return False
+
+    def starts_with(self, variables: frozenset[int]) -> tuple[int, ...]:
+        """The states of a first row that is mapped to one of these variables."""
+        return tuple(way for way in self.ways[0] if way and self.variable[way] in variables)
+
+    def _is_settled(self, way: int) -> bool:
+        """Tell whether a way that is taken ends the match."""
+        return way == ACCEPT or self.ways[way][0] == ACCEPT
+
+
+def automaton_of(pattern: Pattern) -> Automaton | None:
+    """The automaton of a pattern; None if it would have more than MOST_STATES states.
+
+    Example:
+        >>> from aggloom.codegen.match.pattern import parse_pattern
+        >>> automaton_of(parse_pattern("A B* C"))
+        Automaton(variables=('A', 'B', 'C'), variable=(-1, 0, 1, 2), ways=((1,), (2, 3), (2, 3), (0,)))
+    """
+    graph = _Graph()
+    entry = graph.enter(pattern, graph.END)
+    if entry is None:
+        return None
+    return graph.number_states(entry, variables_of(pattern))
+
+
+class _Graph:
+    """Nodes that lead on: a variable to one node, a fork to several in order."""
+
+    END: Final = 0
+
+    def __init__(self) -> None:
+        self.variables: list[str | None] = [None]
+        self.onward: list[list[int]] = [[]]
+
+    def enter(self, pattern: Pattern, after: int) -> int | None:
+        """The node by which a pattern is entered that leads to `after`; None if there are too many nodes."""
+        if len(self.variables) > 4 * MOST_STATES:
+            return None
+        if isinstance(pattern, PatternVariable):
+            return self._add(pattern.name, [after])
+        if isinstance(pattern, PatternSequence):
+            found: int | None = after
+            for part in reversed(pattern.parts):
+                if found is None:
+                    return None
+                found = self.enter(part, found)
+            return found
+        if isinstance(pattern, PatternEither):
+            entries = [self.enter(part, after) for part in pattern.parts]
+            return (
+                None if None in entries else self._add(None, [e for e in entries if e is not None])
+            )
+        return self._repeat(pattern, after)
+
+    def _repeat(self, pattern: PatternRepeat, after: int) -> int | None:
+        entry: int | None = after
+        copies = pattern.least
+        if pattern.most is None:
+            loop = self._add(None, [])
+            body = self.enter(pattern.part, loop)
+            if body is None:
+                return None
+            self.onward[loop] = [after, body] if pattern.reluctant else [body, after]
+            # The last of the copies that must be there is the body of the loop.
+            entry, copies = (body, copies - 1) if copies else (loop, 0)
+        else:
+            for _ in range(pattern.most - pattern.least):
+                if entry is None:
+                    return None
+                body = self.enter(pattern.part, entry)
+                if body is None:
+                    return None
+                entry = self._add(None, [after, body] if pattern.reluctant else [body, after])
+        for _ in range(copies):
+            entry = None if entry is None else self.enter(pattern.part, entry)
+        return entry
+
+    def number_states(self, entry: int, variables: tuple[str, ...]) -> Automaton | None:
+        """The states that are reached, in the order in which they are."""
+        numbers: dict[int, int] = {}
+        order: list[int] = []
+        ways: list[tuple[int, ...]] = []
+        waiting = [self._ways([entry])]
+        while len(ways) < len(waiting):
+            nodes = waiting[len(ways)]
+            for node in nodes:
+                if node != self.END and node not in numbers:
+                    numbers[node] = len(numbers) + 1
+                    order.append(node)
+                    waiting.append(self._ways(self.onward[node]))
+            if len(numbers) > MOST_STATES:
+                return None
+            ways.append(tuple(numbers.get(node, ACCEPT) for node in nodes))
+        named = [variables.index(str(self.variables[node])) for node in order]
+        return Automaton(variables, (-1, *named), tuple(ways))
+
+    def _ways(self, nodes: list[int]) -> list[int]:
+        """The variables, and the end, that nodes lead to without a row, the preferred first; the end is last."""
+        found: list[int] = []
+        seen: set[int] = set()
+        waiting = nodes[::-1]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                # A round of a loop without a row leads nowhere new.
+                continue
+            seen.add(node)
+            if node == self.END or self.variables[node] is not None:
+                found.append(node)
+                if node == self.END:
+                    break
+            else:
+                waiting += self.onward[node][::-1]
+        return found
+
+    def _add(self, variable: str | None, onward: list[int]) -> int:
+        self.variables.append(variable)
+        self.onward.append(onward)
+        return len(self.variables) - 1

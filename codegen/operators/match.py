@@ -1,0 +1,330 @@
+"""MatchRows: MATCH_RECOGNIZE, the matches of a pattern in the rows of a key in time order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.match.definition import MatchDefinition
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Stateful,
+    Title,
+    Trend,
+    Waker,
+    constant,
+    walk,
+)
+from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.plan_text import format_name, shown_names
+from aggloom.codegen.operators.row_numbers import shown_order
+from aggloom.codegen.operators.rows_by_key import holds_texts, row_entries
+from aggloom.codegen.spec.agg_call import AggCall, describe_call
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.durations import format_duration
+from aggloom.codegen.sql.numbering import SortItem
+
+# Beside its words a row has its sort word and arrival, links to its equals, its slot, and an entry of a B+tree.
+_ROW = 24 + 4 + 12 + 32 * 4 // 3
+_ROWS_ALONE = AggSpec(pa.schema([("n", pa.int8())]), (), (AggCall("COUNT"),), "append")
+"""The spec of a handler that adds up nothing: it says by its backend whether the matcher is compiled."""
+
+
+@dataclass(frozen=True)
+class MatchMeasure:
+    """A value of MEASURES that is not computed from others, under a name of its own.
+
+    function: FIRST or LAST takes a column of one row, CLASSIFIER and MATCH_NUMBER are facts of the match, "" is an
+    aggregate (`call`) over the rows of these variables (none: all) whose column `filter` is true, if it has one.
+    offset, back: as in an MatchOperand. final: of all rows per match, it looks at the whole match.
+    """
+
+    name: str
+    function: str
+    column: str = ""
+    variables: tuple[int, ...] = ()
+    offset: int = 0
+    back: int = 0
+    filter: str = ""
+    final: bool = False
+    call: AggCall | None = None
+
+    def describe(self, variables: tuple[str, ...]) -> str:
+        """The value as a line shows it."""
+        of = ", ".join(format_name(variables[each]) for each in self.variables)
+        if self.call is not None:
+            text = describe_call(replace(self.call, alias=None))
+            return f"{text} of {of}" if of else text
+        if not self.column:
+            return f"{self.function}()"
+        column = f"{of}.{format_name(self.column)}" if of else format_name(self.column)
+        text = f"{self.function}({column}{f', {self.offset}' if self.offset else ''})"
+        return f"PREV({text}, {self.back})" if self.back else text
+
+
+@dataclass(frozen=True)
+class MatchRows(Stateful):
+    """The matches in the rows of each key, given out once they are certain; the first columns are the key.
+
+    pattern: PATTERN as it was written. shown: the columns that each row of a match has in the result, if it has all
+    of them; None: a match has one row. by: the time by which rows come in order.
+    """
+
+    input: Node
+    partition: Key
+    order: tuple[SortItem, ...]
+    definition: MatchDefinition
+    measures: tuple[MatchMeasure, ...]
+    pattern: str
+    dialect: str
+    shown: tuple[str, ...] | None = None
+    by: Literal["row", "processing"] = "row"
+    merges: bool = False
+
+    @property
+    def keys(self) -> Key:
+        return self.partition
+
+    @property
+    def subject(self) -> MatchRows:
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """The mark by which the rules' notes know it."""
+        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        return f"MATCH_RECOGNIZE by {', '.join(self.partition) or '()'}"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        below = [self.input.schema.field(n) for n in (*self.partition, *(self.shown or ()))]
+        return pa.schema([*below, *self.results])
+
+    @cached_property
+    def results(self) -> tuple[pa.Field, ...]:
+        """The columns of the measures."""
+        return tuple(pa.field(each.name, self._type_of(each)) for each in self.measures)
+
+    @cached_property
+    def spec(self) -> AggSpec:
+        """The spec that the handler of its aggregates is generated from."""
+        calls: list[AggCall] = []
+        fields: list[pa.Field] = []
+        for each in self.measures:
+            if each.call is None:
+                continue
+            reads = f"$rows of {len(calls)}"
+            reads = reads if each.variables or each.filter else ""
+            fields += [pa.field(reads, pa.bool_())] if reads else []
+            calls.append(replace(each.call, alias=each.name, filter=reads or None))
+        if not calls:
+            return _ROWS_ALONE
+        dialect: Any = self.dialect
+        below = pa.schema([*self.input.schema, *fields])
+        whole = AggSpec(below, (), tuple(calls), "append", dialect)
+        return AggSpec(whole.handler_schema, (), tuple(calls), "append", dialect)
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        return (self.spec,)
+
+    @property
+    def is_chained(self) -> bool:
+        """True if rows come from below when the same watermark says so."""
+        return self.by == "row" and any(node.awaits_watermark for node in walk(self.input))
+
+    @property
+    def awaits_watermark(self) -> bool:
+        return self.by == "row"
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return ("I",)
+
+    @property
+    def is_complete(self) -> bool:
+        return True
+
+    @property
+    def never_deletes(self) -> bool:
+        return True
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        numbers = [each.name for each in self.measures if each.function == "MATCH_NUMBER"]
+        return tuple((*self.partition, name) for name in numbers if self.shown is None)
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return constant(self.schema.names)
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        """The time of the last row, where it is no further behind than the watermark is held back."""
+        if self.by != "row" or not (self.is_prompt or self.definition.within >= 0):
+            return frozenset()
+        time = self.order[0].column
+        return frozenset(
+            each.name
+            for each in self.measures
+            if (each.function, each.column, each.variables) == ("LAST", time, ())
+            and not (each.offset or each.back)
+        )
+
+    @property
+    def is_prompt(self) -> bool:
+        """True if a match is known with its last row."""
+        return self.definition.automaton.is_prompt
+
+    @property
+    def watermark_delay(self) -> int:
+        """Whatever is decided later than its last row is so by the length of WITHIN at most."""
+        within = self.definition.within
+        own = 0 if self.is_prompt or within < 0 else -(-within // 1000) + 1
+        return super().watermark_delay + own
+
+    def wakes_by(self, ttl: int) -> Waker:
+        return "the watermark" if self.by == "row" else "the clock"
+
+    @cached_property
+    def lineage(self) -> str:
+        columns = [(field.name, type_name(field.type)) for field in self.input.schema]
+        order = [(each.column, each.descending, each.nulls_first) for each in self.order]
+        found = self.definition
+        parts = (found.automaton, found.conditions, found.operands, found.within, found.skip)
+        shown = [each.describe(found.automaton.variables) for each in self.measures]
+        rows = "" if self.shown is None else f" all rows {self.shown!r}"
+        return (
+            f"match {self.partition!r} {order!r} {parts!r} {found.skip_to!r} {shown!r} {columns!r}"
+            f" by {self.by} time{rows}"
+        )
+
+    @property
+    def title(self) -> Title:
+        found, names = self.definition, self.definition.automaton.variables
+        order = shown_order(self.order)
+        if self.by == "processing":
+            order = ["PROCTIME ASC"]
+        aims = [names[each] for each in found.skip_to]
+        details = {
+            "partitionBy": shown_names(self.partition),
+            "orderBy": order,
+            "measures": [
+                f"{each.describe(names)} AS {format_name(each.name)}" for each in self.measures
+            ],
+            "rowsPerMatch": ["ONE ROW PER MATCH" if self.shown is None else "ALL ROWS PER MATCH"],
+            "after": [f"SKIP {' '.join([found.skip, *aims])}"],
+            "pattern": [f"({self.pattern})"],
+            "within": [format_duration(found.within // 1000)] if found.within >= 0 else [],
+            "define": [f"{names[each.variable]} AS {each.written}" for each in found.conditions],
+        }
+        return "Match", {name: words for name, words in details.items() if words}
+
+    @property
+    def state_description(self) -> dict[str, Any]:
+        return {"spec": json.loads(self.spec.to_json()), "windows": None, "steps": [self.lineage]}
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        stored = self.input.schema
+        kept = {
+            "name": "rows",
+            "kind": "sorted",
+            "bytes_per_key": 4 * WORD,
+            "entries": self._stored_rows,
+        }
+        parts: list[dict[str, Any]] = [
+            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.partition))},
+            {"name": "written", "kind": "time", "bytes_per_key": WORD},
+            {"name": "progress", "kind": "numbers", "bytes_per_key": 3 * WORD},
+            {**kept, **row_entries(stored, _ROW)},
+        ]
+        named = {*self.partition, *(each.column for each in self.order)}
+        texts = holds_texts(pa.schema([f for f in stored if f.name in named]))
+        return {
+            "bounded_by": [
+                "the number of keys" if self.partition else "one key",
+                f"per key, {self._stored_rows}",
+            ],
+            "ttl_ms": ttl,
+            "compiled": backend != "python",
+            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
+            "parts": parts,
+            "texts": texts or len(self.order) > 1,
+            "bytes_per_text": TEXT,
+        }
+
+    @property
+    def local_obstacle(self) -> str:
+        return "a match is known only where all rows of a key are"
+
+    def local_half(self, rows: Node) -> Node:
+        return rows
+
+    def insert_exchange(self) -> Node:
+        return self.over(Exchange(self.input, self.partition))
+
+    def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        measures = tuple(each for each in self.measures if each.name in names)
+        if not measures and self.shown is None and not self.partition:
+            # Rows have a column, even if only their number matters.
+            measures = self.measures[:1]
+        shown = self.shown and tuple(name for name in self.shown if name in names)
+        wanted = {*self.partition, *(each.column for each in self.order), *(shown or ())}
+        wanted |= {field.name for field in self.definition.columns}
+        for each in measures:
+            wanted |= {each.column, each.filter}
+            if each.call is not None:
+                wanted |= {*each.call.args, *(key.column for key in each.call.order_by)}
+        below = self.input.schema.names
+        read = [name for name in below if name in wanted]
+        found = replace(
+            self,
+            input=pick(prune.input(self.input, read), read),
+            measures=measures,
+            shown=None if self.shown is None else shown,
+        )
+        return pick(
+            found, [name for name in found.schema.names if name in names] or found.schema.names[:1]
+        )
+
+    @property
+    def _stored_rows(self) -> str:
+        """The rows that a key has in its state."""
+        within, reach = self.definition.within, self._reach
+        reasons = ["those that wait"] if self.by == "row" else []
+        length = f" within {format_duration(within // 1000)}" if within >= 0 else ""
+        reasons += [f"those of a match that has begun{length}"]
+        reasons += [f"the last {reach} before it"] if reach else []
+        return " and ".join(reasons)
+
+    @property
+    def _reach(self) -> int:
+        return max([self.definition.reach, *(each.back for each in self.measures)])
+
+    def _type_of(self, measure: MatchMeasure) -> pa.DataType:
+        if measure.call is not None:
+            dialect: Any = self.dialect
+            spec = AggSpec(self.input.schema, (), (measure.call,), "append", dialect)
+            return spec.aggregate_schema.field(0).type
+        if measure.function == "MATCH_NUMBER":
+            return pa.int64()
+        if measure.function == "CLASSIFIER":
+            return pa.string()
+        return self.input.schema.field(measure.column).type

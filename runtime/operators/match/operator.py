@@ -1,0 +1,289 @@
+"""MATCH_RECOGNIZE over insertions: rows wait until their time has come, then the matches are sought among them.
+
+A match is given out once it is certain: when no row that is still to come may lead to one that is preferred. Rows that
+no match may have any more are forgotten, but those that conditions look back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen import load_matcher
+from aggloom.runtime.operators.base import InputBatch, StoredKeyState
+from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
+from aggloom.runtime.operators.deduplicate.immediate import refuse_retractions
+from aggloom.runtime.operators.match.measures import MatchedRows, measure_columns
+from aggloom.runtime.operators.match.navigation import KeyStretches
+from aggloom.runtime.operators.match.search import Matches, search_rows
+from aggloom.runtime.operators.match.settings import MatchSettings
+from aggloom.runtime.operators.over.state import OverState
+from aggloom.runtime.operators.sorted_by_key import SortedByKey
+from aggloom.runtime.operators.step import ClockedStep, advance_time
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.audit import corrupt_snapshot
+from aggloom.runtime.values.changelog import INSERT, Kinds
+from aggloom.runtime.values.clock import AFTER_ALL, Clock
+
+_NUMBERS = ("passed", "matches", "due")
+"""Numbers by key: the stored rows at which no further match begins; how many matches there were; when, in milliseconds,
+the key is looked at next."""
+_NEVER = np.iinfo(np.int64).max
+
+
+class _TimedRows(NamedTuple):
+    """Rows, and when the time of each has come (int64[n], milliseconds)."""
+
+    batch: pa.RecordBatch
+    kinds: Kinds
+    due: Array  # int64[rows]
+
+
+class _SortedStretches(NamedTuple):
+    """The rows of some slots whose time has come, in order. due: their times in milliseconds."""
+
+    slots: SlotArray
+    batch: pa.RecordBatch
+    ids: Array  # int64[rows]
+    due: Array  # int64[rows]
+    stretches: KeyStretches
+
+
+class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
+    """One bucket's operator; its result is only added to. See MatchSettings."""
+
+    keeps_calls = "it has told the values of its measures"
+    update_before = True
+
+    def __init__(
+        self, spec: MatchSettings, handler_class: Any, directory: Path | None = None
+    ) -> None:
+        self.spec, self.schema, self.handler_class = spec, spec.result, handler_class
+        self._waits = spec.by == "row"
+        self._matcher = load_matcher(spec.definition, handler_class.BACKEND)
+        self._handler = handler_class()
+        self.state = OverState(
+            list(spec.schema),
+            spec.keys,
+            spec.sort,
+            (),
+            numbers=_NUMBERS,
+            directory=directory and directory / "rows",
+        )
+        self._late: list[Rows] = []
+        self.counters = {"rows": 0, "expired": 0, "late_dropped": 0, "emitted": 0}
+
+    @property
+    def name(self) -> str:
+        return f"MATCH_RECOGNIZE by {', '.join(field.name for field in self.state.fields) or '()'}"
+
+    @property
+    def is_chained(self) -> bool:
+        return self.spec.is_chained
+
+    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
+        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
+        (bundle,) = inputs
+        refuse_retractions(bundle.kinds, self.name)
+        return _TimedRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock))
+
+    def contents(self) -> Rows:
+        """No row: what was given out is not kept."""
+        return no_rows(self.schema)
+
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        slot = int(slots[0])
+        records = int(self.state.sorted.sizes(slots)[0][0])
+        passed = int(self.state.number("passed")[slot])
+        results = {"waiting": records - passed, "before": passed}
+        if self.spec.counts_matches:
+            results["matches"] = int(self.state.number("matches")[slot])
+        written = int(self.state.table.stamps("written")[slot])
+        yield StoredKeyState(None, None, records=records, written=written, results=results)
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        due = self.state.number("due")[self.state.used_slots()]
+        first = int(due.min()) if len(due) and due.min() < AFTER_ALL else None
+        return (first, None) if self._waits else (None, first)
+
+    def take_late(self) -> list[Rows]:
+        late, self._late = self._late, []
+        return late
+
+    def check_restored(self) -> None:
+        """Raise StateCorruptError unless no more rows are said to be passed than there are."""
+        state = self.state
+        slots = np.arange(state.table.capacity, dtype=np.int64)
+        passed = state.number("passed")
+        if not ((passed >= 0) & (passed <= state.sorted.sizes(slots)[0])).all():
+            raise corrupt_snapshot("more rows were passed than there are")
+
+    def move_clock(self, clock: Clock) -> None:
+        advance_time(self.state.clock, clock.watermark if self._waits else clock.processing)
+
+    def take(self, checked: _TimedRows, clock: Clock) -> None:
+        """Store rows that are in time."""
+        batch, kinds, due = checked
+        state = self.state
+        late = (due <= int(state.clock[0])) & self._waits
+        if late.any():
+            self.counters["late_dropped"] += int(late.sum())
+            if self.spec.late_rows:
+                self._late.append((batch.filter(pa.array(late)), kinds[late]))
+            batch, due = batch.filter(pa.array(~late)), due[~late]
+        if not len(due):
+            return
+        batch = self._stamp_rows(batch, clock)
+        slots = state.lookup(batch)
+        times = state.number("due")
+        times[slots[state.sorted.sizes(slots)[0] == 0]] = _NEVER
+        np.minimum.at(times, slots, due)
+        state.sorted.insert(slots, batch)
+        state.table.stamps("written")[slots] = clock.processing
+
+    def emit_due(self, now: int) -> Rows:
+        """The matches that are certain, in order of their last rows."""
+        state = self.state
+        used = state.used_slots()
+        slots = used[state.number("due")[used] <= int(state.clock[0])]
+        if not len(slots):
+            return no_rows(self.schema)
+        rows = self._collect_due(slots)
+        found = search_rows(self._matcher, rows.batch, rows.stretches)
+        changes = self._emit_matches(rows, found)
+        self._note_progress(rows)
+        return changes
+
+    def drop_unwritten(self, now: int) -> None:
+        """Forget keys that were not written for so long, with the rows of matches that have begun; others wait."""
+        if not self.spec.state_ttl_ms:
+            return
+        state = self.state
+        used = state.used_slots()
+        idle = used[now >= state.table.stamps("written")[used] + self.spec.state_ttl_ms]
+        if self._waits and len(idle):
+            _, ids = state.sorted.collect_between(
+                idle, (sizes := state.sorted.sizes(idle)[0]) - 1, sizes
+            )
+            last = np.full(len(idle), -_NEVER)
+            last[sizes > 0] = self._due(state.sorted.rows.gather(ids), Clock())
+            idle = idle[last <= int(state.clock[0])]
+        if len(idle):
+            self.counters["expired"] += len(idle)
+            state.forget(idle)
+
+    def _due(self, batch: pa.RecordBatch, clock: Clock) -> Array:
+        """The times of rows, in milliseconds."""
+        if not self._waits:
+            return np.full(batch.num_rows, clock.processing, np.int64)
+        return milliseconds_of(batch, self._time_column, self.spec.zone)
+
+    @property
+    def _time_column(self) -> str:
+        return str(self.spec.schema.names[self.spec.sort[0].column])
+
+    def _stamp_rows(self, batch: pa.RecordBatch, clock: Clock) -> pa.RecordBatch:
+        """The rows with the time at which they are seen, in processing time."""
+        if self._waits:
+            return batch
+        place = self.spec.sort[0].column
+        field = self.spec.schema.field(place)
+        now = pa.scalar(clock.processing, pa.int64()).cast(pa.timestamp("ms")).cast(field.type)
+        return batch.set_column(place, field, pa.repeat(now, batch.num_rows))
+
+    def _collect_due(self, slots: SlotArray) -> _SortedStretches:
+        """The rows of slots whose time has come."""
+        state, clock = self.state, int(self.state.clock[0])
+        numbers, ids = state.rows_of(slots)
+        batch = state.sorted.rows.gather(ids)
+        micros = _micros(batch.column(self.spec.sort[0].column))
+        due = self._due(batch, Clock()) if self._waits else micros // 1000
+        there = due <= clock
+        # Those that are still to come are the last of each slot: the first of them is looked at next.
+        times = state.number("due")
+        times[slots] = _NEVER
+        np.minimum.at(times, slots[numbers[~there]], due[~there])
+        if not there.all():
+            batch, ids, numbers = batch.filter(pa.array(there)), ids[there], numbers[there]
+            due, micros = due[there], micros[there]
+        counts = np.bincount(numbers, minlength=len(slots))
+        stops = np.cumsum(counts)
+        starts = stops - counts
+        known = AFTER_ALL if clock >= AFTER_ALL // 1000 else clock * 1000 + 999
+        stretches = KeyStretches(
+            due * 1000 + micros % 1000,
+            starts,
+            stops,
+            starts + state.number("passed")[slots],
+            self.spec.definition.within,
+            known,
+            clock >= AFTER_ALL,
+        )
+        return _SortedStretches(slots, batch, ids, due, stretches)
+
+    def _emit_matches(self, rows: _SortedStretches, found: Matches) -> Rows:
+        """The rows of the result of some matches."""
+        count = len(found.keys)
+        if not count:
+            return no_rows(self.schema)
+        spec, state = self.spec, self.state
+        opens = np.r_[True, found.keys[1:] != found.keys[:-1]]
+        first = np.maximum.accumulate(np.where(opens, np.arange(count), 0))
+        before = state.number("matches")
+        numbers = before[rows.slots[found.keys]] + np.arange(count) - first + 1
+        np.add.at(before, rows.slots[found.keys], 1)
+        all_rows = spec.shown is not None
+        matched = MatchedRows.of(rows.batch, found, rows.stretches.starts, all_rows=all_rows)
+        results = matched.matches if all_rows else np.arange(count)
+
+        def place(match: int) -> str:
+            return state.table.place(int(rows.slots[found.keys[match]]))
+
+        measures = measure_columns(spec, self._handler, matched, numbers[results], place)
+        shown = pa.array(matched.rows[matched.lasts])
+        plain = [
+            rows.batch.column(at).take(shown) for at in (*range(spec.keys), *(spec.shown or ()))
+        ]
+        whole = pa.RecordBatch.from_arrays([*plain, *measures], schema=self.schema)
+        lasts = found.firsts + found.sizes - 1
+        arrivals = state.sorted.arrays.arrival[rows.ids[lasts]]
+        rank = np.empty(count, np.int64)
+        rank[np.lexsort((np.arange(count), arrivals, rows.due[lasts]))] = np.arange(count)
+        order = np.argsort(rank[results], kind="stable")
+        return whole.take(pa.array(order)), np.full(len(order), INSERT, np.int8)
+
+    def _note_progress(self, rows: _SortedStretches) -> None:
+        """Note where the search goes on, and forget the rows that nothing looks back to."""
+        state, spec, slots = self.state, self.spec, rows.slots
+        starts, stops, at = rows.stretches.starts, rows.stretches.stops, rows.stretches.at
+        # A match that has begun is decided when its time is over, or with the end of the input, if no row decides it.
+        open_ = np.flatnonzero(at < stops)
+        ends = np.full(len(open_), AFTER_ALL)
+        if spec.definition.within >= 0:
+            ends = (rows.stretches.times[at[open_]] + spec.definition.within) // 1000
+        times = state.number("due")
+        times[slots[open_]] = np.minimum(times[slots[open_]], ends)
+        keep = np.maximum(at - spec.reach, starts)
+        state.number("passed")[slots] = at - keep
+        gone = np.arange(len(rows.ids)) < np.repeat(keep, stops - starts)
+        ids = rows.ids[gone]
+        state.sorted.take(ids)
+        state.free(ids)
+        if not spec.counts_matches:
+            self._leave(slots)
+        state.tidy()
+
+
+def _micros(column: pa.Array) -> Array:
+    """A column of times without NULLs in microseconds."""
+    micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+    return np.asarray(micros.to_numpy(zero_copy_only=False))
