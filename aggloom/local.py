@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import Backend, Dialect, to_schema
+from aggloom.codegen import Backend, Dialect, SchemaLike, to_schema
 from aggloom.codegen.planner import Plan
 from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.job import Job, complete
@@ -109,7 +109,7 @@ class LocalChanges:
 def read_changes(
     path: str | Path,
     format: str | None = None,
-    schema: str | None = None,
+    schema: SchemaLike | None = None,
     *,
     watermark: str | None = None,
     keys: str | Sequence[str] | None = None,
@@ -119,8 +119,8 @@ def read_changes(
 ) -> LocalTable:
     """A table of changes in files, as `al.read_changes` reads them on Spark.
 
-    path: a directory, a pattern or a file. format: by default that of the names of files. schema: DDL, where the files
-    do not say their columns. watermark: "COLUMN DELAY". keys: the primary key. changes: append, retract or upsert.
+    path: a directory, a pattern or a file. format: by default that of the names of files. schema: where the files do
+    not have it. watermark: "COLUMN DELAY". keys: the primary key. changes: append, retract or upsert.
     metadata: columns that no row has, each with its source, such as {"path": "file.path"}. options: those of the
     format, and maxFilesPerTrigger. Raises SpecError when `sql` puts it under a name.
 
@@ -133,7 +133,7 @@ def read_changes(
         >>> local.collect(totals).to_pylist()
         [{'n': 5}]
     """
-    about = {"path": str(path), "format": format, "schema": schema, "metadata": metadata}
+    about = {"path": str(path), "format": format, "schema": _to_ddl(schema), "metadata": metadata}
     rows = {"watermark": watermark, "keys": keys, "changes": changes}
     return LocalTable(_entries({**about, **rows}, options=options or None))
 
@@ -142,7 +142,7 @@ def read_kafka(
     servers: str,
     topic: str,
     format: str,
-    schema: str,
+    schema: SchemaLike,
     keys: str | Sequence[str] | None = None,
     *,
     watermark: str | None = None,
@@ -151,7 +151,7 @@ def read_kafka(
 ) -> LocalTable:
     """A table of changes in topics, fetched by librdkafka.
 
-    servers: host:port, several with commas. topic: a name. format: see docs/formats.md. schema: DDL of the values.
+    servers: host:port, several with commas. topic: a name. format: see docs/formats.md. schema: of the values.
     keys: the primary key. options: those of `al.read_kafka`, such as start, pattern and lost_data, and those of the
     format; `properties` are those of librdkafka. watermark, changes: as of `read_changes`. Raises SpecError when `sql`
     puts it under a name.
@@ -162,12 +162,16 @@ def read_kafka(
         'latest'
     """
     place = {"connector": "kafka", "servers": servers, "topic": topic, "format": format}
-    rows = {"schema": schema, "watermark": watermark, "keys": keys, "changes": changes}
+    rows = {"schema": _to_ddl(schema), "watermark": watermark, "keys": keys, "changes": changes}
     return LocalTable(_entries({**place, **rows}, **options))
 
 
 def read_delta(
-    path: str | Path, schema: str | None = None, *, watermark: str | None = None, **options: Any
+    path: str | Path,
+    schema: SchemaLike | None = None,
+    *,
+    watermark: str | None = None,
+    **options: Any,
 ) -> LocalTable:
     """A table of Delta as changes.
 
@@ -184,12 +188,17 @@ def read_delta(
         >>> local.collect(total).to_pylist()
         [{'s': 7}]
     """
-    place = {"connector": "delta", "path": str(path), "schema": schema, "watermark": watermark}
+    place = {
+        "connector": "delta",
+        "path": str(path),
+        "schema": _to_ddl(schema),
+        "watermark": watermark,
+    }
     return LocalTable(_entries(place, **options))
 
 
 def read_iceberg(
-    table: str, schema: str | None = None, *, watermark: str | None = None, **options: Any
+    table: str, schema: SchemaLike | None = None, *, watermark: str | None = None, **options: Any
 ) -> LocalTable:
     """A table of Iceberg as changes.
 
@@ -212,7 +221,12 @@ def read_iceberg(
         >>> local.collect(local.sql("SELECT SUM(n) AS s FROM orders", orders=orders, backend="python")).to_pylist()
         [{'s': 7}]
     """
-    place = {"connector": "iceberg", "path": table, "schema": schema, "watermark": watermark}
+    place = {
+        "connector": "iceberg",
+        "path": table,
+        "schema": _to_ddl(schema),
+        "watermark": watermark,
+    }
     return LocalTable(_entries(place, **options))
 
 
@@ -226,7 +240,7 @@ def _entries(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 def from_rows(
     rows: Any,
-    schema: Any,
+    schema: SchemaLike,
     *,
     watermark: str | None = None,
     keys: str | Sequence[str] | None = None,
@@ -234,7 +248,7 @@ def from_rows(
 ) -> LocalTable:
     """A table of rows of this process.
 
-    rows: tuples of (kind, value, ...), or a table of Arrow or pandas. schema: DDL, or a schema of Arrow. watermark,
+    rows: tuples of (kind, value, ...), or a table of Arrow or pandas. schema: as of AggSpec. watermark,
     keys, changes: as of `read_changes`. A run that goes on from a checkpoint is given the same rows, with new ones
     behind them.
 
@@ -244,9 +258,9 @@ def from_rows(
         >>> local.collect(local.sql("SELECT MAX(n) AS largest FROM t", t=t, backend="python")).to_pylist()
         [{'largest': 4}]
     """
-    fields = to_schema(schema)
-    text = ", ".join(f"`{each.name}` {_ddl_type(each.type)}" for each in fields)
-    table = read_changes(".", None, text, watermark=watermark, keys=keys, changes=changes)
+    table = read_changes(
+        ".", None, to_schema(schema), watermark=watermark, keys=keys, changes=changes
+    )
     return LocalTable(table.entries, rows)
 
 
@@ -358,6 +372,13 @@ def collect(changes: LocalChanges) -> pa.Table:
     with TemporaryDirectory(prefix="aggloom-local-") as place:
         await_end(write_changes(changes, "table", Path(place) / "checkpoint"))
         return in_order(read_table(Path(place) / "checkpoint"), changes.plan.key)
+
+
+def _to_ddl(schema: SchemaLike | None) -> str | None:
+    """A schema in DDL; text stays as it is."""
+    if schema is None or isinstance(schema, str):
+        return schema
+    return ", ".join(f"`{each.name}` {_ddl_type(each.type)}" for each in to_schema(schema))
 
 
 def _ddl_type(dtype: pa.DataType) -> str:

@@ -29,15 +29,15 @@ def join_sql(
     condition: str | None = None,
     how: str = "inner",
     select: str | Sequence[str] = "*",
-    ttl: tuple[str | None, str | None] = (None, None),
+    ttl: tuple[int | str | None, int | str | None] = (None, None),
     names: tuple[str, str] = ("l", "r"),
 ) -> str:
     """The query of the join of two tables.
 
     on: names of columns that both have, which become one column each. condition: SQL instead, such as `l.id = r.id AND
     l.at >= r.since`. how: inner, left, right, full, semi, anti or cross, or as Spark spells them. select: what to
-    show, as SQL. ttl: how long each side is kept without a change, such as `("1 h", None)`; None: as the options say.
-    names: what the query calls the tables, instead of `l` and `r`. Raises SpecError.
+    show, as SQL. ttl: how long each side is kept without a change, in ms or as text: `("1 h", None)`; None: as the
+    options say. names: what the query calls the tables, instead of `l` and `r`. Raises SpecError.
 
     Example:
         >>> import aggloom as al

@@ -36,7 +36,7 @@ class WindowFunction(ABC):
         [(2, 6)]
     """
 
-    schema: Any
+    schema: pa.Schema | str
     """The columns that it adds, as a schema or as DDL such as "first STRING, spread DOUBLE"."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from aggloom.runtime.formats.inferred_values import is_checked
 from aggloom.runtime.formats.lines import NOTHING
 from aggloom.runtime.formats.message_columns import MessageColumns, message_columns
 from aggloom.runtime.formats.registry import MESSAGES, format_of
+
+if TYPE_CHECKING:
+    from aggloom.codegen import SchemaLike
 
 POLICIES: Final = ("error", "drop", "side")
 """Choices for messages that cannot be read."""
@@ -272,8 +275,8 @@ def _together(block: MessageBlock, alone: MessageBlock) -> MessageBlock:
 
 def decoder(
     format: str,
-    schema: Any,
-    keys: Any = None,
+    schema: SchemaLike,
+    keys: str | Sequence[str] | None = None,
     unreadable: str = "error",
     source: str = "",
     metadata: Mapping[str, str] | None = None,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,14 +19,17 @@ from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.read.messages import read_messages
 
+if TYPE_CHECKING:
+    from aggloom.codegen import SchemaLike
+
 
 def read_kafka(
     spark: SparkSession,
     servers: str,
     topic: str | Sequence[str],
     format: str,
-    schema: Any,
-    keys: Any = None,
+    schema: SchemaLike,
+    keys: str | Sequence[str] | None = None,
     *,
     start: Position = "earliest",
     end: Position | None = None,

@@ -19,7 +19,7 @@ def join(
     condition: str | None = None,
     how: str = "inner",
     select: str | Sequence[str] = "*",
-    ttl: tuple[str | None, str | None] = (None, None),
+    ttl: tuple[int | str | None, int | str | None] = (None, None),
     **options: Any,
 ) -> DataFrame:
     """The join of two DataFrames, which are `l` and `r` in SQL, as a changelog.

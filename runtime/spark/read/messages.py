@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -42,6 +42,9 @@ from aggloom.runtime.spark.read.files import remember_packed
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN, PARTS, part_columns
 from aggloom.runtime.spark.sessions.cluster import check_shared
 
+if TYPE_CHECKING:
+    from aggloom.codegen import SchemaLike
+
 _UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
 _READ = "_aggloom_read"
 _PASSED_OVER = ("refused", "notices")
@@ -50,8 +53,8 @@ _PASSED_OVER = ("refused", "notices")
 def read_messages(
     df: DataFrame,
     format: str,
-    schema: Any,
-    keys: Any = None,
+    schema: SchemaLike,
+    keys: str | Sequence[str] | None = None,
     *,
     value: str = "value",
     key: str | None = "key",
