@@ -143,7 +143,7 @@ class Over(Stateful):
         if not calls:
             return None
         frames = [each.frame for each in self.calls if each.call]
-        slides = any(frame.start is not None for frame in frames)
+        slides = any(frame.start is not None or frame.exclude for frame in frames)
         changes: Any = "retract" if slides else "append"
         dialect: Any = self.dialect
         whole = AggSpec(self.input.schema, (), calls, changes, dialect)

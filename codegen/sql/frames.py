@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Literal
 
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import place_error, refusal
+from aggloom.codegen.sql.errors import place_error
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, text_of
 from aggloom.codegen.sql.windows import duration
@@ -17,6 +18,13 @@ from aggloom.errors import OptionError, SpecError, SqlError
 
 Bound = int | str | None
 """The reach of a frame: rows, or as text a distance in the unit of the order column; None: to the last row."""
+Exclude = Literal["", "CURRENT ROW", "GROUP", "TIES"]
+_EXCLUDES: dict[str, Exclude] = {
+    "NO OTHERS": "",
+    "CURRENT ROW": "CURRENT ROW",
+    "GROUP": "GROUP",
+    "TIES": "TIES",
+}
 _DAY = 86_400_000
 _MICROS = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
 """Pairs by unit of timestamps: how many a millisecond has, or how many milliseconds it has."""
@@ -26,17 +34,20 @@ _MICROS = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
 class FrameClause:
     """The rows from `start` to `end` around the current one, counted or by the distance of their order columns.
 
-    0 is the current row and, by distance, all that tie with it. What precedes is negative.
+    0 is the current row and, by distance or groups, all that tie with it. What precedes is negative. groups: rows that
+    tie are counted as one. exclude: what is left out around the current row.
     """
 
     rows: bool = False
     start: Bound = None
     end: Bound = None
+    groups: bool = False
+    exclude: Exclude = ""
 
     @property
     def is_whole(self) -> bool:
         """True if it is the whole partition."""
-        return self.start is None and self.end is None
+        return self.start is None and self.end is None and not self.exclude
 
     @property
     def by_value(self) -> bool:
@@ -46,9 +57,16 @@ class FrameClause:
     @property
     def text(self) -> str:
         """The frame in SQL's words."""
-        kind = "ROWS" if self.rows else "RANGE"
+        kind = "ROWS" if self.rows else "GROUPS" if self.groups else "RANGE"
         first, last = _format_bound(self.start, "PRECEDING"), _format_bound(self.end, "FOLLOWING")
-        return f"{kind} BETWEEN {first} AND {last}"
+        exclude = f" EXCLUDE {self.exclude}" if self.exclude else ""
+        return f"{kind} BETWEEN {first} AND {last}{exclude}"
+
+    @property
+    def in_order_of_arrival(self) -> FrameClause:
+        """The same frame where no two rows tie."""
+        exclude: Exclude = "CURRENT ROW" if self.exclude == "GROUP" else self.exclude
+        return FrameClause(True, self.start, self.end, exclude="" if exclude == "TIES" else exclude)
 
 
 def _format_bound(bound: Bound, side: str) -> str:
@@ -65,16 +83,16 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
     if spec is None:
         return FrameClause(end=0 if len(order) else None)
     kind = str(spec.args.get("kind") or "RANGE").upper()
-    if kind not in ("ROWS", "RANGE"):
-        raise refusal(place, f"a frame by {kind} is", "write ROWS or RANGE")
-    if spec.args.get("exclude"):
-        what = f"EXCLUDE {text_of(spec.args['exclude'])} in a frame is"
-        raise refusal(place, what, "take it out, or subtract the row's own value")
-    rows = kind == "ROWS"
+    excluded = spec.args.get("exclude")
+    exclude = _EXCLUDES["NO OTHERS" if excluded is None else text_of(excluded).upper()]
+    rows, groups = kind == "ROWS", kind == "GROUPS"
+    if groups and not len(order):
+        message = "GROUPS counts rows that tie in ORDER BY, which there is none of; add it, or write ROWS."
+        raise place_error(SqlError(message), place)
     sides = [(spec.args.get(s), spec.args.get(f"{s}_side")) for s in ("start", "end")]
     if sides[1][0] is None:
         sides[1] = ("CURRENT ROW", None)
-    first, last = (_read_bound(*side, rows, order, place) for side in sides)
+    first, last = (_read_bound(*side, kind, order, place) for side in sides)
     for (bound, side), wrong, word in zip(
         sides, ("FOLLOWING", "PRECEDING"), ("start", "end"), strict=True
     ):
@@ -82,15 +100,15 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
             message = f"a frame cannot {word} at UNBOUNDED {wrong}; turn its ends around."
             raise place_error(SqlError(message), place)
     if not rows and not len(order):
-        return FrameClause()
+        return FrameClause(exclude=exclude)
     if first is not None and last is not None and Decimal(first) > Decimal(last):
         message = "the frame ends before it starts; turn its ends around."
         raise place_error(SqlError(message), place)
-    return FrameClause(rows, first, last)
+    return FrameClause(rows, first, last, groups, exclude)
 
 
 def _read_bound(
-    bound: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
+    bound: object, side: object, kind: str, order: pa.Schema, place: exp.Expression
 ) -> Bound:
     if bound == "UNBOUNDED":
         return None
@@ -98,10 +116,10 @@ def _read_bound(
         return 0
     assert isinstance(bound, exp.Expression)
     sign = -1 if str(side).upper() == "PRECEDING" else 1
-    if rows:
+    if kind != "RANGE":
         number = whole_number(bound)
         if number is None or number < 0:
-            message = f"ROWS needs a whole number that is not negative, not {text_of(bound)}."
+            message = f"{kind} needs a whole number that is not negative, not {text_of(bound)}."
             raise place_error(SqlError(message), place)
         return sign * number
     if len(order) != 1:

@@ -221,7 +221,6 @@ FRAMES = [
         "SELECT id, SUM(v) OVER (ORDER BY k RANGE BETWEEN 5 PRECEDING AND 5 FOLLOWING EXCLUDE CURRENT ROW) AS s FROM t",
         C,
         CS,
-        refused="take it out, or subtract the row's own value",
     ),
     framed(
         "first_and_last_value_of_a_whole_frame",

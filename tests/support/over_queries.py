@@ -135,9 +135,13 @@ class Query:
     def _frame(self, order: list[tuple[str, str]]) -> tuple[str, bool]:
         """A frame, and whether it goes by rows."""
         draw = self.draw
-        kind = draw.choice(["", "ROWS", "ROWS", "RANGE", "RANGE"])
-        if not kind or (kind == "RANGE" and not order):
+        kind = draw.choice(["", "ROWS", "ROWS", "RANGE", "RANGE", "GROUPS"])
+        if not kind or (kind != "ROWS" and not order):
             return "", False
+        # Which rows tie is not for DuckDB to know where it is told the order of arrival.
+        left_out = ["CURRENT ROW"] if kind == "ROWS" else ["CURRENT ROW", "GROUP", "TIES"]
+        exclude = draw.choice(["", "", "", "NO OTHERS", *left_out])
+        exclude = f" EXCLUDE {exclude}" if exclude else ""
         distances = [str(k) for k in range(4)]
         if kind == "RANGE":
             distances = _DISTANCES.get(order[0][0], []) if len(order) == 1 else []
@@ -149,10 +153,10 @@ class Query:
         while True:
             first, last = draw.choice(starts), draw.choice(stops)
             if first[0] < last[0] or (first[0] == last[0] == 0):
-                return f"{kind} BETWEEN {first[1]} AND {last[1]}", kind == "ROWS"
-            if first[0] == last[0] and kind == "ROWS":
+                return f"{kind} BETWEEN {first[1]} AND {last[1]}{exclude}", kind == "ROWS"
+            if first[0] == last[0] and kind != "RANGE":
                 near = sorted([first[1], last[1]], reverse=first[0] < 0)
-                return f"{kind} BETWEEN {near[0]} AND {near[1]}", True
+                return f"{kind} BETWEEN {near[0]} AND {near[1]}{exclude}", kind == "ROWS"
 
 
 def random_row(draw: random.Random, number: int | None) -> Row:

@@ -12,7 +12,6 @@ from aggloom.codegen.operators.over import By
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
 
 _BY_TIME = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
@@ -79,7 +78,7 @@ class OverWindow:
         if call.function in _BY_TIME[:3]:
             return replace(call, function="ROW_NUMBER")
         if call.frame.rows or not call.frame.by_value:
-            return replace(call, frame=FrameClause(True, call.frame.start, call.frame.end))
+            return replace(call, frame=call.frame.in_order_of_arrival)
         if not by:
             what = "RANGE with a distance by PROCTIME(), but over insertions and back in time, is"
             raise refusal(self.place, what, "write ROWS, or order by a column")
@@ -92,6 +91,7 @@ def _looks_back(call: OverCall) -> bool:
     known = call.call is not None or call.function in _BY_TIME
     ahead = start is not None and not isinstance(start, str) and start > 0
     ahead = ahead or (isinstance(start, str) and not start.startswith("-"))
+    known = known and not call.frame.groups and not call.frame.exclude
     return known and call.frame.end == 0 and not call.ignores_nulls and not ahead
 
 

@@ -58,7 +58,7 @@ def _key(call: ColumnCall) -> tuple[object, ...]:
     if call.function in _COUNTING:
         return (call.function,)
     frame = _frame(call)
-    return frame.rows, frame.start, frame.end
+    return frame.rows, frame.groups, frame.start, frame.end
 
 
 def _frame(call: ColumnCall) -> FrameClause:

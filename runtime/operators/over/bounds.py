@@ -14,12 +14,23 @@ from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.pool import Pool
 
+_FARTHEST = 1 << 40
+"""An offset that leads beyond all rows."""
+
 
 class Lines(NamedTuple):
     """Positions by row: from one on, up to before another."""
 
     starts: Array  # int64[rows]
     stops: Array  # int64[rows]
+
+
+class Holes(NamedTuple):
+    """Positions by row that its frame leaves out: from one on, up to before another. keeps: but for the row itself."""
+
+    starts: Array  # int64[rows]
+    stops: Array  # int64[rows]
+    keeps: bool
 
 
 class Standing:
@@ -90,6 +101,12 @@ class Standing:
     def _null(self) -> Array:
         return np.asarray(self.values.is_null().to_numpy(zero_copy_only=False))
 
+    def group_starts(self, offset: int) -> Array:
+        """The position of the first row of the sort key that comes so many after each one's own; there may be none."""
+        keys = self.dense + max(-_FARTHEST, min(_FARTHEST, offset))
+        found = self.rows.key_starts(self.slots, np.maximum(keys, 0))
+        return np.where(keys < 0, 0, found)
+
     def at(self, distance: str, *, equals: bool) -> Array:
         """Return the number of rows before the sort keys at a distance from these; `equals`: or that have them."""
         word, tier, beyond = key_at(self.values, distance, self.rows.key.columns[0], self.pool)
@@ -106,36 +123,53 @@ class Standing:
 def frame_lines(standing: Standing, frame: FrameClause) -> Lines:
     """The frames of rows that are there."""
     sizes = standing.sizes[0]
-    starts = np.clip(_start(standing, frame.rows, frame.start), 0, sizes)
-    stops = np.clip(_stop(standing, frame.rows, frame.end), 0, sizes)
+    starts = np.clip(_start(standing, frame, frame.start), 0, sizes)
+    stops = np.clip(_stop(standing, frame, frame.end), 0, sizes)
     return Lines(starts, np.maximum(starts, stops))
 
 
-def _start(standing: Standing, rows: bool, bound: Bound) -> Array:
+def find_holes(standing: Standing, frame: FrameClause) -> Holes | None:
+    """The rows that EXCLUDE leaves out of the frames of rows that are there; None: it leaves out none."""
+    if not frame.exclude:
+        return None
+    if frame.exclude == "CURRENT ROW":
+        return Holes(standing.position, standing.position + 1, False)
+    return Holes(standing.first, standing.behind, frame.exclude == "TIES")
+
+
+def _start(standing: Standing, frame: FrameClause, bound: Bound) -> Array:
     if bound is None:
         return np.zeros(len(standing.slots), np.int64)
-    if rows:
+    if frame.rows:
         return standing.position + int(bound)
+    if frame.groups and bound:
+        return standing.group_starts(int(bound))
     return standing.first if not isinstance(bound, str) else standing.at(bound, equals=False)
 
 
-def _stop(standing: Standing, rows: bool, bound: Bound) -> Array:
+def _stop(standing: Standing, frame: FrameClause, bound: Bound) -> Array:
     if bound is None:
         return standing.sizes[0]
-    if rows:
+    if frame.rows:
         return standing.position + int(bound) + 1
+    if frame.groups and bound:
+        return standing.group_starts(int(bound) + 1)
     return standing.behind if not isinstance(bound, str) else standing.at(bound, equals=True)
 
 
 def touched_lines(standing: Standing, frame: FrameClause, inserted: FlagArray) -> Lines:
     """The rows whose frames have changed where these came, or went; positions are those of now."""
     first, last = frame.start, frame.end
-    if frame.rows:
-        # Rows between a frame and its row shift it, too.
+    if frame.rows or frame.groups:
+        # Rows, or groups, between a frame and its row shift it, too.
         first = None if first is None else min(int(first), 0)
         last = None if last is None else max(int(last), 0)
-    starts = _start(standing, frame.rows, _mirror_bound(last))
-    stops = _stop(standing, frame.rows, _mirror_bound(first))
+    if frame.groups:
+        # A group more or less shifts those around it by one.
+        first = None if first is None else int(first) - 1
+        last = None if last is None else int(last) + 1
+    starts = _start(standing, frame, _mirror_bound(last))
+    stops = _stop(standing, frame, _mirror_bound(first))
     if frame.rows and first is not None:
         # Where a row went, there is one less behind it.
         stops = stops - ~inserted

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.over.bounds import Lines, Standing, frame_lines
+from aggloom.runtime.operators.over.bounds import Holes, Lines, Standing, find_holes, frame_lines
+from aggloom.runtime.operators.over.exclusion import HoledLines, slide_around
 from aggloom.runtime.operators.over.position_values import standing_values
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.sliding import slide
@@ -44,7 +45,8 @@ class Computing:
         fields = [spec.results[number] for number in aggregates]
         for frame in dict.fromkeys(spec.calls[number].frame for number in aggregates):
             lines = frame_lines(standing, frame)
-            found = self._slid(rows, standing, stretch, lines, fields, place)
+            holes = find_holes(standing, frame)
+            found = self._slid(rows, standing, stretch, lines, holes, fields, place)
             for number, column in zip(aggregates, found, strict=True):
                 if spec.calls[number].frame == frame:
                     columns[number] = column
@@ -70,6 +72,7 @@ class Computing:
         standing: Standing,
         stretch: Array,
         lines: Lines,
+        holes: Holes | None,
         fields: list[pa.Field],
         place: Callable[[int], str],
     ) -> list[pa.Array]:
@@ -87,6 +90,11 @@ class Computing:
         batch = self._inputs(rows, ids)
         here = shift[stretch]
         given = stretch, lines.starts + here, lines.stops + here
+        if holes is not None:
+            moved = Holes(holes.starts + here, holes.stops + here, holes.keeps)
+            holed = HoledLines(*given, standing.position + here, moved)
+            order = self.spec.adds_in_order
+            return slide_around(self.handler, batch, holed, fields, place, in_order=order)
         return slide(self.handler, batch, count, given, fields, place)
 
     def _inputs(self, rows: SortedRows, ids: RowIdArray) -> pa.RecordBatch:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.operators.over.bounds import Lines, Standing, frame_lines
+from aggloom.runtime.operators.over.bounds import Lines, Standing, find_holes, frame_lines
 from aggloom.runtime.operators.over.settings import ColumnCall
 from aggloom.runtime.storage.arena import Array, SlotArray
 
@@ -43,9 +45,7 @@ def _of_others(call: ColumnCall, standing: Standing) -> pa.Array:
     if call.ignores_nulls:
         targets = _with_values(call, standing)
     elif call.function == "NTH_VALUE":
-        lines = frame_lines(standing, call.frame)
-        at = lines.starts + call.number - 1
-        targets = np.where(at < lines.stops, at, -1)
+        targets = _count_in(call, standing)
     else:
         shift = call.number if call.function == "LEAD" else -call.number
         targets = standing.position + shift
@@ -57,6 +57,35 @@ def _of_others(call: ColumnCall, standing: Standing) -> pa.Array:
         return found
     default = store.gather_columns(standing.ids, np.array(call.columns[1:]))[0]
     return pc.if_else(pa.array(ids >= 0), found, default)
+
+
+class _Split(NamedTuple):
+    """Frames around the holes of their rows: before `opens`, the row itself where it is kept, from `closes` on."""
+
+    lines: Lines
+    opens: Array  # int64[rows]
+    closes: Array  # int64[rows]
+    keeps: Array  # bool[rows]
+
+
+def _split_frames(call: ColumnCall, standing: Standing) -> _Split:
+    """The frames of rows that are there, around what EXCLUDE leaves out."""
+    lines = frame_lines(standing, call.frame)
+    holes = find_holes(standing, call.frame)
+    starts, stops, own = lines.starts, lines.stops, standing.position
+    if holes is None:
+        return _Split(lines, stops, stops, np.zeros(len(own), np.bool_))
+    opens, closes = np.clip(holes.starts, starts, stops), np.clip(holes.stops, starts, stops)
+    return _Split(lines, opens, closes, holes.keeps & (own >= starts) & (own < stops))
+
+
+def _count_in(call: ColumnCall, standing: Standing) -> Array:
+    """The position of the row of this number in each frame; -1: there are fewer."""
+    lines, opens, closes, keeps = _split_frames(call, standing)
+    skipped, before = call.number - 1, opens - lines.starts
+    at = np.where(skipped < before, lines.starts + skipped, closes + skipped - before - keeps)
+    at = np.where(keeps & (skipped == before), standing.position, at)
+    return np.where(at < lines.stops, at, -1)
 
 
 def _ids_at(rows: object, slots: SlotArray, positions: Array) -> Array:
@@ -85,8 +114,7 @@ def _with_values(call: ColumnCall, standing: Standing) -> Array:
     valued = np.flatnonzero(valid)
     base = opens[place]
     if call.function == "NTH_VALUE":
-        lines = frame_lines(standing, call.frame)
-        return _nth(call.number, lines, base, before, valued)
+        return _nth(call, standing, base, before, valued)
     here = base + standing.position
     if call.function == "LAG":
         wanted = before[here] - call.number if call.number else before[here]
@@ -100,10 +128,17 @@ def _with_values(call: ColumnCall, standing: Standing) -> Array:
     return np.where(inside & (len(valued) > 0), at - base, -1)
 
 
-def _nth(number: int, lines: Lines, base: Array, before: Array, valued: Array) -> Array:
-    wanted = before[base + lines.starts] + number - 1
-    inside = wanted < before[base + lines.stops]
+def _nth(call: ColumnCall, standing: Standing, base: Array, before: Array, valued: Array) -> Array:
+    """The position of the row of this number among those of each frame that have a value; -1: there are fewer."""
     if not len(valued):
         return np.full(len(base), -1, np.int64)
-    at = valued[np.clip(wanted, 0, len(valued) - 1)]
-    return np.where(inside, at - base, -1)
+    lines, opens, closes, keeps = _split_frames(call, standing)
+    own = base + standing.position
+    kept = keeps & (before[own + 1] > before[own])
+    first, skipped = before[base + lines.starts], call.number - 1
+    ahead = before[base + opens] - first
+    wanted = np.where(skipped < ahead, first, before[base + closes] - ahead - kept) + skipped
+    inside = wanted < before[base + lines.stops]
+    at = valued[np.clip(wanted, 0, len(valued) - 1)] - base
+    found = np.where(inside, at, -1)
+    return np.where(kept & (skipped == ahead), standing.position, found)

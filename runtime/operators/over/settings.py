@@ -59,6 +59,14 @@ class OverSettings:
         return pa.schema([*self.schema, *self.results])
 
     @property
+    def adds_in_order(self) -> bool:
+        """True if the order in which rows are added counts for an aggregate, or a user's own may heed it."""
+        if self.spec is None:
+            return False
+        entries = [self.spec.entry(call) for call in self.spec.calls]
+        return any(entry.by_arrival or entry.user_defined for entry in entries)
+
+    @property
     def aggregates(self) -> list[int]:
         """The places of the calls that the handler computes, in its order."""
         return [place for place, call in enumerate(self.calls) if not call.function]

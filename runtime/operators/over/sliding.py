@@ -110,7 +110,19 @@ def slide(
     lines: by result its stretch, and the first row in its frame and the one behind the last. place: how messages name
     the key of a stretch.
     """
-    steps, values = steps_of(*lines)
+    return results_of_steps(handler, batch, stretches, *steps_of(*lines), fields, place)
+
+
+def results_of_steps(
+    handler: Any,
+    batch: pa.RecordBatch,
+    stretches: int,
+    steps: Steps,
+    values: NumberArray,
+    fields: list[pa.Field],
+    place: Callable[[int], str],
+) -> list[pa.Array]:
+    """The results of a handler after steps over the rows of a batch; values: by result its item, or -1 (int64[n])."""
     handler.set(handler.create(stretches + 1), None)
     # No row comes to the last accumulator: an empty frame has its values.
     out = handler.values(np.array([stretches]))
@@ -118,7 +130,7 @@ def slide(
     take = np.zeros(len(values), np.int64)
     if len(steps.rows):
         inputs = handler.bind(batch)
-        if len(steps.rows) != batch.num_rows or steps.retracts.any():
+        if steps.retracts.any() or not np.array_equal(steps.rows, np.arange(batch.num_rows)):
             # Else every row comes once, as they stand.
             inputs = handler.pick(inputs, steps.rows)
         step = _by_waves if handler.KERNELS.fold is None else _fold_steps
