@@ -7,7 +7,7 @@ waits for the watermark or the clock, and is unnested where it leaves.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 from sqlglot import exp
@@ -19,6 +19,7 @@ from aggloom.codegen.planner.rules.window_checks import find_call
 from aggloom.codegen.planner.rules.windows import bounds_of, namespace_spec, over_windows
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import is_supported, type_name
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.windows import Windowing
@@ -54,7 +55,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     schema = pa.schema([*fields, pa.field(row, pa.struct(list(below.schema)))])
     rows = Calc(below, tuple(select), schema)
     call = AggCall("ARRAY_AGG", (row,), alias=listed)
-    changes: Literal["append", "retract"] = "append" if below.appends_only else "retract"
+    changes: Changes = "append" if below.appends_only else "retract"
     spec = namespace_spec(AggSpec(schema, keys, (call,), changes), keys, schema)
     bounds = bounds_of(spec, node.bounds)
     lists = over_windows(rows, spec, Windowing(node.assigner), bounds)

@@ -6,6 +6,7 @@ Functions by arrival and those that take no row back are computed anew for each 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ def _steps(
         first, last = start, stop
         if write:
             values[k] = item if left > 0 else -1
-    return n
+    return int(n)
 
 
 def _take_out(lines: HoledLines) -> tuple[Steps, Array]:
@@ -116,13 +117,15 @@ def slide_around(
         return results_of_steps(handler, batch, stretches, steps, values, fields, place)
     parts = []
     for steps, values, owners in _add_anew(lines):
-
-        def name_row(row: int, owners: Array = owners) -> str:
-            return place(int(owners[row]))
-
+        named = partial(_name_row, place, owners)
         given = handler, batch, len(values), steps, values
-        parts.append(results_of_steps(*given, fields, name_row))
+        parts.append(results_of_steps(*given, fields, named))
     return [pa.concat_arrays(list(columns)) for columns in zip(*parts, strict=True)]
+
+
+def _name_row(place: Callable[[int], str], owners: Array, row: int) -> str:
+    """The key of a row in words; owners: by row its stretch (int64[n])."""
+    return place(int(owners[row]))
 
 
 def _add_anew(lines: HoledLines) -> Iterator[tuple[Steps, Array, Array]]:
