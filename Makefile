@@ -74,8 +74,12 @@ soak-stream: $(READY) java ## stream over a constant set of keys, and hold memor
 doors: $(READY) java ## read random files, good, bad and damaged: make doors EXAMPLES=10000 SEED=0
 	@PYTHONPATH=tests:tests/support $(BIN)/python -m doors --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
 
-simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one
+simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one, or ENGINE=local
+ifeq ($(ENGINE),local)
+	@AGGLOOM_LOSSES=$(or $(SEEDS),1000) $(BIN)/python -m pytest -q tests/engine/test_power_loss.py $(ARGS)
+else
 	@$(BIN)/python tests/support/simulator.py $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+endif
 
 dev: $(READY) farm ## make the environment and the link farm that type checkers read
 

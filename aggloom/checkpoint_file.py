@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from aggloom.durable_files import write_whole
 from aggloom.errors import CheckpointError
 
 LARGEST = 1 << 30
@@ -61,10 +62,8 @@ def read_text(root: Path, file: Path) -> str:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Put a text in the place of a file, in one step."""
-    draft = file.with_name(f"{file.name}.new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
+    """Put a text in the place of a file, in one step that outlives a loss of power."""
+    write_whole(file, [text.encode()])
 
 
 def check_files(root: Path) -> None:

@@ -9,17 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import time
 
+from aggloom.durable_files import ASIDE, make_directory, sync_directory, write_whole
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.job_note import JOB_FILE
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table_file
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
-from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
 from aggloom.runtime.engine.hand_over import states_of, take_over, write_checkpoint
 from aggloom.runtime.hosting.checkpoint_paths import (
     HAND_OVER,
     MOVED_FILE,
     ORIGIN_FILE,
     QUERY_FILE,
+    RECEIPTS,
     is_local,
     is_local_checkpoint,
     refuse_moved,
@@ -108,6 +109,8 @@ def _copy_beside(source: Path, made: Path) -> None:
             if name == TABLE_FILE:
                 read_table_file(source / name)
             write_whole(made / name, [(source / name).read_bytes()])
+    if (source / RECEIPTS).is_dir():
+        shutil.copytree(source / RECEIPTS, made / RECEIPTS)
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def _made_whole(source: Path, target: Path, batch: int) -> Iterator[Path]:
     """
     made = target.absolute().with_name(target.absolute().name + ASIDE)
     shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
+    make_directory(made)
     try:
         yield made
         origin = {"from": str(source.absolute()), "batch": batch}

@@ -18,8 +18,9 @@ from aggloom.active_session import end_java
 from aggloom.engine_choice import choose_engine
 from aggloom.errors import AggloomError, UnknownTypeError
 from aggloom.interrupts import Interrupts
+from aggloom.job_frames import changes_of, settings_of
 from aggloom.job_note import note_job
-from aggloom.job_plan import declared_tables, plan_of_job
+from aggloom.job_plan import plan_of_job
 from aggloom.private_directory import cache_directory
 from aggloom.progress_lines import KernelWatch, ProgressLines, batch_under_way, modules_of
 from aggloom.run_checks import check_run
@@ -95,7 +96,6 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
     """Run the jobs. clear: deletes what is kept for this run alone."""
     STOP.reset()
     with Interrupts(lambda: _leave(clear)) as interrupts, ProgressLines() as lines:
-        from aggloom.runtime.connectors.kafka.spark_package import kafka_settings
         from aggloom.runtime.spark.sessions.command_session import session_to_run
 
         for job, _ in jobs:
@@ -103,8 +103,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
             with suppress(UnknownTypeError):
                 check_run(job, plan_of_job(job))
         lines.begin("starting Spark")
-        topics = any(table.kafka for job, _ in jobs for table in job.tables)
-        needed = kafka_settings() if topics else {}
+        needed = settings_of(job for job, _ in jobs)
         few = all(_has_few_rows(job) for job, _ in jobs)
         with session_to_run("aggloom run", few, **needed) as session:
             for module in _NEEDED:
@@ -167,18 +166,11 @@ class _Run:
     """A job under way: its changelog, the query that writes it, and what prints and counts the batches."""
 
     def __init__(self, spark: Any, job: Job, checkpoint: Path, lines: ProgressLines) -> None:
-        from aggloom.runtime.spark.api.query import sql
         from aggloom.runtime.spark.plan.expressions import use_analyser
         from aggloom.runtime.spark.watch.progress import ProgressPrinter
 
         self._spark, self._job, self._checkpoint = spark, job, checkpoint
-        self._changes = sql(
-            job.sql,
-            tables={table.name: table.frame(spark, job.dialect) for table in job.tables},
-            backend=job.backend,
-            options=job.options,
-            **declared_tables(job),
-        )
+        self._changes = changes_of(spark, job)
         with use_analyser(spark):
             plan = plan_of_job(job)
         self._waits, self._goes_by_the_clock = plan.awaits_watermark, plan.goes_by_the_clock

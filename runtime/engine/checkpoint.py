@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aggloom.checkpoint_file import check_files, read_file
+from aggloom.durable_files import ASIDE, make_directory, sync_directory, write_whole
 from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.engine.commit_file import (
     AddedRows,
@@ -34,15 +35,14 @@ from aggloom.runtime.engine.commit_file import (
     commit_pieces,
     read_commit,
 )
-from aggloom.runtime.engine.durable_files import ASIDE, sync_directory, write_whole
 from aggloom.runtime.engine.state_rows import StateRows, read_rows
 from aggloom.runtime.hosting.checkpoint_paths import (
-    FORGET_FILE,
     HAND_OVER,
     LOCAL_MARK_FILE,
     batches,
     corrupt,
     refuse_moved,
+    refuse_unfinished,
 )
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 from aggloom.runtime.values.clock import BEFORE_ALL
@@ -81,7 +81,7 @@ class LocalCheckpoint:
                 refuse_unfinished(root)
             self.id = read_id(root) or write_mark(root, str(uuid.uuid4()))
             for name in DIRECTORIES:
-                (root / name).mkdir(exist_ok=True)
+                make_directory(root / name)
             _remove_unfinished(root)
             self.last, self.rows = load_state(root)
             self.planned = self._read_planned()
@@ -250,15 +250,6 @@ def check_commits(root: Path) -> None:
         raise corrupt(f"commits/{min(missing)} is missing")
 
 
-def refuse_unfinished(root: Path) -> None:
-    """Raise CheckpointError where a subject is half forgotten: the sink may lack rows that the state has."""
-    if (root / FORGET_FILE).exists():
-        raise CheckpointError(
-            f"{root}: forgetting a subject was interrupted. Run `aggloom forget {root}` once more with the same --key; "
-            "it goes on where it stopped."
-        )
-
-
 def read_plan(root: Path, batch: int) -> BatchPlan:
     """The plan of a batch; raises StateCorruptError."""
     file = root / "plans" / str(batch)
@@ -299,7 +290,7 @@ def check_local_directory(root: Path) -> None:
 def _take_lock(root: Path) -> int:
     """The descriptor of the lock of a checkpoint, which is made if need be; raises CheckpointError."""
     check_local_directory(root)
-    root.mkdir(parents=True, exist_ok=True)
+    make_directory(root)
     check_files(root)
     descriptor = os.open(
         root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from aggloom.checkpoint_file import read_file
+from aggloom.durable_files import make_directory, write_whole
 from aggloom.errors import StateCorruptError
-from aggloom.runtime.engine.durable_files import write_whole
 from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
@@ -49,7 +49,7 @@ def has_files(root: Path, table: str) -> bool:
 def write_files(root: Path, table: str, batch: int, files: Sequence[ListedFile]) -> None:
     """Write one note of all files that the batches up to this one have read; the last of them is of this batch."""
     directory = root / "sources" / quote(table, safe="")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     listed = [each._replace(batch=min(each.batch, batch)) for each in files]
     listed[-1] = listed[-1]._replace(batch=batch)
     _write_note(directory / str(batch), None, listed)
@@ -66,7 +66,7 @@ class FileLog:
     def __init__(self, root: Path, table: str, position: int | None) -> None:
         self._root = root
         self._directory = root / "sources" / quote(table, safe="")
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         self.known: dict[str, ListedFile] = {}
         for each in self._read_all(position):
             self.known[os.path.normpath(each.path)] = each

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.checkpoint_file import read_text
+from aggloom.durable_files import make_directory, sync_directory, write_whole
 from aggloom.errors import SinkError
 from aggloom.runtime.connectors.files.sink_log import LOG, entries, read_committed
 from aggloom.runtime.connectors.kafka.json_rows import object_writer
-from aggloom.runtime.engine.durable_files import sync_directory, write_whole
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
 
 _OWNER = "_aggloom"
@@ -41,7 +41,7 @@ class FileBatches:
     def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
         """Write a batch; raises SinkError, before anything is written, for the output of another query."""
         log = self._path / LOG
-        log.mkdir(parents=True, exist_ok=True)
+        make_directory(log)
         numbers = entries(self._path)
         if not self._is_claimed:
             self._claim(max(numbers, default=-1), batch)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aggloom.durable_files import make_directory, write_whole
 from aggloom.errors import CheckpointError
 from aggloom.runtime.engine import checkpoint as layout
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint, load_state, read_id, write_mark
 from aggloom.runtime.engine.commit_file import AddedRows, BucketId, Commit, commit_pieces
-from aggloom.runtime.engine.durable_files import write_whole
 from aggloom.runtime.engine.file_log import FileLog, ListedFile, has_files, write_files
 
 
@@ -93,7 +93,7 @@ def read_state(root: str, key: BucketId) -> BucketState | None:
 def write_checkpoint(root: Path, facts: HandOver, states: Iterable[BucketState]) -> None:
     """Write a new checkpoint of the local engine, bucket by bucket; the commit is the last file."""
     for name in layout.DIRECTORIES:
-        (root / name).mkdir(parents=True, exist_ok=True)
+        make_directory(root / name)
     write_mark(root, facts.id)
     for table, files in facts.files.items():
         if files:

@@ -68,6 +68,15 @@ def refuse_moved(root: Path) -> None:
         )
 
 
+def refuse_unfinished(root: Path) -> None:
+    """Raise CheckpointError where a subject is half forgotten: the sink may lack rows that the state has."""
+    if (root / FORGET_FILE).exists():
+        raise CheckpointError(
+            f"{root}: forgetting a subject was interrupted. Run `aggloom forget {root}` once more with the same --key; "
+            "it goes on where it stopped."
+        )
+
+
 def _is_moved(mark: Path) -> bool:
     """Tell whether the mark of a move counts; one from before the new checkpoint was there does not without it."""
     try:

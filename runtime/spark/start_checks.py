@@ -26,6 +26,7 @@ from aggloom.runtime.connectors.files.source_log import (
 )
 from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.hosting import query_record
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local, refuse_unfinished
 from aggloom.runtime.hosting.evolution import compare_operators
 from aggloom.runtime.hosting.query_record import Query, buckets_of
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
@@ -48,6 +49,8 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     Raises StateError and its kin, MissingFileError and FileOrderError.
     """
     check_shared(df.sparkSession, "checkpoint", checkpoint)
+    if is_local(checkpoint):
+        refuse_unfinished(local(checkpoint))
     check_directory(checkpoint)
     begin_handed_over(df, find_lowering(df), checkpoint)
     check_records(checkpoint)

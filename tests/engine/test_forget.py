@@ -22,13 +22,13 @@ from engine_jobs import (
     write_files,
 )
 
+from aggloom import durable_files
 from aggloom.cli import main
 from aggloom.errors import AggloomError, CheckpointError, SpecError
 from aggloom.forget import Receipt, forget
 from aggloom.job import Job
 from aggloom.run_local import open_query
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table_file
-from aggloom.runtime.engine import durable_files
 from aggloom.runtime.engine.state_reader import LocalStateReader
 from aggloom.runtime.hosting import bucket_store
 from aggloom.runtime.hosting.checkpoint_paths import FORGET_FILE
@@ -186,8 +186,11 @@ class Killed(BaseException):
     """The end of a process, played."""
 
 
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
-    """Let a process end before or after one of its writes and deletions; the function says how many there were."""
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: int, *modules: str) -> Callable[[], int]:
+    """Let a process end before or after one of its writes and deletions; the function says how many there were.
+
+    modules: further ones that write.
+    """
     steps = 0
     write, unlink, rename = durable_files.write_whole, Path.unlink, Path.replace
 
@@ -205,7 +208,12 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
 
         return wrapped
 
-    for module in ("aggloom.forget", "aggloom.runtime.engine.checkpoint"):
+    for module in (
+        "aggloom.forget.in_local",
+        "aggloom.forget.note",
+        "aggloom.runtime.engine.checkpoint",
+        *modules,
+    ):
         monkeypatch.setattr(f"{module}.write_whole", count(write))
     monkeypatch.setattr(Path, "unlink", count(unlink))
     monkeypatch.setattr(Path, "replace", count(rename))

@@ -21,12 +21,12 @@ from engine_jobs import (
     write_files,
 )
 
+from aggloom.durable_files import write_whole
 from aggloom.errors import AggloomError, CheckpointError, StateMismatchError
 from aggloom.run import run
 from aggloom.run_local import open_query
 from aggloom.runtime.engine import checkpoint as checkpoint_module
 from aggloom.runtime.engine import file_log, file_sink
-from aggloom.runtime.engine.durable_files import write_whole
 
 
 class Killed(BaseException):

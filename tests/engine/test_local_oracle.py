@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.durable_files import write_whole
 from aggloom.runtime.connectors.files.discovery import files_at
 from aggloom.runtime.engine import checkpoint, file_log, file_sink
-from aggloom.runtime.engine.durable_files import write_whole
 from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.query import LocalQuery, QuerySettings
 from aggloom.runtime.engine.sources import Source

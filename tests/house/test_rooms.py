@@ -15,6 +15,7 @@ KERNEL = {"numpy", "numba", "pyarrow"}
 SHARED = {
     "aggloom.active_session",
     "aggloom.checkpoint_file",
+    "aggloom.durable_files",
     "aggloom.errors",
     "aggloom.masking",
     "aggloom.type_layout",
@@ -178,6 +179,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},
+    "aggloom/forget": {"pyarrow", "aggloom"},
     "aggloom/project": {"aggloom.errors", "aggloom.sample"},
     "aggloom/sample": {"aggloom.errors"},
     "aggloom/testing": {"click", "pyarrow", "yaml", "aggloom"},

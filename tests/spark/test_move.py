@@ -32,13 +32,13 @@ from aggloom import local
 from aggloom import move as move_module
 from aggloom.cli import main
 from aggloom.codegen.planner import PlanOptions, plan_query
+from aggloom.durable_files import write_whole
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.job import Job
 from aggloom.job_plan import declared_tables
 from aggloom.move import move_checkpoint
 from aggloom.runtime.engine import hand_over
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
-from aggloom.runtime.engine.durable_files import write_whole
 from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, batches, refuse_moved
 from aggloom.runtime.spark.moving import begin
 from aggloom.runtime.spark.watch.followers import settle

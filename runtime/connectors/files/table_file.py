@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggloom.durable_files import sync_directory
 from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.connectors.files.discovery import suggest_sibling
 from aggloom.runtime.hosting.arguments import check_path
@@ -162,6 +163,8 @@ def _write(table: pa.Table, file: Path) -> None:
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+    # The checkpoint is committed next; a table that is behind it could not follow.
+    sync_directory(file.parent)
 
 
 def read_table_file(file: Path) -> pa.Table:

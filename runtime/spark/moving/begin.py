@@ -21,9 +21,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from aggloom.codegen.planner import ONE_ROW
+from aggloom.durable_files import sync_directory, write_whole
 from aggloom.errors import CheckpointError
 from aggloom.runtime.connectors.kafka.topics import note_topics
-from aggloom.runtime.engine.durable_files import sync_directory, write_whole
 from aggloom.runtime.engine.hand_over import HandOver, read_facts
 from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, is_local, local
 from aggloom.runtime.hosting.query_record import known_buckets

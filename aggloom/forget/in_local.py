@@ -1,4 +1,4 @@
-"""Forget a subject: remove its keys from the state, logs, snapshots and the table of a checkpoint, with a receipt.
+"""Forgetting on the local engine: a batch that removes the keys of a subject, and a commit without older files.
 
 The query runs one batch without input in which each operator loses the subject's keys and retracts their results, as if
 the subject's rows had been deleted at the source. Its commit has the whole state anew; older files are deleted then.
@@ -7,36 +7,38 @@ A note in the checkpoint keeps other runs out until that is done: a kill at any 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aggloom.checkpoint_file import read_file
 from aggloom.codegen.planner import Scan
+from aggloom.durable_files import make_directory, sync_directory, write_whole
 from aggloom.errors import CheckpointError, SpecError, nearest
+from aggloom.forget.note import (
+    ForgottenPart,
+    Intent,
+    Receipt,
+    hash_key,
+    list_files,
+    read_intent,
+    sha256_of,
+)
 from aggloom.job_note import noted_job
 from aggloom.run_local import open_query
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, drop_rows
 from aggloom.runtime.connectors.registry import destination
-from aggloom.runtime.engine.durable_files import sync_directory, write_whole
 from aggloom.runtime.engine.forgetter import Forgetter, ForgettingOperator, OperatorPlace
 from aggloom.runtime.hosting.checkpoint_paths import (
     FORGET_FILE,
     RECEIPTS,
-    corrupt,
-    is_local_checkpoint,
     refuse_moved,
-    require_checkpoint,
 )
 from aggloom.runtime.inspection.keys import key_batch
 from aggloom.runtime.operators.forgetting import keyed_parts
-from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 if TYPE_CHECKING:
     from aggloom.codegen.planner import Node, Stateful
@@ -44,85 +46,10 @@ if TYPE_CHECKING:
     from aggloom.runtime.engine.query import LocalQuery
 
 
-@dataclass(frozen=True)
-class ForgottenPart:
-    """The removal from an operator, or from the table: keys or windows of keys, and rows that were retracted."""
-
-    place: str
-    keys: int
-    retracted: int = 0
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """The receipt of a subject that was forgotten; it does not name the subject.
-
-    columns: of its key. salted_hash: SHA-256 of `salt` and the key as JSON, so that whoever knows the key can tell.
-    removed: by place. checksums: SHA-256 of the files that have taken the place of all before, by path. deleted: how
-    many older files went. not_reached: what still may have the subject.
-    """
-
-    checkpoint: str
-    batch: int
-    at: str
-    columns: tuple[str, ...]
-    salt: str
-    salted_hash: str
-    removed: tuple[ForgottenPart, ...]
-    checksums: Mapping[str, str]
-    deleted: int
-    not_reached: tuple[str, ...]
-
-    def to_json(self) -> str:
-        """The receipt as JSON."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
-
-    def is_of(self, key: Mapping[str, str | None]) -> bool:
-        """Tell whether it is of this subject."""
-        return self.salted_hash == _hash(self.salt, key)
-
-
-@dataclass
-class _Intent:
-    """The note of a subject that is being forgotten. done: the batch that has it, once the sink has taken it."""
-
-    key: dict[str, str | None]
-    batch: int = -1
-    removed: list[dict[str, Any]] = field(default_factory=list)
-    not_reached: list[str] = field(default_factory=list)
-
-    def write(self, root: Path) -> None:
-        """Write the note in one step."""
-        write_whole(root / FORGET_FILE, [with_checksum(json.dumps(asdict(self))).encode()])
-
-
-def forget(
-    checkpoint: str | Path, key: Mapping[str, str | None], job: Job | None = None
-) -> Receipt:
-    """Remove a subject from a checkpoint of the local engine whose query does not run, and return the receipt.
-
-    key: values by column, as text that is read as the column's type; None is NULL. job: with which the query runs
-    (None: as the checkpoint has noted it).
-
-    Raises CheckpointError, before anything is changed, where an operator cannot lose the subject, and SpecError for a
-    key that no operator has.
-    """
-    require_checkpoint(checkpoint)
-    root = Path(checkpoint)
+def forget_in_local(root: Path, key: Mapping[str, str | None], job: Job | None) -> Receipt:
+    """Remove a subject from a checkpoint of the local engine, and return the receipt; raises as `aggloom.forget`."""
     refuse_moved(root)
-    if not key:
-        raise SpecError("forget: the key has no column; give COLUMN=VALUE")
-    if not is_local_checkpoint(root):
-        raise CheckpointError(
-            f"{root}: Spark keeps old versions of its state in files of its own. Move the query, forget there, and "
-            f"move it back: aggloom move {root} NEW --to local; aggloom forget NEW --key ...; aggloom move NEW NEWER "
-            f"--to spark. Then delete {root} and NEW."
-        )
-    intent = _read_intent(root)
-    if intent is not None and intent.key != dict(key):
-        raise CheckpointError(
-            f"{root}: forgetting another subject was interrupted. Run `aggloom forget` with its --key first."
-        )
+    intent = read_intent(root, key)
     job = job or noted_job(root)
     with closing(open_query(job, root, forgets=True)) as query:
         last = query.checkpoint.last
@@ -134,13 +61,13 @@ def forget(
                 "Run the query once more, and stop it with Ctrl-C, so that the batch ends; then forget."
             )
         if intent is None or intent.batch != last.batch:
-            intent = _run(root, query, job, key, intent or _Intent(dict(key)))
+            intent = _run(root, query, job, key, intent or Intent(dict(key)))
         return _finish(root, query, job, key, intent)
 
 
 def _run(
-    root: Path, query: LocalQuery, job: Job, key: Mapping[str, str | None], intent: _Intent
-) -> _Intent:
+    root: Path, query: LocalQuery, job: Job, key: Mapping[str, str | None], intent: Intent
+) -> Intent:
     """Run the batch that forgets, and commit it."""
     operators = _find_operators(root, query, key)
 
@@ -173,16 +100,16 @@ def _run(
 
 
 def _finish(
-    root: Path, query: LocalQuery, job: Job, key: Mapping[str, str | None], intent: _Intent
+    root: Path, query: LocalQuery, job: Job, key: Mapping[str, str | None], intent: Intent
 ) -> Receipt:
     """Remove the subject from the table, delete older files, write the receipt, and delete the note."""
     removed = [ForgottenPart(**each) for each in intent.removed]
     removed += _clean_table(root, query, key)
-    before = sum(1 for _ in _files(root))
+    before = sum(1 for _ in list_files(root))
     query.checkpoint.purge()
-    deleted = before - sum(1 for _ in _files(root))
+    deleted = before - sum(1 for _ in list_files(root))
     salt = secrets.token_hex(16)
-    names = [each for each in _files(root) if each.parent.name in ("commits", "snapshots")]
+    names = [each for each in list_files(root) if each.parent.name in ("commits", "snapshots")]
     names += [root / TABLE_FILE] if (root / TABLE_FILE).exists() else []
     receipt = Receipt(
         checkpoint=str(root),
@@ -190,13 +117,13 @@ def _finish(
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         columns=tuple(key),
         salt=salt,
-        salted_hash=_hash(salt, key),
+        salted_hash=hash_key(salt, key),
         removed=tuple(removed),
-        checksums={str(each.relative_to(root)): _sha256(each) for each in sorted(names)},
+        checksums={str(each.relative_to(root)): sha256_of(each) for each in sorted(names)},
         deleted=deleted,
         not_reached=(*intent.not_reached, *_named_in(root, key)),
     )
-    (root / RECEIPTS).mkdir(exist_ok=True)
+    make_directory(root / RECEIPTS)
     write_whole(root / RECEIPTS / f"forget-{intent.batch}.json", [receipt.to_json().encode()])
     (root / FORGET_FILE).unlink()
     sync_directory(root)
@@ -296,7 +223,7 @@ def _list_unreached(
 def _named_in(root: Path, key: Mapping[str, str | None]) -> Iterator[str]:
     """Yield the files of the checkpoint that name the subject otherwise: in paths of source files, in the query."""
     texts = [text.encode() for text in key.values() if text]
-    for file in _files(root):
+    for file in list_files(root):
         relative = file.relative_to(root)
         if relative.parts[0] in ("sources",) or relative.suffix in (".json", ".jsonl"):
             data = file.read_bytes()
@@ -321,27 +248,3 @@ def _clean_table(
         field = query.plan.schema.field(name)
         values[name] = key_batch({name: text}, [field], f"{root}, the table").column(0)[0]
     return [ForgottenPart("sink table", drop_rows(file, values))]
-
-
-def _files(root: Path) -> Iterator[Path]:
-    return (each for each in root.rglob("*") if each.is_file())
-
-
-def _read_intent(root: Path) -> _Intent | None:
-    """The note of a subject that was not forgotten to the end; raises StateCorruptError."""
-    file = root / FORGET_FILE
-    if not file.exists():
-        return None
-    try:
-        return _Intent(**json.loads(without_checksum(read_file(root, file))))
-    except (ValueError, TypeError) as error:
-        raise corrupt(f"{FORGET_FILE} is damaged: {error}") from None
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _hash(salt: str, key: Mapping[str, str | None]) -> str:
-    text = json.dumps(dict(sorted(key.items())), ensure_ascii=False)
-    return hashlib.sha256(f"{salt}{text}".encode()).hexdigest()
