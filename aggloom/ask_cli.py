@@ -163,6 +163,7 @@ def serve(
     if user is not None:
         given["credentials"] = Credentials(user, password or "")
     if tls_cert is not None and tls_key is not None:
+        _check_certificate(tls_cert, tls_key)
         given["tls"] = (tls_cert.read_bytes(), tls_key.read_bytes())
     limits: dict[str, Any] = {"seconds": seconds, "memory": memory}
     try:
@@ -176,6 +177,20 @@ def serve(
     click.echo(f"{server.address}  (Ctrl-C ends it)")
     with server:
         server.serve()
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    """Raise UsageError unless two files are a certificate and its key, which gRPC would only say on its own log."""
+    import ssl
+
+    try:
+        # A key with a passphrase would ask for it on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        raise click.UsageError(
+            f"--tls-cert {certificate} and --tls-key {key} are no certificate and its key, in PEM and without a "
+            f"passphrase ({getattr(error, 'reason', None) or error})"
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:

@@ -145,7 +145,7 @@ def _open_together(
         script = read_script(root, job)
         nodes = open_nodes(open_state(str(root), spark), script.batch, trust)
         try:
-            return script, nodes, read_sink(root, job, plan, script.batch)
+            return script, nodes, read_sink(root, job, plan, script.checkpoint, script.batch)
         except UnverifiableError:
             if time.monotonic() > end:
                 raise

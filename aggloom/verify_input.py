@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadInput:
-    """The input up to a batch, and how much that is, in words; same_batches: it is cut as the query has read it."""
+    """The input up to a batch, and how much that is, in words; same_batches: it is cut as the query has read it.
 
+    checkpoint: the id by which sinks know the checkpoint.
+    """
+
+    checkpoint: str
     batch: int
     input: InputScript
     words: str
@@ -69,7 +73,11 @@ def read_script(root: Path, job: Job) -> ReadInput:
     whole: Mapping[str, Sequence[Any]] = {**ranges, **{n: [each] for n, each in at_once.items()}}
     same = with_input is None and not at_once and not was_moved
     return ReadInput(
-        facts.batch, InputScript(whole, idle, closes), _in_words(facts, whole), same_batches=same
+        facts.id,
+        facts.batch,
+        InputScript(whole, idle, closes),
+        _in_words(facts, whole),
+        same_batches=same,
     )
 
 

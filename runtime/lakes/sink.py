@@ -111,6 +111,13 @@ class LakeSink(ABC):
     def _commit(self, table: Any, change: TableChange, note: CommitNote) -> None:
         """Write a batch and its note in one commit; raises Conflict if another commit was first."""
 
+    def last_batch(self, checkpoint: str) -> int | None:
+        """The number of the batch that a checkpoint wrote last; None without one, and where there is no table."""
+        if not self._exists():
+            return None
+        last = self._last(self._open_table(pa.schema([])), checkpoint)
+        return None if last is None else last.batch
+
     def _check_partitioning(self, schema: pa.Schema) -> None:
         """Raise SpecError where the table is to be parted by what the result does not have."""
         for name in self.options.partition_by:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -383,6 +385,63 @@ def test_a_server_with_credentials_admits_who_has_them(checkpoint: Path) -> None
         with pytest.raises(Exception, match="UNAUTHENTICATED"):
             count_rows(**wrong)
     server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate of this machine that it has signed itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl")
+    place = tmp_path_factory.mktemp("certificate")
+    made, key = place / "cert.pem", place / "key.pem"
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"),
+            *("-addext", names, "-days", "2", "-out", str(made), "-keyout", str(key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return made, key
+
+
+def test_an_encrypted_server_is_read_by_who_knows_its_certificate(
+    checkpoint: Path, certificate: tuple[Path, Path]
+) -> None:
+    dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi")
+    made, key = certificate
+    tls = made.read_bytes(), key.read_bytes()
+    server = FlightSqlServer(LiveSnapshots({"state": str(checkpoint)}), version="1", tls=tls)
+
+    def count_rows(address: str, **options: str) -> Any:
+        with (
+            dbapi.connect(address, db_kwargs=options, autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SELECT count(*) FROM result")
+            return cursor.fetchone()
+
+    root = "adbc.flight.sql.client_option.tls_root_certs"
+    assert server.address.startswith("grpc+tls://")
+    assert count_rows(server.address, **{root: made.read_text()}) == (4,)
+    with pytest.raises(Exception, match="certificate"):
+        count_rows(server.address)
+    with pytest.raises(Exception, match=r"UNAVAILABLE|connection"):
+        count_rows(server.address.replace("grpc+tls", "grpc"))
+    server.shutdown()
+
+
+def test_a_file_that_is_no_certificate_is_refused(
+    checkpoint: Path, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    made, key = certificate
+    (tmp_path / "text").write_text("no certificate")
+    for wrong in ((tmp_path / "text", key), (made, tmp_path / "text"), (key, made)):
+        files = ["--tls-cert", str(wrong[0]), "--tls-key", str(wrong[1])]
+        result = CliRunner().invoke(main, ["serve", str(checkpoint), *files])
+        assert result.exit_code == 2, result.output
+        assert "--tls-cert" in result.output
 
 
 @pytest.mark.parametrize(

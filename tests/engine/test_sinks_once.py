@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from engine_jobs import expected_rows, job_over, random_changes, run_to_end, wri
 from aggloom.errors import CheckpointError, SinkError
 from aggloom.job import Job
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
+from aggloom.verify import verify
 
 BATCHES = 4
 
@@ -36,14 +38,15 @@ def run_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> int:
             raise Killed
         commit(self, batch, **known)
 
-    monkeypatch.setattr(LocalCheckpoint, "commit", die_every_other_time)
-    while True:
-        try:
-            run_to_end(job)
-        except Killed:
-            kills += 1
-        else:
-            return kills
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalCheckpoint, "commit", die_every_other_time)
+        while True:
+            try:
+                run_to_end(job)
+            except Killed:
+                kills += 1
+            else:
+                return kills
 
 
 def killed_job(sink: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
@@ -59,6 +62,17 @@ def same(rows: Any, job: Job) -> bool:
     return Counter(map(tuple, rows)) == Counter(map(tuple, expected_rows(job)))
 
 
+def check_verified(job: Job, plant: Callable[[], Any]) -> None:
+    """See that `verify` finds the sink right, and a difference once one is planted."""
+    assert job.checkpoint is not None
+    report = verify(job.checkpoint, job)
+    assert report.is_equal, report.text()
+    assert report.places[-1].keys == len(expected_rows(job))
+    plant()
+    found = verify(job.checkpoint, job).places[-1]
+    assert found.differences, found
+
+
 def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "db"
     sink = {"kind": "database", "table": "sums", "connect": str(file), "driver": "sqlite3"}
@@ -66,6 +80,13 @@ def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(file)) as db:
         assert same(db.execute("SELECT customer, n, s, m FROM sums").fetchall(), job)
         assert db.execute("SELECT batch FROM aggloom_batches").fetchall() == [(BATCHES - 1,)]
+
+    def plant() -> None:
+        with closing(sqlite3.connect(file)) as db:
+            db.execute("UPDATE sums SET n = n + 1 WHERE n > 1")
+            db.commit()
+
+    check_verified(job, plant)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +102,12 @@ def test_postgresql(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     job = killed_job(sink, tmp_path, monkeypatch)
     with postgres.connect() as db:
         assert same(db.execute("SELECT customer, n, s, m FROM sums").fetchall(), job)
+
+    def plant() -> None:
+        with postgres.connect() as db:
+            db.execute("UPDATE sums SET n = n + 1 WHERE n > 1")
+
+    check_verified(job, plant)
     other = job_over(tmp_path / "in", "sums", tmp_path / "other", sink)
     with pytest.raises(SinkError, match="existing"):
         run_to_end(other)
@@ -92,6 +119,7 @@ def test_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = deltalake.DeltaTable(tmp_path / "t")
     rows = pa.table(table.to_pyarrow_table()).select(["customer", "n", "s", "m"]).to_pylist()
     assert same([each.values() for each in rows], job)
+    check_verified(job, lambda: deltalake.DeltaTable(tmp_path / "t").delete("n > 1"))
 
 
 def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +130,10 @@ def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "warehouse": f"file://{tmp_path}/w",
     }
     job = killed_job({"kind": "iceberg", "table": "db.t", "connect": place}, tmp_path, monkeypatch)
-    found = library.load_catalog("default", **place).load_table("db.t").scan().to_arrow()
-    rows = found.select(["customer", "n", "s", "m"]).to_pylist()
+    table = library.load_catalog("default", **place).load_table("db.t")
+    rows = table.scan().to_arrow().select(["customer", "n", "s", "m"]).to_pylist()
     assert same([each.values() for each in rows], job)
+    check_verified(job, lambda: table.delete("n > 1"))
 
 
 def test_kafka(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +152,21 @@ def test_kafka(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert min(rows.values()) >= 0
         assert max(rows.values()) <= 1
     assert same([row for row, count in rows.items() if count], job)
+    again = next(each for each in broker.read("local.sums") if json.loads(each[1])["op"] == "c")
+    check_verified(job, lambda: broker.send("local.sums", again))
+
+
+def test_upserts_of_kafka(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = {"kind": "kafka", "servers": broker.servers, "topic": "local.upserts"}
+    job = killed_job(sink, tmp_path, monkeypatch)
+    assert job.checkpoint is not None
+    # A customer is NULL, for which upserts have no row.
+    assert "NULL" in verify(job.checkpoint, job).places[-1].note
+    sql = job.sql.replace("FROM orders", "FROM orders WHERE customer IS NOT NULL")
+    job = replace(job, sql=sql, sink={**sink, "topic": "named"}, checkpoint=tmp_path / "named")
+    run_to_end(job)
+    key = next(about for about, _ in broker.read("named"))
+    check_verified(job, lambda: broker.send("named", (key, None)))
 
 
 def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from aggloom.runtime.connectors.database.sink import DatabaseSink
 from aggloom.runtime.connectors.registry import sink_options
 from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.values.changelog import ChangelogLawError, fold
+from tests.sinks.test_delta_sink import EVERY, ROWS
 
 
 def test_rows_by_key_each_batch_once(tmp_path: Path) -> None:
@@ -284,3 +286,20 @@ def test_nan_in_sqlite(tmp_path: Path) -> None:
     assert content(tmp_path / "db") == [(1.0, None)]
     # What a row was does not count where it goes.
     assert into(tmp_path / "db", ("k",)).write(*batch(("-D", 1.0, nan), schema=schema), 1, "id")
+
+
+def test_every_type_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """SQLite has few types: texts of decimals, times and documents come back as the values that they were."""
+    made = into(tmp_path / "db", ("k",))
+    zone = EVERY.get_field_index("z")
+    schema = EVERY.set(zone, pa.field("z", pa.timestamp("us", "UTC")))
+    rows, kinds = batch(*(("+I", *row) for row in ROWS), schema=schema)
+    assert made.write(rows, kinds, 0, "id")
+    stored = made.read(schema)
+    assert stored.sort_by("k").to_pylist() == rows.sort_by("k").to_pylist()
+    assert made.last_batch("id") == 0
+    with closing(sqlite3.connect(tmp_path / "db")) as connection:
+        connection.execute("UPDATE t SET d = 'much' WHERE k = -1")
+        connection.commit()
+    with pytest.raises(SinkError, match="no result of this query"):
+        made.read(schema)

@@ -61,6 +61,9 @@ def test_every_type_in_postgresql(postgres: Any) -> None:
         found = connection.execute("SELECT * FROM every ORDER BY id").fetchall()
     assert found[0] == (1, False, *full[2:11], {"k": 2}, {"a": 1, "b": None})
     assert found[1] == (2, *([None] * 9), [], {}, {"a": None, "b": None})
+    read = sink.read(EVERY).sort_by("id")
+    assert read.equals(batch(("+I", 1, False, *full[2:]), ("+I", *empty), schema=EVERY)[0])
+    assert (sink.last_batch("id"), sink.last_batch("another")) == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from aggloom.runtime.connectors.database.dialects import DRIVERS, MARKS, dialect
 from aggloom.runtime.connectors.database.options import DatabaseOptions
 from aggloom.runtime.connectors.database.retries import NOTHING, PERHAPS, Retries, is_away
 from aggloom.runtime.connectors.database.statements import Statements
+from aggloom.runtime.connectors.database.stored_values import read_rows
 from aggloom.runtime.connectors.database.table_types import (
     TableColumns,
     check_blanks,
@@ -71,6 +72,24 @@ class DatabaseSink:
                 return self._write_once(net, batch, checkpoint, before)
             except (SinkError, CheckpointError) as error:
                 retries.wait_after(error)
+
+    def last_batch(self, checkpoint: str) -> int | None:
+        """The number of the batch that a checkpoint wrote last; None without one. Raises SinkError."""
+        with self._transaction() as cursor:
+            last = self._last(cursor, self._statements(pa.schema([])), checkpoint)
+        return None if last is None else last[0]
+
+    def read(self, schema: pa.Schema) -> pa.Table:
+        """The rows of the table, in a result's columns; raises SinkError."""
+        with self._transaction() as cursor:
+            cursor.execute(self._statements(schema).all_rows)
+            rows = cursor.fetchall()
+        try:
+            return read_rows(rows, schema)
+        except (pa.ArrowException, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SinkError(
+                f"{self._where}: it has a value that no result of this query has ({str(error).partition(chr(10))[0]})"
+            ) from None
 
     def _is_away(self, error: BaseException | None) -> bool:
         """Tell whether the database is away that has been there: a wrong name or password is said at once."""

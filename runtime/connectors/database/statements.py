@@ -146,6 +146,11 @@ class Statements:
         return f"SELECT * FROM {table_name(self.table)} LIMIT 1"
 
     @property
+    def all_rows(self) -> str:
+        """Asks for the result's columns of every row."""
+        return f"SELECT {self._names(self.schema.names)} FROM {table_name(self.table)}"
+
+    @property
     def column_types(self) -> tuple[str, tuple[str | None, ...]]:
         """Asks for the names and types of the table's columns; the statement with its parameters."""
         schema, _, table = self.table.rpartition(".")

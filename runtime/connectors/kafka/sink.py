@@ -71,6 +71,17 @@ class KafkaSink:
         options = self.options
         check_columns(options.format, schema, self.key, options.topic, options.registry)
 
+    def last_batch(self, checkpoint: str) -> int | None:
+        """The number of the batch that a checkpoint wrote last; None without one. Raises SinkError."""
+        group = self._consumer(self._name_of(checkpoint))
+        try:
+            last = self._last(group)
+        except _client().KafkaException as error:
+            raise self._to_error(error) from error
+        finally:
+            group.close()
+        return None if last is None or last[0] < 0 else last[0]
+
     def messages(self, rows: pa.Table, kinds: Kinds) -> Iterator[Message]:
         """The keys and values that say what a batch does."""
         key, names = self.key, rows.column_names
@@ -95,7 +106,7 @@ class KafkaSink:
         # What is the same in another order says the same.
         lines = sorted(json.dumps([_format_part(part) for part in message]) for message in messages)
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
+        name = self._name_of(checkpoint)
         group = self._consumer(name)
         try:
             if self._producer is not None:
@@ -128,6 +139,10 @@ class KafkaSink:
         finally:
             group.close()
         return True
+
+    def _name_of(self, checkpoint: str) -> str:
+        """The name of a checkpoint's transactions, and of the group that has its last batch."""
+        return f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
 
     def _open_producer(self, name: str) -> Any:
         """A producer under the name of the checkpoint; one of an earlier run can write no more from now on."""
