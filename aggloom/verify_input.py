@@ -53,14 +53,14 @@ def read_script(root: Path, job: Job) -> ReadInput:
     if at_once and plan_of_job(job).awaits_watermark:
         name = sorted(at_once)[0]
         raise UnverifiableError(
-            f"{root}: the query goes by event time, and nothing keeps which rows of {name} came in which batch, so "
-            "that nobody knows which ones were late. Tables of files can be verified."
+            f"{root}: the query goes by event time, and nothing keeps which rows of {name} were in which batch, so "
+            "that it is unknown which ones were late. Tables of files can be verified."
         )
     was_moved = (root / ORIGIN_FILE).is_file()
     if was_moved and plan_of_job(job).awaits_watermark:
         raise UnverifiableError(
-            f"{root}: it was moved from the other engine, and nothing keeps which of its rows came in which batch, so "
-            "that nobody knows which ones were late for the query, which goes by event time."
+            f"{root}: it was moved from the other engine, and nothing keeps which of its rows were in which batch, so "
+            "that it is unknown which ones were late for the query, which goes by event time."
         )
     last = max(numbers, default=0 if at_once else -1) if with_input is None else with_input
     closes = facts.watermark >= AFTER_ALL

@@ -58,7 +58,7 @@ class _SortedStretches(NamedTuple):
 class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
     """One bucket's operator; its result is only added to. See MatchSettings."""
 
-    keeps_calls = "it has told the values of its measures"
+    keeps_calls = "it has emitted the values of its measures"
     update_before = True
 
     def __init__(

@@ -40,7 +40,7 @@ def files_by_batch(root: Path) -> tuple[dict[str, list[ListedFile]], int]:
     if numbers[0] > 0 and len(found) > 1:
         raise UnverifiableError(
             f"{root}: Spark has deleted the log of its batches before {numbers[0]}, so that nobody knows which files "
-            f"of {', '.join(sorted(found))} came together. Run the query on with more "
+            f"of {', '.join(sorted(found))} were in one batch. Run the query on with more "
             "spark.sql.streaming.minBatchesToRetain from an empty checkpoint, to be able to verify it."
         )
     with_input = min(number for number in numbers if offsets[number] == offsets[last])
