@@ -28,6 +28,7 @@ from aggloom.codegen.match.values import (
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import bare
+from aggloom.errors import SpecError
 
 _COMPARISONS: Final[dict[type[exp.Expression], str]] = {
     exp.EQ: "==",
@@ -106,6 +107,8 @@ class _Writer:
         """The texts of a value; its lines are written."""
         node = bare(node)
         if isinstance(node, exp.Column):
+            if node.name not in self.operands:
+                raise SpecError(f"a condition of DEFINE reads {node.name!r}, which is no operand.")
             return self._operand(self.operands[node.name])
         if isinstance(node, exp.Literal) and not node.is_string:
             return literal_value(node)

@@ -11,6 +11,7 @@ from aggloom.codegen.match.automaton import Automaton
 from aggloom.codegen.scalar.expressions import columns
 
 Skip = Literal["PAST LAST ROW", "TO NEXT ROW", "TO FIRST", "TO LAST"]
+RowFunction = Literal["FIRST", "LAST", "COUNT", "SUM", "AVG", "MIN", "MAX"]
 NAVIGATION: Final = ("FIRST", "LAST")
 TOTALS: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 """Aggregates that a condition may have over the rows so far; MEASURES have all of them."""
@@ -30,7 +31,7 @@ class MatchOperand:
     name: str
     column: str
     dtype: pa.DataType
-    function: str = "LAST"
+    function: RowFunction = "LAST"
     variables: tuple[int, ...] = ()
     offset: int = 0
     back: int = 0

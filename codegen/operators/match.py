@@ -36,8 +36,6 @@ from aggloom.codegen.sql.numbering import SortItem
 
 # Beside its words a row has its sort word and arrival, links to its equals, its slot, and an entry of a B+tree.
 _ROW = 24 + 4 + 12 + 32 * 4 // 3
-_ROWS_ALONE = AggSpec(pa.schema([("n", pa.int8())]), (), (AggCall("COUNT"),), "append")
-"""The spec of a handler that adds up nothing: it says by its backend whether the matcher is compiled."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +128,12 @@ class MatchRows(Stateful):
             reads = reads if each.variables or each.filter else ""
             fields += [pa.field(reads, pa.bool_())] if reads else []
             calls.append(replace(each.call, alias=each.name, filter=reads or None))
-        if not calls:
-            return _ROWS_ALONE
+        # By its key `state` finds a key; without calls its backend says whether the matcher is compiled.
+        calls = calls or ([] if self.partition else [AggCall("COUNT")])
         dialect: Any = self.dialect
         below = pa.schema([*self.input.schema, *fields])
-        whole = AggSpec(below, (), tuple(calls), "append", dialect)
-        return AggSpec(whole.handler_schema, (), tuple(calls), "append", dialect)
+        whole = AggSpec(below, self.partition, tuple(calls), "append", dialect)
+        return AggSpec(whole.handler_schema, self.partition, tuple(calls), "append", dialect)
 
     @property
     def handlers(self) -> tuple[AggSpec, ...]:

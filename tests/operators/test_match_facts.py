@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import aggloom as al
 from aggloom.codegen.match.matcher import matcher_text
-from aggloom.codegen.planner import MatchRows, plan_query, walk
+from aggloom.codegen.planner import MatchRows, PlanOptions, plan_query, walk
 from aggloom.errors import (
     ArithmeticOverflowError,
     DataError,
@@ -20,6 +21,7 @@ from aggloom.errors import (
     SpecError,
     StateCorruptError,
 )
+from aggloom.runtime.operators.registry import operator_from, operator_of
 
 Row = tuple[Any, ...]
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -571,6 +573,26 @@ def plan_node(sql: str, columns: str = "v INT; ts TIMESTAMP", **options: Any) ->
     plan = plan_query(sql, {"t": schema}, input_changes="append", **options)
     (found,) = [node for node in walk(plan.root) if isinstance(node, MatchRows)]
     return found
+
+
+def test_settings_are_json_without_code() -> None:
+    sql = text(
+        "A B+",
+        "A AS v = 1, B AS SUM(B.v) < 9 AND v > A.v",
+        measures="MAX(B.v) AS m, LAST(A.v) AS l",
+    )
+    spec = operator_of(plan_node(sql), PlanOptions())
+    data = json.loads(json.dumps(spec.to_data()))
+    assert operator_from("match", data, spec.handler_spec) == spec
+    # What is not a function of rows never becomes one of the module.
+    data["definition"]["operands"][0]["function"] = "last_row(1, 2, 3); import os; rt.last"
+    with pytest.raises(SpecError, match="is none of"):
+        operator_from("match", data, spec.handler_spec)
+    data["definition"]["operands"] = []
+    with pytest.raises(SpecError):
+        operator_from("match", data, spec.handler_spec).make(
+            al.load(al.generate(spec.handler_spec, "python"))
+        )
 
 
 def test_times_of_matches() -> None:

@@ -87,7 +87,9 @@ def test_each_operator_says_what_may_change() -> None:
     for kind in SPECS:
         spec = spec_class(kind)
         assert spec.kind == kind
-        assert {"update_before", "on_orphan_retraction"} & set(changing_fields(spec)), spec
+        assert {"update_before", "state_ttl_ms", "on_orphan_retraction"} & set(
+            changing_fields(spec)
+        ), spec
 
 
 def test_each_node_with_state_has_an_operator() -> None:

@@ -101,7 +101,8 @@ class ConditionBuilder:
         key = (reference, column)
         if key not in self.operands:
             name = f"v{len(self.operands)}"
-            self.operands[key] = MatchOperand(name, column, dtype, *reference)
+            function: Any = reference.function
+            self.operands[key] = MatchOperand(name, column, dtype, function, *reference[1:])
             if column:
                 self.columns.setdefault(column)
         return make_column(self.operands[key].name)
