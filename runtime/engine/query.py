@@ -131,7 +131,8 @@ class LocalQuery:
             for name, (column, delay) in settings.watermarks.items()
             if name in plan.scans
         }
-        self._watermarks = Watermarks(self._sources, plan.options.source_idle_timeout)
+        began = time.time_ns() // 1_000_000
+        self._watermarks = Watermarks(self._sources, plan.options.source_idle_timeout, began)
         if last is not None:
             for name, ms in last.watermarks.items():
                 self._watermarks.advance(name, ms)

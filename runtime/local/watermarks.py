@@ -13,11 +13,12 @@ class Watermarks:
     """The least watermark of the sources that are not idle; it never goes back.
 
     idle_timeout_ms: a source without rows for so long, by the processing time, is idle until it has one; 0: never.
+    began: the processing time from which on that is counted.
     """
 
-    def __init__(self, sources: Iterable[str], idle_timeout_ms: int = 0) -> None:
+    def __init__(self, sources: Iterable[str], idle_timeout_ms: int = 0, began: int = 0) -> None:
         self._of = dict.fromkeys(sources, BEFORE_ALL)
-        self._active = dict.fromkeys(self._of, 0)
+        self._active = dict.fromkeys(self._of, began)
         self._idle: set[str] = set()
         self._timeout = idle_timeout_ms
         self.current = BEFORE_ALL
