@@ -50,7 +50,11 @@ def plan_match(builder: MatchBuilder, call: MatchCall) -> Node:
     """The plan of a MATCH_RECOGNIZE; raises SqlError and its kin for what no matcher does."""
     rows, tables = builder.relation(call.args["table"])
     if builder.changes(rows) != "append":
-        fix = "its input takes rows back: match rows before they are aggregated or joined"
+        fix = (
+            "its input may take rows back: match rows before they are aggregated or joined, and say of a table whose "
+            "rows are only added that they are ('changes'='append' in WITH, changes=append of --table, "
+            "input_changes='append' in Python)"
+        )
         raise refusal(span(call), "MATCH_RECOGNIZE over rows that change is", fix)
     return _Planner(builder, call, rows, tables).plan()
 
