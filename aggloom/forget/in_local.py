@@ -37,6 +37,7 @@ from aggloom.runtime.hosting.checkpoint_paths import (
     RECEIPTS,
     refuse_moved,
 )
+from aggloom.runtime.hosting.recent_changes import drop_changes
 from aggloom.runtime.inspection.keys import key_batch
 from aggloom.runtime.operators.forgetting import keyed_parts
 
@@ -107,6 +108,7 @@ def _finish(
     removed += _clean_table(root, query, key)
     before = sum(1 for _ in list_files(root))
     query.checkpoint.purge()
+    drop_changes(root)
     deleted = before - sum(1 for _ in list_files(root))
     salt = secrets.token_hex(16)
     names = [each for each in list_files(root) if each.parent.name in ("commits", "snapshots")]

@@ -34,6 +34,7 @@ from aggloom.runtime.hosting.checkpoint_paths import (
     is_local,
     refuse_moved,
 )
+from aggloom.runtime.hosting.recent_changes import drop_changes
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -145,6 +146,7 @@ def _put_back(root: Path, intent: Intent, job: Job, spark: Any) -> None:
     (back / HAND_OVER).replace(root / HAND_OVER)
     if (back / TABLE_FILE).exists():
         write_whole(root / TABLE_FILE, [(back / TABLE_FILE).read_bytes()])
+    drop_changes(root)
     old = sum(1 for each in _OLD_STATE for _ in list_files(root / each))
     changes = changes_of(spark, job)
     lowering = find_lowering(changes)

@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from aggloom.codegen.planner.lineages import above, collect_lineage, lineage
     from aggloom.codegen.planner.notes import Notes
     from aggloom.codegen.planner.options import PlanOptions
-    from aggloom.codegen.planner.picture import as_svg, draw_plan
-    from aggloom.codegen.planner.picture import style as picture_style
+    from aggloom.codegen.planner.picture import as_svg
     from aggloom.codegen.planner.plan import (
         Plan,
         plan_deduplicate,
@@ -73,7 +72,9 @@ if TYPE_CHECKING:
         as_text,
         as_tree,
         describe,
+        list_node_words,
         list_stateful_nodes,
+        phrase_state,
         tree_of,
     )
     from aggloom.codegen.sql.numbering import SortItem
@@ -136,11 +137,11 @@ __all__ = [
     "call_from",
     "collect_lineage",
     "describe",
-    "draw_plan",
     "lineage",
+    "list_node_words",
     "list_stateful_nodes",
     "one_row",
-    "picture_style",
+    "phrase_state",
     "plan_deduplicate",
     "plan_query",
     "plan_spec",
@@ -208,11 +209,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     ".notes": ("Notes",),
     ".options": ("PlanOptions",),
-    ".picture": (
-        "as_svg",
-        "draw_plan",
-        "style as picture_style",
-    ),
+    ".picture": ("as_svg",),
     ".plan": (
         "Plan",
         "plan_deduplicate",
@@ -226,7 +223,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "as_text",
         "as_tree",
         "describe",
+        "list_node_words",
         "list_stateful_nodes",
+        "phrase_state",
         "tree_of",
     ),
     "aggloom.codegen.sql.numbering": ("SortItem",),

@@ -1,7 +1,7 @@
 """A plan as a picture: one SVG text without scripts or fonts of its own, for light and dark pages.
 
 Rows flow upwards. Boxes with state are blue and say what bounds it; an exchange has a dashed border; beside each arrow
-stand the kinds of changes that flow along it. Who has run the plan may add figures to its nodes.
+stand the kinds of changes that flow along it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from aggloom.codegen.operators.footprint import bounds, size
 from aggloom.codegen.planner.plan import Plan
-from aggloom.codegen.planner.tree import describe, settings, stateful, words
+from aggloom.codegen.planner.tree import describe, list_node_words, phrase_state, settings, stateful
 
 _COLUMNS = 66
 _LETTER = 7.3
@@ -49,9 +48,6 @@ _DARK = {
     "tip": "fill:#9198a1",
 }
 
-Figures = Mapping[str, Sequence[str]]
-"""Lines by node: by the number of one that has state, "root" for the result."""
-
 
 @dataclass
 class _Box:
@@ -83,15 +79,8 @@ class _Box:
 
 def as_svg(plan: Plan, backend: str = "numba") -> str:
     """The plan as an SVG document; names from the query are escaped."""
-    picture = draw_plan(describe(plan, backend))
-    head, line, rest = picture.partition("\n")
-    return f"{head}{line}<style>{style()}</style>\n{rest}"
-
-
-def draw_plan(described: Mapping[str, Any], figures: Figures | None = None) -> str:
-    """A described plan as an SVG element without colours, which are those of `style`."""
-    figures_of_nodes = figures or {}
-    root = _box_node(described["plan"], figures_of_nodes, figures_of_nodes.get("root", ()))
+    described = describe(plan, backend)
+    root = _box_node(described["plan"])
     options = settings(described["options"])
     top = _MARGIN + (len(options) + 1) * _LINE if options else _MARGIN
     _place(root, _MARGIN, top + _GAP)
@@ -101,6 +90,7 @@ def draw_plan(described: Mapping[str, Any], figures: Figures | None = None) -> s
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-label="A query plan with {names}">',
+        f"<style>{_style()}</style>",
         f'<rect class="back" width="{width}" height="{height}"/>',
     ]
     for number, line in enumerate(options):
@@ -109,26 +99,26 @@ def draw_plan(described: Mapping[str, Any], figures: Figures | None = None) -> s
     return "\n".join([*parts, *_draw_box(root), "</svg>", ""])
 
 
-def style(within: str = "") -> str:
-    """The style sheet of the pictures; within: a selector of what they are in, with a blank after it."""
+def _style() -> str:
+    """The style sheet of the pictures."""
     fixed = {
         "text": "font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace",
         ".name": "font-weight:bold",
         ".exchange": "stroke-dasharray:5 4",
         ".flow": "fill:none",
     }
-    rules = "".join(f"{within}{name}{{{text}}}" for name, text in fixed.items())
-    light, dark = (_rules(colours, within) for colours in (_LIGHT, _DARK))
+    rules = "".join(f"{name}{{{text}}}" for name, text in fixed.items())
+    light, dark = (_rules(colours) for colours in (_LIGHT, _DARK))
     return f"{rules}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
-def _box_node(node: Mapping[str, Any], figures: Figures, own: Sequence[str] = ()) -> _Box:
+def _box_node(node: Mapping[str, Any]) -> _Box:
     number = f" [{node['id']}]" if "id" in node else ""
     lines = [("ink name", node["node"] + number)]
-    for text in words(node, "changelogMode"):
+    for text in list_node_words(node, "changelogMode"):
         lines += [("ink", line) for line in _wrap_text(text)]
     if "state" in node:
-        texts = [f"state bounded by {bounds(node['state'])}: {size(node['state'])}"]
+        texts = [f"state bounded by {phrase_state(node)}"]
         texts += [
             f"{'✓' if each['fired'] else '–'} {each['rule']}: {each['why']}"
             for each in node["rules"]
@@ -136,9 +126,7 @@ def _box_node(node: Mapping[str, Any], figures: Figures, own: Sequence[str] = ()
         lines += [("dim", line) for text in texts for line in _wrap_text(text)]
     if "handler" in node:
         lines.append(("dim", f"handler {node['handler']}"))
-    found = [*figures.get(str(node.get("id", "")), ()), *own]
-    lines += [("figure", line) for text in found for line in _wrap_text(text)]
-    return _Box(node, lines, [_box_node(each, figures) for each in node["inputs"]])
+    return _Box(node, lines, [_box_node(each) for each in node["inputs"]])
 
 
 def _wrap_text(text: str) -> list[str]:
@@ -186,7 +174,7 @@ def _flow(source: _Box, to: int, end: int) -> list[str]:
 
 
 def _format_node(node: Mapping[str, Any]) -> str:
-    return f"{node['node']}({', '.join(words(node))})"
+    return f"{node['node']}({', '.join(list_node_words(node))})"
 
 
 def _text(css: str, x: int, y: int, text: str) -> str:
@@ -198,5 +186,5 @@ def _safe(text: str) -> str:
     return escape(_NOT_XML.sub("\ufffd", text))
 
 
-def _rules(colours: dict[str, str], within: str) -> str:
-    return "".join(f"{within}.{name}{{{style}}}" for name, style in colours.items())
+def _rules(colours: dict[str, str]) -> str:
+    return "".join(f".{name}{{{style}}}" for name, style in colours.items())

@@ -103,7 +103,7 @@ def settings(options: dict[str, Any]) -> list[str]:
     return [f"{name} = {value}" for name, value in shown_values.items()]
 
 
-def words(node: Mapping[str, Any], *skipped: str) -> list[str]:
+def list_node_words(node: Mapping[str, Any], *skipped: str) -> list[str]:
     """The details of a described node as they stand in its line, each on one line; some can be left out."""
     shown = {**node["details"], "changelogMode": node["changelog_mode"]}
     found = []
@@ -112,6 +112,11 @@ def words(node: Mapping[str, Any], *skipped: str) -> list[str]:
         text = f"{name}=[{comma.join(value)}]" if name not in skipped else ""
         found += [one_line(text)] if text else []
     return found
+
+
+def phrase_state(node: Mapping[str, Any]) -> str:
+    """Return what bounds the state of a described node, and its bytes; empty if it has none."""
+    return f"{bounds(node['state'])}: {size(node['state'])}" if "state" in node else ""
 
 
 class _Describer:
@@ -159,7 +164,7 @@ class _Describer:
 def _lines(node: dict[str, Any], *, numbered: bool, first: str = "", rest: str = "") -> list[str]:
     """A described node and what is below it, indented as Flink does."""
     number = [f"node=[{node['id']}]"] if numbered and "id" in node else []
-    found = [f"{first}{node['node']}({', '.join([*words(node), *number])})"]
+    found = [f"{first}{node['node']}({', '.join([*list_node_words(node), *number])})"]
     for place, below in enumerate(node["inputs"]):
         last = place == len(node["inputs"]) - 1
         found += _lines(

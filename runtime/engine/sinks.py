@@ -15,6 +15,7 @@ from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import Sink, destination, made_sink
 from aggloom.runtime.connectors.sink_key import find_key
 from aggloom.runtime.engine.file_sink import FileBatches
+from aggloom.runtime.hosting.recent_changes import note_changes
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
 
 ROWS_SHOWN = 20
@@ -72,6 +73,18 @@ class NamedSink:
         self._sink.write(rows, kinds, batch, self._checkpoint, batch - 1)
 
 
+class NotedBatches:
+    """A sink whose last changes are kept in the checkpoint, too, for those who watch the query."""
+
+    def __init__(self, sink: BatchSink, checkpoint: Path) -> None:
+        self._sink, self._checkpoint = sink, checkpoint
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
+        """Hand a batch on, and note its first changes."""
+        self._sink.write(rows, kinds, batch)
+        note_changes(self._checkpoint, rows, kinds, batch)
+
+
 def open_sink(
     sink: str | Mapping[str, Any] | FunctionBatches,
     plan: Plan,
@@ -82,6 +95,16 @@ def open_sink(
     """Open the sink of a query; raises SpecError where it cannot take the result."""
     if isinstance(sink, FunctionBatches):
         return sink
+    return NotedBatches(_open_named(sink, plan, checkpoint, checkpoint_id, key_columns), checkpoint)
+
+
+def _open_named(
+    sink: str | Mapping[str, Any],
+    plan: Plan,
+    checkpoint: Path,
+    checkpoint_id: str,
+    key_columns: Sequence[str] | None,
+) -> BatchSink:
     kind, path, options = destination(sink)
     names = plan.schema.names
     for name in key_columns or ():

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from aggloom.codegen.planner import draw_plan
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.hosting.checkpoint_paths import (
     QUERY_FILE,
@@ -21,7 +20,6 @@ from aggloom.runtime.hosting.checkpoint_paths import (
 )
 from aggloom.runtime.hosting.journal_files import read_plan
 from aggloom.runtime.page.analysis import TableClock, find_clocks
-from aggloom.runtime.page.formatting import duration, size
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import OperatorProgress, operators_of
 
@@ -30,7 +28,7 @@ _DEEP, _LOOKED_AT = 2, 5000
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """The content of a checkpoint's page. picture: of the plan, as SVG; problems: what cannot be told, and why.
+    """The content of a checkpoint's page. plan: as data; problems: what cannot be told, and why.
 
     clocks: the watermarks of tables, that which is furthest behind first.
     """
@@ -38,7 +36,7 @@ class CheckpointFacts:
     history: History
     operators: Sequence[OperatorProgress] = ()
     query: str = ""
-    picture: str = ""
+    plan: Mapping[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     clocks: Sequence[TableClock] = ()
 
@@ -59,8 +57,8 @@ class Watched:
         """True if the local engine wrote it: no Spark is needed to read its state."""
         return is_local(self.path) and is_local_checkpoint(local(self.path))
 
-    def read_facts(self) -> CheckpointFacts:
-        """All that is known of it."""
+    def read_facts(self, *, with_plan: bool = True) -> CheckpointFacts:
+        """All that is known of it; with_plan: its operators, with their sources, and its plan too."""
         if not is_local(self.path):
             problem = f"{self.path} is not on this machine's disk: only its state can be read."
             return CheckpointFacts(History((), "unknown", "", None, {}, 0), problems=[problem])
@@ -73,23 +71,18 @@ class Watched:
             for check in _list_checks(root, problems):
                 _try_call(partial(check, root), problems, gone=True)
         history = history_of(root)
-        if not problems and not history.batches:
-            problems.append("There is no batch yet.")
         if history.unread:
             problems.append(f"{history.unread} lines of what the query noted cannot be read.")
-        operators = _try_call(lambda: operators_of(root, self.trust), problems) or ()
-        plan = _try_call(lambda: read_plan(root), problems, what="what is noted of the plan")
-        query, picture = "", ""
-        if plan is not None:
-            query = str(plan.get("query") or "")
-            try:
-                picture = draw_plan(plan["described"], figures(plan, history))
-            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-                problems.append(f"the plan cannot be drawn: {error!r}")
+        operators: Sequence[OperatorProgress] = ()
+        plan: Mapping[str, Any] = {}
+        if with_plan:
+            operators = _try_call(lambda: operators_of(root, self.trust), problems) or ()
+            plan = _try_call(lambda: read_plan(root), problems, "what is noted of the plan") or {}
         # What is wrong with the last commit has been said by the checks.
         clocks = _try_call(lambda: find_clocks(root), []) or ()
         listed = list(dict.fromkeys(problems))
-        return CheckpointFacts(history, operators, query, picture, listed, clocks)
+        query = str(plan.get("query") or "")
+        return CheckpointFacts(history, operators, query, plan, listed, clocks)
 
 
 class Checkpoints:
@@ -137,44 +130,6 @@ def _directories(root: Path, deep: int) -> Iterator[Path]:
     for each in inner:
         if deep > 1 and not _is_one(each):
             yield from _directories(each, deep - 1)
-
-
-def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
-    """Return in words what the nodes of a plan have done, by their numbers in the picture."""
-    operators, stores = history.operators, history.stores
-    places = plan.get("operators")
-    lines: dict[str, list[str]] = {}
-    for number, place in (places.items() if isinstance(places, dict) else ()):
-        counts = operators.get(str(place))
-        if counts is None:
-            continue
-        lines[number] = [
-            f"{counts.get('rows', 0):,} rows in, {counts.get('changes', 0):,} changes out in this run",
-            _describe_held(counts),
-        ]
-        spent_here = history.node_ms.get(str(place).partition(".")[0])
-        if spent_here is not None:
-            lines[number].append(f"{duration(spent_here)} in this run, with what shares its node")
-        fragment = str(place).partition(".")[0]
-        if fragment.isdigit() and int(fragment) < len(stores):
-            store = stores[int(fragment)]
-            spent = f"{duration(store.get('update_ms'))} of work"
-            lines[number].append(
-                f"last batch, of all tasks: {spent}, {duration(store.get('commit_ms'))} to commit"
-            )
-    total = history.total
-    if total:
-        last = history.last
-        rate = "" if last is None or last.rate is None else f"; last batch {last.rate:,} rows/s"
-        lines["root"] = [f"{total['rows']:,} rows read, {total['changes']:,} changes{rate}"]
-    return lines
-
-
-def _describe_held(counts: Mapping[str, Any]) -> str:
-    parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if counts.get(word)]
-    counted, of = counts.get("buckets") or (0, 0)
-    part = "" if counted == of else f" (in the {counted} of {of} buckets that this run has read)"
-    return f"holds {', '.join([*parts, size(counts.get('state_bytes'))])}{part}"
 
 
 def _is_one(root: Path) -> bool:

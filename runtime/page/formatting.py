@@ -14,6 +14,15 @@ def count(number: int | None) -> str:
     return NOTHING if number is None else f"{number:,}"
 
 
+def short(value: float) -> str:
+    """A number in few letters."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= unit:
+            shown = value / (1e3 if name == "k" else unit)
+            return f"{shown:,.1f}".removesuffix(".0") + name
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
+
+
 def size(number: int | None) -> str:
     """Bytes in a unit that suits them."""
     if number is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,17 @@ from aggloom.runtime.hosting.checkpoint_paths import batches, is_local_checkpoin
 from aggloom.runtime.hosting.journal_files import Recorded, read_progress
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
-SHOWN = 100
-"""So many batches are shown, the last ones."""
-
 _ALIVE_SECONDS = 15.0
+_LAST_MS, _LONGEST_MS = 253_402_300_799_999, 10 * 365 * 86_400_000
+_MOST = 1 << 63
+_DROPPED = ("refused", "orphans", "late")
 
 
 @dataclass(frozen=True)
 class Batch:
     """A batch. at, done: when it began, and was committed; took: milliseconds; None where that is not known.
 
-    watermark: after it, in milliseconds. lag: what waited to be read, by its unit.
+    watermark: after it, in milliseconds. lag: what waited to be read, by its unit. dropped: rows it dropped, by why.
     """
 
     number: int
@@ -37,6 +37,7 @@ class Batch:
     watermark: int | None = None
     lag: Mapping[str, int] = field(default_factory=dict)
     phases: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def delay(self) -> int | None:
@@ -108,10 +109,13 @@ def history_of(root: Path, now: float | None = None) -> History:
     """The history of a local checkpoint; what cannot be read of it is left out."""
     noted = read_progress(root)
     plans = root / ("plans" if is_local_checkpoint(root) else "offsets")
-    known = sorted(set(batches(plans)) | set(noted.batches))[-SHOWN:]
+    known = sorted(set(batches(plans)) | set(noted.batches))
     committed = set(batches(root / "commits"))
     found = tuple(
-        _batch(root, plans / str(number), number in committed, noted.batches.get(number, {}))
+        replace(
+            _batch(root, plans / str(number), number in committed, noted.batches.get(number, {})),
+            dropped=_find_dropped(noted.batches, number),
+        )
         for number in known
     )
     last = noted.batches[max(noted.batches)] if noted.batches else {}
@@ -130,13 +134,17 @@ def _status(noted: Recorded, error: str, now: float) -> str:
 
 def _batch(root: Path, plan: Path, committed: bool, noted: Mapping[str, Any]) -> Batch:
     number = int(plan.name)
-    planned_at, planned_watermark = _read_plan(root, plan)
-    at = _number(noted.get("at")) or planned_at or None
+    at, planned_watermark = _number(noted.get("at")), None
+    if at is None:
+        at, planned_watermark = _read_plan(root, plan)
+    # A time that no calendar has would make an axis without end.
+    at = at if at is not None and 0 <= at <= _LAST_MS else None
     done = _read_modified_time(root / "commits" / str(number)) if committed else None
     phases = _numbers(noted.get("ms"))
     took = _number(noted.get("took")) or phases.get("triggerExecution")
     if took is None and at is not None and done is not None and done >= at:
         took = done - at
+    took = took if took is not None and 0 <= took <= _LONGEST_MS else None
     watermark = noted.get("watermark") if noted else planned_watermark
     return Batch(
         number,
@@ -149,6 +157,14 @@ def _batch(root: Path, plan: Path, committed: bool, noted: Mapping[str, Any]) ->
         _numbers(noted.get("lag")),
         phases,
     )
+
+
+def _find_dropped(noted: Mapping[int, Mapping[str, Any]], number: int) -> dict[str, int]:
+    """Return the rows that a batch dropped, by why; none where it or the batch before it is not noted."""
+    now, before = (_numbers(noted.get(at, {}).get("total")) for at in (number, number - 1))
+    if not now or not before:
+        return {}
+    return {name: n for name in _DROPPED if (n := now.get(name, 0) - before.get(name, 0)) > 0}
 
 
 def _read_plan(root: Path, plan: Path) -> tuple[int | None, int | None]:
@@ -177,10 +193,10 @@ def _read_modified_time(file: Path) -> int | None:
 
 
 def _number(value: Any) -> int | None:
-    return value if type(value) is int else None
+    return value if type(value) is int and abs(value) < _MOST else None
 
 
 def _numbers(value: Any) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
-    return {str(name): each for name, each in value.items() if type(each) is int}
+    return {str(name): each for name, each in value.items() if _number(each) is not None}

@@ -9,18 +9,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
-from aggloom.runtime.hosting.checkpoint_paths import local
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.page.background_reads import BackgroundReads, NotYet
+from aggloom.runtime.page.changes_view import changes_of
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.formatting import count, moment
+from aggloom.runtime.page.formatting import moment
+from aggloom.runtime.page.health import LEVELS
 from aggloom.runtime.page.render import page
-from aggloom.runtime.page.result_view import result_of
+from aggloom.runtime.page.result_view import Results
 from aggloom.runtime.page.sources import OperatorProgress
-from aggloom.runtime.page.views import PageView, view_of
+from aggloom.runtime.page.summaries import summarise
+from aggloom.runtime.page.views import view_of
 
 Asked = Mapping[str, list[str]]
-_URGENCY = {"failed": 0, "silent": 1, "running": 2, "unknown": 3, "ended": 4}
-"""The order of statuses on the index, the most urgent first."""
+_COUNTED = {"bad": "failed", "warn": "to look at", "good": "running well", "rest": "ended"}
+"""The verdicts as they are counted."""
 
 
 class Pages:
@@ -28,29 +31,33 @@ class Pages:
 
     def __init__(self, checkpoints: Checkpoints, reading: BackgroundReads) -> None:
         self.checkpoints, self.reading = checkpoints, reading
+        self._results = Results()
 
     def index(self) -> str:
         """All checkpoints; of a single one its own page."""
         listed = self.checkpoints.all()
         if len(listed) == 1:
             return self.checkpoint(listed[0])
-        views = sorted((view_of(each) for each in listed), key=lambda each: _URGENCY[each.status])
-        counted = Counter(view.status for view in views)
-        parts = [f"{counted[status]} {status}" for status in _URGENCY if counted[status]]
-        announcement = f"{len(views)} checkpoints: {', '.join(parts)}."
+        lines = sorted(map(summarise, listed), key=lambda each: (LEVELS[each.level], each.name))
+        counted = Counter(each.level for each in lines)
+        parts = [f"{counted[level]} {_COUNTED[level]}" for level in LEVELS if counted[level]]
         return page(
             "page_index.html.j2",
             live=True,
             follows=True,
-            checkpoints=[_line(view) for view in views],
-            said=announcement,
-            failed=counted["failed"],
+            checkpoints=lines,
+            units=list(dict.fromkeys(unit for each in lines for unit in each.lag)),
+            said=f"{len(lines)} checkpoints: {', '.join(parts)}.",
+            level=next((level for level in LEVELS if counted[level]), "rest"),
+            counted=[
+                (level, counted[level], _COUNTED[level]) for level in LEVELS if counted[level]
+            ],
             **about(),
         )
 
-    def checkpoint(self, watched: Watched) -> str:
-        """A checkpoint: its batches, plan, operators and sources."""
-        view = view_of(watched)
+    def checkpoint(self, watched: Watched, asked: Asked | None = None) -> str:
+        """A checkpoint: its batches in the range that is asked for, plan, operators and sources."""
+        view = view_of(watched, asked)
         values: dict[str, Any] = {"view": view, "said": view.announcement, "typed": {}}
         return page("page_checkpoint.html.j2", live=True, follows=True, **values, **about())
 
@@ -70,16 +77,21 @@ class Pages:
         return page("page_state.html.j2", live=True, **values, **about())
 
     def result(self, watched: Watched, asked: Asked) -> str:
-        """The rows of a result that have a text, or why there are none to show."""
+        """The rows and the last changes of a result that have a text, or why there are none to show."""
         find = asked.get("find", [""])[0]
         problems: list[str] = []
-        result = None
+        result = changes = None
         try:
-            result = result_of(local(watched.path), find)
+            if not is_local(watched.path):
+                raise CheckpointError(f"{watched.path} is not on this machine's disk.")
+            changes = changes_of(local(watched.path), find)
+            result = self._results.find(local(watched.path), find)
         except (AggloomError, OSError) as error:
             problems.append(str(error))
-        values: dict[str, Any] = {"view": view_of(watched), "find": find, "result": result}
-        return page("page_result.html.j2", live=True, problems=problems, **values, **about())
+        view = view_of(watched)
+        values: dict[str, Any] = {"view": view, "find": find, "result": result, "changes": changes}
+        values |= {"said": view.announcement, "problems": problems}
+        return page("page_result.html.j2", live=True, follows=True, **values, **about())
 
     def key(self, watched: Watched, asked: Asked) -> str:
         """A key of a checkpoint, or why it cannot be told."""
@@ -109,21 +121,6 @@ def about() -> dict[str, Any]:
         known = ""
     now = moment(time.time_ns() // 1_000_000)
     return {"version": known, "made": now, "policy": ""}
-
-
-def _line(view: PageView) -> dict[str, Any]:
-    last, total = view.history.last, view.history.total
-    return {
-        "number": view.number,
-        "name": view.name,
-        "path": view.path,
-        "status": view.status,
-        "words": " ".join([view.words, *view.problems[:1]]),
-        "last": "–" if last is None else str(last.number),
-        "rows": count(total.get("rows")),
-        "changes": count(total.get("changes")),
-        "committed": moment(last.done) if last and last.done else "–",
-    }
 
 
 def _parse_form(operator: OperatorProgress, asked: Asked) -> dict[int, tuple[str, bool]]:

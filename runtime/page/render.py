@@ -11,7 +11,6 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from aggloom.codegen import templates
-from aggloom.codegen.planner import picture_style
 from aggloom.runtime.local.timeline_marks import style as timeline_style
 from aggloom.runtime.page import formatting
 
@@ -35,7 +34,7 @@ def page(template: str, *, live: bool, follows: bool = False, **values: Any) -> 
 def style() -> str:
     """The style sheet of all pages."""
     own = environment().get_template("page.css.j2").render()
-    return f"\n{own}{picture_style('.plan ')}\n{timeline_style()}\n"
+    return f"\n{own}{timeline_style()}\n"
 
 
 @functools.cache

@@ -46,7 +46,7 @@ def write_report(
 def _entry(
     watched: Watched, key: Mapping[str, Any] | None, reading: BackgroundReads | None
 ) -> dict[str, Any]:
-    view = view_of(watched, prefix=f"c{watched.number}-")
+    view = view_of(watched, prefix=f"c{watched.number}-", is_file=True)
     states: list[dict[str, Any]] = []
     problems: list[str] = []
     keys: list[dict[str, Any]] = []

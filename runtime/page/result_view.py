@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from aggloom.errors import CheckpointError
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, expand_rows, read_stored_table
@@ -17,6 +18,11 @@ from aggloom.runtime.page.formatting import value
 
 SHOWN = 100
 """So many rows are shown."""
+
+_KEPT_BYTES = 256 << 20
+_PART = 1 << 17
+_THREADS = 4
+_BETWEEN = "\x00"
 
 
 @dataclass(frozen=True)
@@ -28,46 +34,116 @@ class ResultView:
     rows: Sequence[Sequence[str]]
 
 
-def result_of(root: Path, find: str = "") -> ResultView:
-    """The first rows of sink `table` that have a text in a column, without regard to case; all, if it is empty.
+@dataclass(frozen=True)
+class _Loaded:
+    """A table and its batch; texts: its rows in parts, each row as one text in small letters."""
 
-    Raises CheckpointError where the result goes to another sink, StateCorruptError for a damaged file.
-    """
-    file = root / TABLE_FILE
-    if not file.exists():
-        raise CheckpointError(
-            "The result does not lie in this checkpoint: its sink is another one, or no batch has run yet."
+    table: pa.Table
+    batch: int
+    texts: list[pa.Array]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes in memory."""
+        return self.table.nbytes + sum(each.nbytes for each in self.texts)
+
+
+class Results:
+    """The results of checkpoints; the last that were asked for are kept in memory until they change, up to a bound."""
+
+    def __init__(self, kept_bytes: int = _KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._kept: OrderedDict[tuple[Path, int, int, int], _Loaded] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, root: Path, find: str = "") -> ResultView:
+        """The first rows of sink `table` that have a text in a column, without regard to case; all, if it is empty.
+
+        Raises CheckpointError where the result goes to another sink, StateCorruptError for a damaged file.
+        """
+        loaded = self._load(root, with_texts=bool(find))
+        table = loaded.table
+        found = table.filter(_match(loaded.texts, find)) if find else table
+        numbers = [
+            "number" if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) else ""
+            for f in table.schema
+        ]
+        rows = [[value(each) for each in row] for row in list_rows(found.slice(0, SHOWN))]
+        some = (
+            f"{found.num_rows:,} of {table.num_rows:,} rows" if find else f"{table.num_rows:,} rows"
         )
-    stored, batch = read_stored_table(file)
-    table = expand_rows(stored)
-    found = table if not find else table.filter(pa.array(_rows_with(table, find)))
-    numbers = [
-        "number" if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) else ""
-        for f in table.schema
-    ]
-    rows = [[value(each) for each in row.values()] for row in _as_rows(found.slice(0, SHOWN))]
-    some = f"{found.num_rows:,} of {table.num_rows:,} rows" if find else f"{table.num_rows:,} rows"
-    cut = f", the first {SHOWN} are shown" if found.num_rows > SHOWN else ""
-    words = f"{some} after batch {batch}{cut}."
-    return ResultView(words, list(zip(table.column_names, numbers, strict=True)), rows)
+        cut = f", the first {SHOWN} are shown" if found.num_rows > SHOWN else ""
+        words = f"{some} after batch {loaded.batch}{cut}."
+        return ResultView(words, list(zip(table.column_names, numbers, strict=True)), rows)
 
-
-def _as_rows(table: pa.Table) -> list[dict[int, object]]:
-    """The rows by the places of columns: two columns may have one name."""
-    names = [str(place) for place in range(table.num_columns)]
-    found: list[dict[int, object]] = table.rename_columns(names).to_pylist()
-    return found
-
-
-def _rows_with(table: pa.Table, text: str) -> NDArray[np.bool_]:
-    """The rows that have a text in a column (bool[rows])."""
-    found = np.zeros(table.num_rows, np.bool_)
-    for column in table.columns:
+    def _load(self, root: Path, *, with_texts: bool) -> _Loaded:
+        file = root / TABLE_FILE
         try:
-            texts = column.cast(pa.string())
-        except (pa.ArrowException, UnicodeDecodeError):
-            listed = [value(each) for each in column.to_pylist()]
-            texts = pa.chunked_array([pa.array(listed, pa.string())])
-        matches = pc.match_substring(texts, text, ignore_case=True).fill_null(False)
-        found |= matches.to_numpy()
-    return found
+            status = file.stat()
+        except OSError:
+            raise CheckpointError(
+                "The result does not lie in this checkpoint: its sink is another one, or no batch has run yet."
+            ) from None
+        name = file, status.st_mtime_ns, status.st_size, status.st_ino
+        with self._lock:
+            loaded = self._kept.get(name)
+        if loaded is None:
+            stored, batch = read_stored_table(file)
+            loaded = _Loaded(expand_rows(stored), batch, [])
+        elif loaded.texts or not with_texts:
+            return loaded
+        if with_texts:
+            loaded = _Loaded(loaded.table, loaded.batch, _write_texts(loaded.table))
+        self._keep(name, loaded)
+        return loaded
+
+    def _keep(self, name: tuple[Path, int, int, int], loaded: _Loaded) -> None:
+        """Keep a table in the place of what it was before, and drop the oldest ones for which there is no room."""
+        with self._lock:
+            for other in [each for each in self._kept if each[0] == name[0]]:
+                del self._kept[other]
+            if loaded.nbytes <= self._kept_bytes:
+                self._kept[name] = loaded
+            while sum(each.nbytes for each in self._kept.values()) > self._kept_bytes:
+                self._kept.popitem(last=False)
+
+
+def list_rows(table: pa.Table) -> list[tuple[object, ...]]:
+    """The rows of a table; two of its columns may have one name."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _match(texts: Sequence[pa.Array], find: str) -> pa.ChunkedArray:
+    """Tell for each row whether its text has another one in it."""
+    wanted = pc.utf8_lower(pa.scalar(find.replace(_BETWEEN, "\ufffd"))).as_py()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda part: pc.match_substring(part, wanted), texts)
+        return pa.chunked_array(list(found), pa.bool_())
+
+
+def _write_texts(table: pa.Table) -> list[pa.Array]:
+    """The rows of a table in parts, each row as one text in small letters, its values apart."""
+    parts = [table.slice(start, _PART) for start in range(0, table.num_rows, _PART)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(_write_part, parts))
+
+
+def _write_part(part: pa.Table) -> pa.Array:
+    columns = [_write_column(column.combine_chunks()) for column in part.columns]
+    if not columns:
+        return pa.array([""] * part.num_rows, pa.string())
+    joined = pc.binary_join_element_wise(
+        *columns, _BETWEEN, null_handling="replace", null_replacement=""
+    )
+    return pc.utf8_lower(joined)
+
+
+def _write_column(column: pa.Array) -> pa.Array:
+    """The values of a column as texts."""
+    if not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type):
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowException:
+            pass
+    texts = [None if each is None else value(each) for each in column.to_pylist()]
+    return pa.array(texts, pa.string())

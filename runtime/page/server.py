@@ -188,16 +188,18 @@ class _Handler(BaseHTTPRequestHandler):
         if place[2] and self._is_from_elsewhere():
             refused = b"Another site asks for this page, which reads state. Open it from the page itself.\n"
             return HTTPStatus.FORBIDDEN, _TEXT, refused
+        try:
+            asked = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
+        except ValueError:
+            return HTTPStatus.BAD_REQUEST, _TEXT, b"The address has too many fields.\n"
         if place[2] == "/state":
             text = pages.state(watched)
-        elif place[2]:
-            try:
-                asked = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
-            except ValueError:
-                return HTTPStatus.BAD_REQUEST, _TEXT, b"The address has too many fields.\n"
-            text = pages.key(watched, asked) if place[2] == "/key" else pages.result(watched, asked)
+        elif place[2] == "/key":
+            text = pages.key(watched, asked)
+        elif place[2] == "/result":
+            text = pages.result(watched, asked)
         else:
-            text = pages.checkpoint(watched)
+            text = pages.checkpoint(watched, asked)
         return HTTPStatus.OK, _HTML, text.encode("utf-8", "replace")
 
     def _is_from_elsewhere(self) -> bool:

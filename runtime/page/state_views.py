@@ -16,6 +16,7 @@ from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.inspection.weight import KeyFinding, WeighedOperator
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.formatting import count, moment, row, size, value
+from aggloom.runtime.page.operator_rows import name_anchor
 from aggloom.runtime.page.sources import OperatorProgress
 
 _NUMBER = "number"
@@ -47,6 +48,7 @@ def state_of(
         shown += [count(key.rows)] if counted else []
         rows.append([*shown, *([count(key.held)] if in_windows else [])])
     return {
+        "id": f"state-{name_anchor(weighed.place)}",
         "title": f"{weighed.place}: {state.name}",
         "facts": _facts(state),
         "sampled": _describe_share(weighed),

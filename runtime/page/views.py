@@ -1,25 +1,47 @@
-"""A checkpoint as the templates print it: facts in words, tables of rows, pictures."""
+"""A checkpoint as the templates print it: a verdict, figures, charts, its plan, tables of rows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from markupsafe import Markup
-
-from aggloom.runtime.page.analysis import TableClock, node_ms
-from aggloom.runtime.page.charts import bars
-from aggloom.runtime.page.checkpoints import Watched
-from aggloom.runtime.page.formatting import NOTHING, clip_text, count, duration, moment, size
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
+from aggloom.runtime.page.analysis import TableClock
+from aggloom.runtime.page.batch_charts import Chart, chart_batches, throughput
+from aggloom.runtime.page.changes_view import ChangesView, changes_of
+from aggloom.runtime.page.checkpoints import CheckpointFacts, Watched
+from aggloom.runtime.page.formatting import (
+    NOTHING,
+    clip_text,
+    count,
+    duration,
+    moment,
+    short,
+    size,
+)
+from aggloom.runtime.page.health import RECENT, Health, judge
 from aggloom.runtime.page.history import Batch, History
+from aggloom.runtime.page.operator_rows import (
+    Columns,
+    OperatorRow,
+    find_figures,
+    list_columns,
+    list_links,
+    list_operators,
+)
+from aggloom.runtime.page.plan_tree import PlanStack, stack_plan
 from aggloom.runtime.page.sources import OperatorProgress
+from aggloom.runtime.page.time_range import TimeRange, range_of
 
-Columns = Sequence[tuple[str, str]]
+SHOWN = 100
+"""So many batches are listed, the last of those in the range."""
+
+_CHANGES = 8
 _NUMBER = "number"
 _STARTS_SPARK = "It is read by a local Spark, which takes some seconds to start the first time."
-_UNITS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 _WORDS = {
     "running": "The query is running.",
     "ended": "The query has ended.",
@@ -31,26 +53,33 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class PageView:
-    """A checkpoint on a page; id: what the ids of its elements begin with. reading: how its state is read."""
+    """A checkpoint on a page; id: what the ids of its elements begin with. reading: how its state is read.
+
+    key_figures: (name, value, remark), lag and throughput first. inputs: the sources in the last batch. changes: the
+    last of the result, None if none is kept.
+    """
 
     number: int
     name: str
     path: str
-    status: str
+    health: Health
     words: str
     problems: list[str]
+    key_figures: list[tuple[str, str, str]]
     facts: list[tuple[str, str]]
-    charts: list[tuple[Markup, str]]
+    range: TimeRange | None
+    charts: list[Chart]
     batch_columns: Columns
     batches: list[list[str]]
     inputs: list[list[str]]
     query: str
-    picture: Markup
-    operator_columns: Columns
-    operators: list[list[str]]
+    plan: PlanStack | None
+    operators: list[OperatorRow]
     sources: Sequence[OperatorProgress]
+    changes: ChangesView | None = None
     id: str = ""
     reading: str = ""
+    operator_columns: Columns = field(default_factory=list_columns)
     history: History = field(repr=False, default=History((), "unknown", "", None, {}, 0))
 
     @property
@@ -63,31 +92,101 @@ class PageView:
         return f"{self.words} Batch {last.number}{rows}."
 
 
-def view_of(watched: Watched, prefix: str = "") -> PageView:
-    """A checkpoint as the templates take it."""
+def view_of(
+    watched: Watched,
+    asked: Mapping[str, list[str]] | None = None,
+    *,
+    prefix: str = "",
+    is_file: bool = False,
+) -> PageView:
+    """A checkpoint as the templates take it.
+
+    asked: the range of time. prefix: begins the ids of its elements. is_file: it is for a file, with its whole history.
+    """
     facts = watched.read_facts()
     history = facts.history
-    words = _WORDS[history.status] + (f" {history.error}" if history.error else "")
+    number = None if is_file else watched.number
+    shown = range_of(history.batches, {"span": ["0"]} if is_file else asked or {})
+    batches = [
+        each for each in history.batches if shown is None or each.at is None or shown.holds(each)
+    ]
+    plan, problems = _stack(facts, prefix, number)
     return PageView(
-        watched.number,
-        watched.name,
-        watched.path,
-        history.status,
-        words,
-        facts.problems,
-        [*_facts(history), *_clock_facts(facts.clocks)],
-        _charts(history.batches),
-        *_batch_table(history.batches),
-        [[clip_text(name), count(rows)] for name, rows in history.sources],
-        facts.query,
-        # It is made by our own drawing, which escapes the names in it.
-        Markup(facts.picture),
-        *_operator_table(facts.operators, history),
-        facts.operators,
-        prefix,
-        "" if watched.is_of_local_engine else _STARTS_SPARK,
-        history,
+        number=watched.number,
+        name=watched.name,
+        path=watched.path,
+        health=judge(history, problems, facts.clocks),
+        words=phrase_status(history),
+        problems=problems,
+        key_figures=list(list_key_figures(history)),
+        facts=[*_facts(history), *_clock_facts(facts.clocks)],
+        range=shown,
+        charts=[] if shown is None else chart_batches(history.batches, shown),
+        batch_columns=_batch_columns(batches),
+        batches=_list_batches(batches),
+        inputs=[[clip_text(name), count(rows)] for name, rows in history.sources],
+        query=facts.query,
+        plan=plan,
+        operators=list_operators(facts.operators, history, prefix, number),
+        sources=facts.operators,
+        changes=changes_of(local(watched.path), shown=_CHANGES) if is_local(watched.path) else None,
+        id=prefix,
+        reading="" if watched.is_of_local_engine else _STARTS_SPARK,
+        history=history,
     )
+
+
+def phrase_status(history: History) -> str:
+    """Return what a query does, or why it failed."""
+    return _WORDS[history.status] + (f" {history.error}" if history.error else "")
+
+
+def list_key_figures(history: History) -> Iterator[tuple[str, str, str]]:
+    """Yield the figures that tell how a query does, as (name, value, remark): lag and throughput first."""
+    last = history.last
+    if last is None:
+        return
+    noted = [batch for batch in history.batches if batch.rows is not None]
+    recent = noted[-RECENT:]
+    for unit, waits in (recent[-1].lag if recent else {}).items():
+        before = recent[0].lag.get(unit)
+        remark = (
+            ""
+            if before is None or len(recent) < 2
+            else f"{len(recent)} batches ago: {_unit(unit, before)}"
+        )
+        yield f"{unit} waiting", _unit(unit, waits), remark
+    if last.delay is not None:
+        yield "watermark behind", duration(last.delay), f"at {moment(last.watermark)}"
+    rate = throughput(recent)
+    if rate is not None:
+        rows = sum(batch.rows or 0 for batch in recent)
+        yield "rows a second", short(rate), f"{count(rows)} rows in {_batches(len(recent))}"
+    took = [batch.took for batch in history.batches[-RECENT:] if batch.took is not None]
+    if took:
+        yield "a batch takes", duration(round(median(took))), f"the last {duration(took[-1])}"
+    done = max((batch.done for batch in history.batches if batch.done), default=None)
+    if done is not None:
+        ago = duration(max(0, time.time_ns() // 1_000_000 - done))
+        yield "since the last commit", ago, f"at {moment(done)}"
+
+
+def _stack(
+    facts: CheckpointFacts, prefix: str, number: int | None
+) -> tuple[PlanStack | None, list[str]]:
+    """Return the plan, and all that is wrong with the checkpoint."""
+    if not facts.plan:
+        return None, facts.problems
+    try:
+        places = facts.plan.get("operators")
+        links = {
+            str(node): list_links(str(place), facts.operators, prefix, number)
+            for node, place in (places.items() if isinstance(places, dict) else ())
+        }
+        figures = find_figures(facts.plan, facts.history)
+        return stack_plan(facts.plan["described"], figures, links), facts.problems
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        return None, [*facts.problems, f"the plan cannot be drawn: {error!r}"]
 
 
 def _facts(history: History) -> list[tuple[str, str]]:
@@ -96,15 +195,8 @@ def _facts(history: History) -> list[tuple[str, str]]:
     if last is None:
         return facts
     facts.append(("committed", moment(last.done) if last.done else "not yet"))
-    if last.done:
-        facts.append(
-            ("since the last batch", duration(max(0, time.time_ns() // 1_000_000 - last.done)))
-        )
     facts.append(("it took", duration(last.took)))
     facts.append(("watermark", moment(last.watermark) if last.watermark else "none"))
-    if last.delay is not None:
-        facts.append(("watermark behind", duration(last.delay)))
-    facts += [(f"{unit} waiting", _unit(unit, number)) for unit, number in last.lag.items()]
     if total:
         facts += [("rows read", count(total.get("rows"))), ("changes", count(total.get("changes")))]
         dropped = {
@@ -132,31 +224,15 @@ def _clock_facts(clocks: Sequence[TableClock]) -> list[tuple[str, str]]:
     return [("watermark held back by", f"{clip_text(first.table)} ({where})")]
 
 
-def _charts(batches: Sequence[Batch]) -> list[tuple[Markup, str]]:
-    units = sorted({unit for batch in batches for unit in batch.lag})
-    asked = [
-        ("Rows read, by batch", "rows", [(b.number, b.rows) for b in batches]),
-        ("Time taken, by batch", *_spans([(b.number, b.took) for b in batches])),
-        ("Changes, by batch", "", [(b.number, b.changes) for b in batches]),
-        (
-            "How far the watermark is behind, by batch",
-            *_spans([(b.number, b.delay) for b in batches]),
-        ),
-        *(
-            (f"Lag: {unit} waiting, by batch", unit, [(b.number, b.lag.get(unit)) for b in batches])
-            for unit in units
-        ),
-    ]
-    drawn = [(bars(name, unit, points), name) for name, unit, points in asked]  # type: ignore[arg-type]
-    return [(Markup(svg), name) for svg, name in drawn if svg]
-
-
-def _batch_table(batches: Sequence[Batch]) -> tuple[Columns, list[list[str]]]:
-    units = sorted({unit for batch in batches for unit in batch.lag})
-    columns = [("batch", _NUMBER), ("began", ""), ("took", _NUMBER), ("rows", _NUMBER)]
+def _batch_columns(batches: Sequence[Batch]) -> Columns:
+    columns = [("batch", _NUMBER), ("began", ""), ("took", _NUMBER), ("rows read", _NUMBER)]
     columns += [("rows/s", _NUMBER), ("changes", _NUMBER), ("watermark", "")]
-    columns += [(f"{unit} waiting", _NUMBER) for unit in units] + [("of that", "")]
-    return columns, [
+    return [*columns, *((f"{unit} waiting", _NUMBER) for unit in _units(batches)), ("of that", "")]
+
+
+def _list_batches(batches: Sequence[Batch]) -> list[list[str]]:
+    units = _units(batches)
+    return [
         [
             str(batch.number),
             moment(batch.at),
@@ -168,39 +244,16 @@ def _batch_table(batches: Sequence[Batch]) -> tuple[Columns, list[list[str]]]:
             *(_unit(unit, batch.lag.get(unit)) for unit in units),
             _phases(batch.phases),
         ]
-        for batch in reversed(batches)
+        for batch in reversed(batches[-SHOWN:])
     ]
 
 
-def _operator_table(
-    operators: Sequence[OperatorProgress], history: History
-) -> tuple[Columns, list[list[str]]]:
-    columns = [("place", ""), ("operator", ""), ("key", ""), ("calls", "")]
-    columns += [(name, _NUMBER) for name in ("rows", "changes", "orphans", "late", "expired")]
-    columns += [(name, _NUMBER) for name in ("keys", "windows", "live state", "time")]
-    counted = history.operators
-    known = {each.place: each for each in operators}
-    places = sorted(
-        {*known, *counted}, key=lambda place: [part.zfill(6) for part in place.split(".")]
-    )
-    rows = []
-    for place in places:
-        each, counts = known.get(place), counted.get(place, {})
-        rows.append(
-            [
-                place,
-                each.name if each else str(counts.get("name", NOTHING)),
-                (", ".join(each.keys) or "()") if each else NOTHING,
-                (", ".join(each.calls) or NOTHING) if each else NOTHING,
-                *(
-                    count(_int(counts, name)) if counts else NOTHING
-                    for name in ("rows", "changes", "orphans", "late", "expired", "keys", "windows")
-                ),
-                size(_int(counts, "state_bytes")) if counts else NOTHING,
-                duration(node_ms(history, place)),
-            ]
-        )
-    return columns, rows
+def _units(batches: Sequence[Batch]) -> list[str]:
+    return sorted({unit for batch in batches[-SHOWN:] for unit in batch.lag})
+
+
+def _batches(number: int) -> str:
+    return f"{number} batch{'es' if number != 1 else ''}"
 
 
 def _phases(phases: Mapping[str, int]) -> str:
@@ -213,15 +266,6 @@ def _unit(unit: str, number: int | None) -> str:
     return size(number) if unit == "bytes" else count(number)
 
 
-def _spans(
-    points: Sequence[tuple[int, int | None]],
-) -> tuple[str, list[tuple[int, float | None]]]:
-    """Milliseconds in the unit that suits the longest."""
-    most = max((ms for _, ms in points if ms is not None), default=0)
-    unit, name = next((each for each in _UNITS if most >= 2 * each[0]), _UNITS[-1])
-    return name, [(batch, None if ms is None else ms / unit) for batch, ms in points]
-
-
 def _int(counts: Mapping[str, Any], name: str) -> int:
     value = counts.get(name)
-    return value if type(value) is int else 0
+    return value if type(value) is int and abs(value) < 1 << 63 else 0

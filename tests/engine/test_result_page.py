@@ -15,7 +15,7 @@ from engine_jobs import job_over, random_changes, rows_of_table, run_to_end, wri
 from aggloom.errors import CheckpointError
 from aggloom.run_local import open_query
 from aggloom.runtime.page import Checkpoints, PageServer
-from aggloom.runtime.page.result_view import SHOWN, result_of
+from aggloom.runtime.page.result_view import SHOWN, Results
 
 
 @contextmanager
@@ -34,11 +34,11 @@ def test_the_rows_and_a_search_among_them(tmp_path: Path) -> None:
     write_files(tmp_path / "in", random_changes(8, 300), 3)
     run_to_end(job_over(tmp_path / "in", "join", tmp_path / "state"))
     rows = rows_of_table(tmp_path / "state")
-    whole = result_of(tmp_path / "state")
+    whole = Results().find(tmp_path / "state")
     assert whole.words == f"{len(rows):,} rows after batch 2, the first {SHOWN} are shown."
     wanted = [row for row in rows if any("17" in str(value) for value in row)]
     assert 0 < len(wanted) < len(rows)
-    found = result_of(tmp_path / "state", "17")
+    found = Results().find(tmp_path / "state", "17")
     assert found.words.startswith(f"{len(wanted):,} of {len(rows):,} rows")
     assert sorted(found.rows) == sorted([*map(str, row)] for row in wanted)[: len(found.rows)]
 
@@ -50,7 +50,7 @@ def test_texts_are_found_without_regard_to_case_and_are_no_markup(tmp_path: Path
     ]
     write_files(tmp_path / "in", rows, 1)
     run_to_end(job_over(tmp_path / "in", "sums", tmp_path / "state"))
-    assert [row[0] for row in result_of(tmp_path / "state", "ZOË").rows] == ["Zoë"]
+    assert [row[0] for row in Results().find(tmp_path / "state", "ZOË").rows] == ["Zoë"]
     with served(tmp_path / "state") as address:
         page = read(f"{address}c/0/result?find={quote('<b>ada')}")
         assert "1 of 2 rows after batch 0." in page
@@ -64,7 +64,7 @@ def test_a_result_that_lies_elsewhere_is_said(tmp_path: Path) -> None:
     write_files(tmp_path / "in", random_changes(8, 30), 1)
     run_to_end(job_over(tmp_path / "in", "sums", tmp_path / "state", f"jsonl:{tmp_path / 'out'}"))
     with pytest.raises(CheckpointError, match="another one"):
-        result_of(tmp_path / "state")
+        Results().find(tmp_path / "state")
     with served(tmp_path / "state") as address:
         assert "its sink is another one" in read(f"{address}c/0/result")
 
@@ -79,8 +79,10 @@ def test_failed_queries_come_first_with_their_number(tmp_path: Path) -> None:
     query.close()
     with served(tmp_path / "a", tmp_path / "b", tmp_path / "c") as address:
         page = read(address)
-    assert '<span class="failed">1 failed</span>' in page
-    assert "3 checkpoints: 1 failed, 2 ended." in page
+    assert (
+        '3 checkpoints: <span class="bad">1 failed</span>, <span class="rest">2 ended</span>'
+        in page
+    )
     places = [page.index(f'href="/c/{number}"') for number in (1, 0, 2)]
     assert places == sorted(places)
-    assert 'class="status failed"' in page
+    assert "The query failed. RuntimeError(&#39;a fault&#39;)" in page

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 import page_checkpoint as made
+from engine_jobs import job_over, random_changes, run_to_end, write_files
 
 from aggloom.runtime.hosting.journal_files import PROGRESS_FILE
 from aggloom.runtime.page import Checkpoints, PageServer, write_report
@@ -44,9 +45,31 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-def opened(browser: Any, address: str, **context: Any) -> tuple[Any, list[str]]:
+DESKTOP, PHONE = (1280, 900), (375, 800)
+BROKEN = """() => {
+  // The words on the page whose letters stand on more than one line.
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (node.parentElement.closest("script, style, .hidden, .code")) { continue; }
+    for (const word of node.textContent.matchAll(/[\\p{L}\\p{N}_.:,]+/gu)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const tops = [...range.getClientRects()].filter((each) => each.width > 0).map((each) => each.top);
+      if (tops.length && Math.max(...tops) - Math.min(...tops) > 4) { found.push(word[0]); }
+    }
+  }
+  return found;
+}"""
+
+
+def opened(
+    browser: Any, address: str, size: tuple[int, int] = (1100, 800), **context: Any
+) -> tuple[Any, list[str]]:
     """A page, and what the browser has complained of."""
-    page = browser.new_context(viewport={"width": 1100, "height": 800}, **context).new_page()
+    viewport = {"width": size[0], "height": size[1]}
+    page = browser.new_context(viewport=viewport, **context).new_page()
     page.set_default_timeout(20_000)
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -121,8 +144,75 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     write_report(Checkpoints([str(root)]), tmp_path / "report.html")
     report, said = opened(browser, f"file://{tmp_path}/report.html")
     assert violations(report) == []
-    assert (
-        report.evaluate("getComputedStyle(document.querySelector('.figure')).fill")
-        == "rgb(5, 80, 174)"
-    )
+    style = "getComputedStyle(document.querySelector('.node.state')).backgroundColor"
+    assert report.evaluate(style) == "rgb(221, 244, 255)"
     assert said == []
+
+
+@pytest.fixture(scope="module")
+def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A join with an aggregate above it on the local engine, and queries of Spark, one of which has failed."""
+    root = tmp_path_factory.mktemp("queries")
+    write_files(root / "in", random_changes(8, 400), 40)
+    run_to_end(job_over(root / "in", "joined", root / "all" / "revenue_of_customers_by_city"))
+    made.write(root / "all" / "sums", 40, ended=False)
+    error = "row 7 of orders/part-003.json has no column 'amount': found id, customer and at"
+    made.write(root / "all" / "failed", 5, error=error)
+    return root / "all"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_pages_fit_their_screens_without_a_broken_word(
+    browser: Any, queries: Path, size: tuple[int, int], scheme: str
+) -> None:
+    with PageServer(Checkpoints([str(queries)])) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # Each page in both colours and on both screens would take a minute.
+        places = ["", "c/1"]
+        if (size, scheme) in ((DESKTOP, "light"), (PHONE, "dark")):
+            places += ["c/1/result?find=1", "c/1/state", "c/2", "c/0"]
+        for place in places:
+            page, said = opened(browser, f"{server.address}{place}", size, color_scheme=scheme)
+            for each in page.query_selector_all("details"):
+                each.evaluate("each => each.open = true")
+            assert violations(page) == [], place
+            wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert page.evaluate(wide) <= 0, place
+            if size == DESKTOP:
+                assert page.evaluate(BROKEN) == [], place
+            if size == PHONE and page.query_selector(".plan"):
+                plan = page.evaluate(
+                    "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)"
+                    "(document.querySelector('.plan'))"
+                )
+                assert plan <= 0, "the plan is wider than a phone"
+            letters = "Math.min(...[...document.querySelectorAll('.bars text')]"
+            letters += ".map(each => each.getBoundingClientRect().height))"
+            if page.query_selector(".bars text"):
+                assert page.evaluate(letters) >= 12, "labels are small"
+            assert said == [], place
+            page.context.close()
+        server.shutdown()
+
+
+def test_a_node_of_the_plan_leads_to_its_operator_keys_and_source(
+    browser: Any, queries: Path
+) -> None:
+    with PageServer(Checkpoints([str(queries / "revenue_of_customers_by_city")])) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page, said = opened(browser, server.address, DESKTOP)
+        node = page.locator(".node.state").first
+        for words, wanted in (("operator", "TR"), ("find a key", "FIELDSET"), ("source", "H3")):
+            node.get_by_role("link", name=words).click()
+            assert page.evaluate("document.querySelector(':target').tagName") == wanted
+        node.get_by_role("link", name="heaviest keys").click()
+        page.wait_for_url("**/state#**")
+        assert page.evaluate("document.querySelector(':target').textContent").startswith("0.0")
+        page.go_back()
+        page.get_by_label("Rows and changes with the text").fill("1")
+        page.get_by_role("button", name="Search").first.press("Enter")
+        page.wait_for_url("**/result?find=1")
+        assert page.get_by_role("heading", name="Changes in the last batches").is_visible()
+        assert said == []
+        server.shutdown()

@@ -26,6 +26,7 @@ from aggloom.runtime.hosting.journal_files import PLAN_FILE, read_plan
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.page.checkpoints import Watched
+from aggloom.runtime.page.views import view_of
 from aggloom.runtime.storage.checksums import with_checksum
 from aggloom.runtime.values.clock import Clock
 from mutated.mutations import mutate
@@ -123,7 +124,7 @@ def _show(about: Any, rng: random.Random) -> None:
         (root / "commits" / "0").write_text("v1\n{}")
         (root / QUERY_FILE).write_text(with_checksum(json.dumps(noted)))
         (root / PLAN_FILE).write_text(with_checksum(json.dumps(plan)))
-        Watched(0, place).read_facts()
+        view_of(Watched(0, place))
         with suppress(ValueError):
             read_plan(root)
         found = query_record.read_committed_query(root)

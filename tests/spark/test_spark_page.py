@@ -113,7 +113,7 @@ def test_a_query_goes_on_whatever_became_of_its_notes(line: Line, pages: Pages) 
     page = parsed(pages.index())
     assert facts(page)["rows read"] == "10"
     assert not [each for each in page.all("p") if each.get("class") == "problem"]
-    assert any("query plan" in each.get("aria-label") for each in page.all("svg"))
+    assert any("node state" in each.get("class") for each in page.all("div"))
 
 
 def test_the_state_page_says_what_state_says(line: Line, pages: Pages) -> None:

@@ -25,6 +25,8 @@ QUERIES = {
     "nested": "SELECT n, COUNT(*) AS c FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer) GROUP BY n",
     "distinct": "SELECT customer, COUNT(DISTINCT amount) AS d FROM orders GROUP BY customer",
     "join": "SELECT a.id, b.amount FROM orders a JOIN orders b ON a.customer = b.customer AND a.amount < b.amount",
+    "joined": "SELECT a.customer, COUNT(*) AS n, SUM(b.amount) AS s FROM orders a JOIN orders b ON a.id = b.id"
+    " GROUP BY a.customer",
     "rank": "SELECT * FROM (SELECT id, customer, amount, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY amount DESC,"
     " id) AS r FROM orders) WHERE r <= 2",
     "unnest": "SELECT customer, e, o, COUNT(*) AS n FROM orders LEFT JOIN UNNEST(ARRAY(amount, id % 3)) "

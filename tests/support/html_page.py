@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import pairwise
 
-VOID = {"meta", "link", "br", "input", "hr", "img"}
+VOID = {"meta", "link", "br", "wbr", "input", "hr", "img"}
 SHAPES = {"rect", "path", "circle", "polygon", "text", "title", "g", "svg"}
 
 
@@ -95,20 +95,22 @@ def check(root: Element) -> None:
         within = field_.parent is not None and field_.parent.tag == "label"
         assert field_.get("type") == "hidden" or within or field_.get("id") in labels
     for svg in root.all("svg"):
-        assert svg.get("role") == "img" and svg.get("aria-label")
+        # A bar beside its number says nothing more.
+        hidden = svg.get("aria-hidden") == "true"
+        assert hidden or (svg.get("role") == "img" and svg.get("aria-label"))
     for each in root.all():
         assert not [
             n for n in each.attributes if n.startswith("on") or n == "style"
         ], each.attributes
         for name in ("src", "href", "action", "data"):
             link = each.get(name)
-            assert not link or link.startswith(("#", "/c/", "data:,")) or link == "/", link
+            assert not link or link.startswith(("#", "/c/", "data:")) or link == "/", link
 
 
 def facts(root: Element) -> dict[str, str]:
     """Return the values in the lists of facts, by their words."""
     return {
-        next(pair.all("dt")).text: next(pair.all("dd")).text
+        next(pair.all("dt")).text: next(pair.all("dd")).text.strip()
         for each in root.all("dl")
         for pair in each.all("div")
     }

@@ -16,6 +16,7 @@ from aggloom.runtime.connectors.kafka.sink import KafkaSink
 from aggloom.runtime.connectors.registry import Options, Sink, made_sink
 from aggloom.runtime.connectors.sink_key import find_key
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
+from aggloom.runtime.hosting.recent_changes import note_changes
 from aggloom.runtime.lakes.sink import LakeSink
 from aggloom.runtime.spark.checkpoint import id_of
 from aggloom.runtime.spark.failures import translate_failures
@@ -69,6 +70,8 @@ class EachBatch:
         rows = changes.drop_columns([changes.column_names[-1]])
         before = batch_before(self.checkpoint, batch_id, batch.sparkSession)
         self.sink.write(rows, kinds, batch_id, checkpoint_id(batch, self.checkpoint), before)
+        if is_local(self.checkpoint):
+            note_changes(local(self.checkpoint), rows, kinds, batch_id)
 
 
 def checkpoint_id(batch: DataFrame, checkpoint: str) -> str:

@@ -21,6 +21,7 @@ from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import KNOWN, destination
 from aggloom.runtime.hosting.arguments import check_key_columns, check_path
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
+from aggloom.runtime.hosting.recent_changes import note_changes
 from aggloom.runtime.spark.api.group_aggregate import check_frame
 from aggloom.runtime.spark.arguments import check_text, check_trigger
 from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
@@ -192,3 +193,4 @@ class TableSink:
         before = batch_before(self._table.file.parent, batch_id, None)
         with translate_failures(f"table sink: {self._table.file}"):
             self._table.write(rows, kinds, batch_id, before)
+        note_changes(self._table.file.parent, rows, kinds, batch_id)
