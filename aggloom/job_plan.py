@@ -84,7 +84,7 @@ def feed_job(job: Job, *, ordered: bool = False, session: Any = None) -> Harness
     ordered, session: as of harness_of. Raises SpecError for a table that is not in files.
     """
     harness = harness_of(job, ordered=ordered, session=session)
-    if harness.plan.reads_clock:
+    if harness.plan.reads_clock or harness.plan.goes_by_the_clock:
         harness.processing_time(time.time_ns() // 1_000_000)
     for table in job.tables:
         if table.name in harness.plan.scans:

@@ -15,6 +15,7 @@ from engine_jobs import rows_of_table
 from temporal_queries import BEGIN, CONDITIONS, Row, milliseconds, random_steps, visible
 
 from aggloom.job import Job
+from aggloom.job_plan import feed_job
 from aggloom.run_local import open_query
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.engine import query as engine_query
@@ -123,6 +124,20 @@ def test_a_planned_batch_keeps_its_time(tmp_path: Path, monkeypatch: pytest.Monk
     assert running.run_batch()
     assert rows_of_table(tmp_path / "c") == []
     running.close()
+
+
+def test_the_shell_answers_for_now(tmp_path: Path) -> None:
+    asked = job(tmp_path, "SELECT id FROM t WHERE ts BETWEEN NOW() - INTERVAL '1' HOUR AND NOW()")
+    now = dt.datetime.now(dt.UTC)
+    hours = (-2, -0.5, 1)
+    write(
+        tmp_path,
+        0,
+        [("+I", n, 0, now + dt.timedelta(hours=h), None, None) for n, h in enumerate(hours)],
+    )
+    harness = feed_job(asked)
+    assert [tuple(row) for row in harness.table()] == [(1,)]
+    harness.close()
 
 
 def test_state_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
