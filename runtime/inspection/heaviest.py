@@ -17,6 +17,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.type_layout import is_nested
 
 _WINDOWS = 64
+_HOT_SHARE, _HOT_TIMES = 0.1, 5
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,14 @@ class KeyWeight(Report):
 class Heaviest(Report):
     """The heaviest keys of the buckets that were read.
 
-    keys: the heaviest first. known: how many keys these buckets hold. buckets, bytes: those read, and all there are.
-    stopped: why not all were read; the largest are.
+    keys: the heaviest first. known: how many keys these buckets hold. rows: those behind all of them, None where they
+    are not counted. buckets, bytes: those read, and all there are. stopped: why not all were read; the largest are.
     """
 
     keys: list[KeyWeight] = field(default_factory=list)
     known: int = 0
     held: int = 0
+    rows: int | None = None
     buckets: tuple[int, int] = (0, 0)
     bytes: tuple[int, int] = (0, 0)
     stopped: str = ""
@@ -62,25 +64,35 @@ class Heaviest(Report):
         """True if every bucket was read."""
         return self.buckets[0] == self.buckets[1]
 
+    def share_of(self, key: KeyWeight) -> float | None:
+        """The share of a key in the rows of the buckets that were read; None where they are not counted."""
+        return key.rows / self.rows if key.rows is not None and self.rows else None
+
+    def is_hot(self, key: KeyWeight) -> bool:
+        """True for a key with a tenth of the rows or more, and five times as many as a key has on average."""
+        share = self.share_of(key)
+        return share is not None and share >= max(_HOT_SHARE, _HOT_TIMES / max(1, self.known))
+
     def take(self, operator: Operator, bucket: int, names: list[str], limit: int) -> None:
         """Weigh the keys of one more bucket."""
-        known, found = weigh(operator, bucket, names, limit)
+        known, rows, found = weigh(operator, bucket, names, limit)
         self.known += known
+        self.rows = self.rows if rows is None else (self.rows or 0) + rows
         self.held += operator.keys
         self.keys = nlargest(limit, [*self.keys, *found], _weight)
 
 
 def weigh(
     operator: Operator, bucket: int, names: list[str], limit: int
-) -> tuple[int, list[KeyWeight]]:
-    """(number of keys, the heaviest of them) of an operator."""
+) -> tuple[int, int | None, list[KeyWeight]]:
+    """(number of keys, the rows behind all of them, None if they are not counted, the heaviest keys) of an operator."""
     columns = operator.key_columns()
     rows = operator.count_key_rows()
     if not columns:
         if not operator.keys:
-            return 0, []
+            return 0, None, []
         total = None if rows is None else int(np.sum(rows))
-        return 1, [_make_weight(operator, bucket, names, [], (operator.keys, total))]
+        return 1, total, [_make_weight(operator, bucket, names, [], (operator.keys, total))]
     count = len(columns[0])
     each = np.ones(count, np.int64) if rows is None else np.asarray(rows, np.int64)
     firsts, counts, weights = _sum_by_key(columns, each)
@@ -93,7 +105,7 @@ def weigh(
         )
         for place, at in enumerate(order.tolist())
     ]
-    return len(firsts), found
+    return len(firsts), None if rows is None else int(np.sum(each)), found
 
 
 def _sum_by_key(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:

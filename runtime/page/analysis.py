@@ -15,7 +15,7 @@ from aggloom.runtime.hosting.journal_files import read_plan, read_progress
 from aggloom.runtime.inspection.facts import Report
 from aggloom.runtime.inspection.text import TextPage, key_text
 from aggloom.runtime.inspection.weight import WeighedOperator, weigh_checkpoint
-from aggloom.runtime.page.formatting import NOTHING, duration, moment, size
+from aggloom.runtime.page.formatting import NOTHING, duration, moment, percent, size
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
@@ -215,13 +215,20 @@ def _describe_heaviest(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each operator with its heaviest keys."""
     for each in weighed:
-        keys = each.heaviest.keys
+        heaviest = each.heaviest
         total = each.state.keys or 0
         lines = []
-        for key in keys:
+        for key in heaviest.keys:
             rows = "" if key.rows is None else f": {key.rows:,} rows"
-            lines.append(f"{key_text(key.key)}{rows}")
+            share = heaviest.share_of(key)
+            part = "" if share is None else f", {percent(share)}"
+            lines.append(
+                f"{key_text(key.key)}{rows}{part}{', hot' if heaviest.is_hot(key) else ''}"
+            )
         note = f", of {total:,} keys" if total else ""
+        if heaviest.rows is not None and not heaviest.whole:
+            read, buckets = heaviest.buckets
+            note += f", shares of the rows in {read} of {buckets} buckets"
         if lines:
             yield f"operator {each.number}, {each.state.name}{note}", tuple(lines)
 

@@ -23,6 +23,11 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
 
 
+def percent(share: float) -> str:
+    """A share in per cent."""
+    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"
+
+
 def size(number: int | None) -> str:
     """Bytes in a unit that suits them."""
     if number is None:

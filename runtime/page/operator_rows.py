@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from aggloom.runtime.page.analysis import node_ms
-from aggloom.runtime.page.formatting import NOTHING, count, duration, size
+from aggloom.runtime.page.formatting import NOTHING, count, duration, percent, size
 from aggloom.runtime.page.history import History
 from aggloom.runtime.page.sources import OperatorProgress
 
@@ -128,9 +128,10 @@ def draw_share(share: float | None) -> str | Markup:
     """A share as a bar and in words."""
     if share is None:
         return NOTHING
-    words = f"{share:.0%}" if share >= 0.01 or not share else "<1%"
     bar = '<svg class="share" aria-hidden="true"><rect class="whole" width="100%" height="100%"/>'
-    return Markup(bar + '<rect width="{:.1f}%" height="100%"/></svg> {}').format(100 * share, words)
+    return Markup(bar + '<rect width="{:.1f}%" height="100%"/></svg> {}').format(
+        100 * share, percent(share)
+    )
 
 
 def _describe_held(counts: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.inspection.weight import KeyFinding, WeighedOperator
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.formatting import count, moment, row, size, value
-from aggloom.runtime.page.operator_rows import name_anchor
+from aggloom.runtime.page.operator_rows import draw_share, name_anchor
 from aggloom.runtime.page.sources import OperatorProgress
 
 _NUMBER = "number"
@@ -33,7 +33,7 @@ def state_of(
     in_windows = any(key.windows for key in heaviest.keys)
     counted = any(key.rows is not None for key in heaviest.keys)
     columns = [(name, "") for name in state.key_columns or ("key",)]
-    columns += [("rows", _NUMBER)] if counted else []
+    columns += [("rows", _NUMBER), ("share of the rows", "")] if counted else []
     columns += [("windows or slices", _NUMBER)] if in_windows else []
     caption = f"The heaviest {len(heaviest.keys)} of {heaviest.known:,} keys, by "
     caption += "rows kept" if counted else "what is kept; its rows are not counted"
@@ -45,13 +45,17 @@ def state_of(
         words = format_key_query(weighed.place, list(key.key.values()))
         if number is not None and operator is not None and len(words) < _LONGEST:
             shown[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, shown[0])
-        shown += [count(key.rows)] if counted else []
+        if counted:
+            share = heaviest.share_of(key)
+            hot = Markup(' <span class="pill warn">hot</span>') if heaviest.is_hot(key) else ""
+            shown += [count(key.rows), Markup("{}{}").format(draw_share(share), hot)]
         rows.append([*shown, *([count(key.held)] if in_windows else [])])
     return {
         "id": f"state-{name_anchor(weighed.place)}",
         "title": f"{weighed.place}: {state.name}",
         "facts": _facts(state),
         "sampled": _describe_share(weighed),
+        "hot": [row(key.key) for key in heaviest.keys if heaviest.is_hot(key)],
         "caption": caption,
         "columns": columns,
         "keys": rows,

@@ -41,7 +41,8 @@ def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     heaviest = dict(found.heaviest)
     (lines,) = [lines for name, lines in heaviest.items() if "customer" in name]
     customer, count = live.most_common(1)[0]
-    assert lines[0].endswith(f": {count} rows")
+    rows = sum(live.values())
+    assert lines[0].endswith(f": {count} rows, {count / rows:.0%}")
     assert customer is None or customer in lines[0]
 
 

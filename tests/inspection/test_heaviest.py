@@ -21,7 +21,7 @@ def operators(harness: Any) -> list[Any]:
 
 
 def weighed(operator: Any, *names: str, limit: int = 100) -> dict[Any, tuple[int, int | None]]:
-    known, found = weigh(operator, 3, list(names), limit)
+    known, _, found = weigh(operator, 3, list(names), limit)
     assert known >= len(found) and all(each.bucket == 3 for each in found)
     return {tuple(each.key.values()): (each.held, each.rows) for each in found}
 
@@ -38,7 +38,7 @@ def test_keys_by_the_rows_behind_them() -> None:
         found = weighed(operator, "k")
         wanted = Counter((key,) for key, _ in rows[:-1])
         assert found == {key: (1, count) for key, count in wanted.items()}
-        best = weigh(operator, 0, ["k"], 2)[1]
+        best = weigh(operator, 0, ["k"], 2)[2]
         assert [each.rows for each in best] == [count for _, count in wanted.most_common(2)]
         tally = Heaviest()
         for bucket in range(3):
@@ -54,7 +54,7 @@ def test_many_keys_and_only_the_heaviest() -> None:
         )
         h.flush()
         (operator,) = operators(h)
-        known, found = weigh(operator, 0, ["k"], 3)
+        known, _, found = weigh(operator, 0, ["k"], 3)
     counts = Counter({k: 1 + (k % 997 == 5) * (k % 7 + 1) for k in range(3000)})
     assert known == 3000
     assert [each.rows for each in found] == [count for _, count in counts.most_common(3)]
@@ -85,7 +85,7 @@ def test_windows_of_the_heaviest_keys() -> None:
             [("+I", k, BASE + dt.timedelta(seconds=s)) for k, all_ in seconds.items() for s in all_]
         )
         h.flush()
-        _, (first, second) = weigh(operators(h)[0], 0, ["k"], 5)
+        *_, (first, second) = weigh(operators(h)[0], 0, ["k"], 5)
     assert (first.key, first.held, first.rows) == ({"k": "a"}, 2, 3)
     assert (second.key, second.held, second.rows) == ({"k": "b"}, 1, 1)
     starts = [(each.start, each.rows) for each in first.windows]
@@ -116,3 +116,39 @@ def test_operators_that_remember_rows(sql: str, tables: dict[str, str]) -> None:
         (operator,) = operators(h)
         found = weighed(operator, "k")
     assert found == {(k,): (1, (k + 1) * len(tables)) for k in range(4)}
+
+
+@pytest.mark.parametrize("query", ["join", "sums"])
+def test_hot_keys_are_those_with_a_large_share(query: str) -> None:
+    sql, tables = {
+        "join": (
+            "SELECT t.k, t.v, u.w FROM t JOIN u ON t.k = u.k",
+            {"t": "k INT, v INT", "u": "k INT, w INT"},
+        ),
+        "sums": ("SELECT k, COUNT(*) AS n FROM t GROUP BY k", {"t": "k INT, v INT"}),
+    }[query]
+    # Of 100 rows and 30 keys one has 40, one 12, the others about two each; in the first bucket of two.
+    keys = [7] * 40 + [8] * 12 + [100 + n % 28 for n in range(48)]
+    with al.Harness.from_sql(sql, tables) as h:
+        h.process([("+I", k, n) for n, k in enumerate(keys)], table="t")
+        h.flush()
+        (operator,) = operators(h)
+        tally = Heaviest()
+        tally.take(operator, 0, ["k"], 5)
+        assert (tally.rows, tally.known) == (100, 30)
+        assert [tally.share_of(key) for key in tally.keys[:3]] == [0.4, 0.12, 0.02]
+        # A key has 3.3 rows on average: 12 are not five times as many.
+        assert [key.key["k"] for key in tally.keys if tally.is_hot(key)] == [7]
+        tally.take(operator, 1, ["k"], 5)
+        assert tally.rows == 200 and tally.share_of(tally.keys[0]) == 0.2
+
+
+def test_of_few_keys_none_is_hot_and_without_counts_none_either() -> None:
+    with al.Harness.from_sql("SELECT k, COUNT(*) AS n FROM t GROUP BY k", {"t": "k INT"}) as h:
+        h.process([("+I", k) for k in (1, 1, 1, 2, 3)])
+        h.flush()
+        tally = Heaviest()
+        tally.take(operators(h)[0], 0, ["k"], 5)
+    assert [tally.is_hot(key) for key in tally.keys] == [False] * 3
+    key = tally.keys[0]
+    assert Heaviest().share_of(key) is None and not Heaviest().is_hot(key)
