@@ -61,6 +61,7 @@ class Client:
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
         self._opener: OpenerDirector | None = None
+        # One counter for all requests: the URL that failed last is not the first that the next request asks.
         self._first = 0
         self._unknown: dict[int, float] = {}
         self._registered: dict[tuple[str, str], int] = {}
@@ -78,6 +79,7 @@ class Client:
             try:
                 answer = self._ask(f"/schemas/ids/{number}", unknown=True)
             except UnknownSchemaError:
+                # Forgotten all at once: memory stays bounded, at the price of one more request for each of them.
                 if len(self._unknown) >= _UNKNOWN_KEPT:
                     self._unknown.clear()
                 self._unknown[number] = time.monotonic() + _UNKNOWN_FOR
@@ -90,6 +92,7 @@ class Client:
 
         Raises IncompatibleSchemaError and SchemaRegistryError.
         """
+        # The text is the key: columns keep their order, so that equal schemas are equal texts.
         text = json.dumps(schema)
         if (subject, text) not in self._registered:
             body = json.dumps({"schema": text}).encode()
@@ -106,10 +109,10 @@ class Client:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
         try:
-            found = self._ask(path, unknown=True)
+            answer = self._ask(path, unknown=True)
         except UnknownSchemaError:
             return None
-        return self._whole(found, f"the newest version of {subject}")
+        return self._whole(answer, f"the newest version of {subject}")
 
     def find_conflict(self, subject: str, schema: Mapping[str, Any]) -> str | None:
         """Return the registry's reason why a subject would not take a schema; None if it would.
@@ -119,14 +122,14 @@ class Client:
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
         body = json.dumps({"schema": json.dumps(schema)}).encode()
         try:
-            found = self._ask(path, body, unknown=True)
+            answer = self._ask(path, body, unknown=True)
         except UnknownSchemaError:
             return None
         except IncompatibleSchemaError as error:
             return str(error)
-        if found.get("is_compatible") is not False:
+        if answer.get("is_compatible") is not False:
             return None
-        return _line("; ".join(map(str, found.get("messages") or ())) or "it is not compatible")
+        return _line("; ".join(map(str, answer.get("messages") or ())) or "it is not compatible")
 
     def _whole(self, answer: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
         """A schema as the registry tells it, with all that it refers to before what refers to it."""
@@ -136,11 +139,12 @@ class Client:
             raise NotASchema(f"{what} is {str(kind)[:20]}, not Avro")
         if not isinstance(text, str):
             self._fail(self.registry.urls[0], f"its answer has no {what}; is the URL right?")
-        found: list[str] = []
+        referenced: list[str] = []
         for subject, version in self._references(answer):
             own, before = self._version(subject, version)
-            found += [one for one in (*before, own) if one not in found]
-        return text, tuple(found)
+            # Before what refers to them: a parser that takes them in this order meets no name that it does not know.
+            referenced += [one for one in (*before, own) if one not in referenced]
+        return text, tuple(referenced)
 
     def _references(self, answer: Mapping[str, Any]) -> list[tuple[str, int]]:
         try:
@@ -164,6 +168,7 @@ class Client:
         wait, reason = _FIRST_WAIT, ""
         for attempt in range(self.registry.attempts):
             if attempt:
+                # A random part of the wait: workers that failed together do not come back together.
                 time.sleep(wait * random.uniform(0.5, 1))
                 wait = min(2 * wait, _LONGEST_WAIT)
             for _ in urls:
@@ -187,6 +192,7 @@ class Client:
         try:
             request = Request(url + path, body, headers)
             with self._opener.open(request, timeout=self.registry.timeout) as answer:
+                # As much as a schema may have: an answer without an end would fill the memory of the worker.
                 return self._parse_answer(url, answer.read(_LONGEST))
         except HTTPError as error:
             self._raise_refusal(url, error, unknown, body is not None)
@@ -213,6 +219,7 @@ class Client:
             raise _NotNow(f"answers {error.code} ({message})") from None
         if unknown and code in _UNKNOWN:
             raise UnknownSchemaError(message) from None
+        # 409 is a schema that is not compatible, 422 one that the registry takes for none.
         if writes and error.code in (409, 422):
             raise IncompatibleSchemaError(message) from None
         if error.code in (401, 403):
@@ -220,6 +227,7 @@ class Client:
                 url,
                 f"answers {error.code} ({message}); give user_info or token, and see what they may read",
             )
+        # Not followed, since the password would go along to another host.
         if 300 <= error.code < 400:
             self._fail(url, f"sends on to another place ({error.code}); give that as url")
         self._fail(url, f"answers {error.code} ({message}); is the URL right, path and all?")

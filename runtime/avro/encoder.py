@@ -17,7 +17,7 @@ from aggloom.runtime.avro.subjects import incompatible
 from aggloom.runtime.avro.wire import library
 
 Schema = dict[str, Any]
-Made = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TIME = {"type": "long", "logicalType": "time-micros"}
 _INSTANT = {"type": "long", "logicalType": "timestamp-micros"}
@@ -36,6 +36,7 @@ def record(name: str, columns: pa.Schema, space: str | None = None) -> Schema:
             {
                 "name": field.name,
                 "type": _nullable(field.type, f"{name}_{field.name}"),
+                # By a default, readers with this schema can read older messages, which lack the column.
                 "default": None,
             }
         )
@@ -56,6 +57,7 @@ def frame_values(registry: SchemaRegistry, subject: str, schema: Schema) -> Call
         number = client_of(registry).register(subject, schema)
     except IncompatibleSchemaError as error:
         raise incompatible(registry, subject, str(error)) from None
+    # The byte 0 and the id in four bytes: Confluent's frame.
     frame = b"\0" + number.to_bytes(4, "big")
     parsed = fastavro.parse_schema(schema, named_schemas={})
 
@@ -70,12 +72,12 @@ def frame_values(registry: SchemaRegistry, subject: str, schema: Schema) -> Call
 
 def row_maker(columns: pa.Schema) -> Callable[[Sequence[Any]], Mapping[str, Any]]:
     """Return a function that makes of a row's values, as Arrow gives them, the record that the library writes."""
-    made = [(field.name, _make_converter(field.type)) for field in columns]
+    converters = [(field.name, _make_converter(field.type)) for field in columns]
 
     def row(values: Sequence[Any]) -> Mapping[str, Any]:
         return {
             name: value if make is None or value is None else make(value)
-            for (name, make), value in zip(made, values, strict=True)
+            for (name, make), value in zip(converters, values, strict=True)
         }
 
     return row
@@ -89,6 +91,7 @@ def _type(dtype: pa.DataType, name: str) -> Any:
     if pt.is_boolean(dtype):
         return "boolean"
     if pt.is_integer(dtype):
+        # Avro has two types of integers, and the narrower ones of SQL fit into the first.
         return "int" if dtype.bit_width <= 32 else "long"
     if pt.is_floating(dtype):
         return "double" if dtype.bit_width == 64 else "float"
@@ -114,10 +117,11 @@ def _type(dtype: pa.DataType, name: str) -> Any:
     raise SpecError(f"there is no Avro for a column of type {dtype}; cast it in the query")
 
 
-def _make_converter(dtype: pa.DataType) -> Made | None:
+def _make_converter(dtype: pa.DataType) -> Converter | None:
     """Return the function that changes values of a type for the library; None where it takes them as they are."""
     if pt.is_map(dtype):
         item = _make_converter(dtype.item_type)
+        # Arrow gives the entries of a map as pairs, and the library takes a dictionary.
         return lambda value: {n: v if item is None or v is None else item(v) for n, v in value}
     if pt.is_list(dtype) or pt.is_large_list(dtype):
         part = _make_converter(dtype.value_type)

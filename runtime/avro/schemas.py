@@ -79,11 +79,12 @@ def parse_schema(text: str, before: Iterable[str] = ()) -> WriterSchema:
 
 
 class _Names:
-    """The named types of a schema: those that others defined, and those that were met in it."""
+    """The named types of a schema: those that others defined, and those that it defines itself."""
 
     def __init__(self) -> None:
         self._others: dict[str, tuple[Any, str]] = {}
-        self._met: dict[str, tuple[str, SchemaNode]] = {}
+        self._types: dict[str, tuple[str, SchemaNode]] = {}
+        # Records on the way down to here: one that is within itself has no end as columns.
         self._open: set[str] = set()
 
     def collect(self, schema: Any, space: str) -> None:
@@ -128,6 +129,7 @@ class _Names:
             return {"type": "map", "values": bare}, SchemaNode("map", name, items=node)
         if kind in ("enum", "fixed"):
             own = {key: schema[key] for key in ("symbols", "size") if key in schema}
+            # An enum's values come as the texts of its symbols.
             like = SchemaNode("string" if kind == "enum" else "bytes", name, scale)
             full = _full(schema["name"], schema.get("namespace", space))
             return self._define(full, {"type": kind, **own}, like), like
@@ -137,6 +139,7 @@ class _Names:
 
     def _union(self, branches: list[Any], space: str) -> tuple[Any, SchemaNode]:
         pairs = [self.walk(each, space) for each in branches]
+        # A union with null says that a value may be NULL, which every column may be.
         valued = [node for _, node in pairs if node.kind != "null"]
         several = SchemaNode("union") if valued else SchemaNode("null")
         return [bare for bare, _ in pairs], valued[0] if len(valued) == 1 else several
@@ -147,18 +150,23 @@ class _Names:
             raise NotASchema(f"a schema whose {full} is in itself")
         self._open.add(full)
         inner = full.rpartition(".")[0]
-        found = {each["name"]: self.walk(each["type"], inner) for each in schema["fields"]}
+        types_of_fields = {
+            each["name"]: self.walk(each["type"], inner) for each in schema["fields"]
+        }
+        # Only while it is walked: the same record may stand in two fields of another.
         self._open.discard(full)
-        fields = [{"name": name, "type": bare} for name, (bare, _) in found.items()]
+        fields = [{"name": name, "type": bare} for name, (bare, _) in types_of_fields.items()]
         node = SchemaNode(
-            "record", _find_meaning(schema)[0], fields={n: one for n, (_, one) in found.items()}
+            "record",
+            _find_meaning(schema)[0],
+            fields={n: one for n, (_, one) in types_of_fields.items()},
         )
         return self._define(full, {"type": "record", "fields": fields}, node), node
 
     def _define(self, full: str, bare: dict[str, Any], node: SchemaNode) -> dict[str, Any]:
         """A type under a name of its own: the writer's need not be one that the library takes."""
-        own = f"N{len(self._met)}"
-        self._met[full] = own, node
+        own = f"N{len(self._types)}"
+        self._types[full] = own, node
         return {"name": own, **bare}
 
     def _find_type(self, name: str, space: str) -> tuple[Any, SchemaNode]:
@@ -166,9 +174,10 @@ class _Names:
         for full in dict.fromkeys((_full(name, space), name)):
             if full in self._open:
                 raise NotASchema(f"a schema whose {full} is in itself")
-            if full in self._met:
-                return self._met[full]
+            if full in self._types:
+                return self._types[full]
             if full in self._others:
+                # Walked where it is first used, but by the namespace in which it was defined.
                 return self.walk(*self._others[full])
         raise NotASchema(f"a schema without its type {name!r}")
 
@@ -180,6 +189,7 @@ def _full(name: str, space: str | None) -> str:
 def _find_meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
     """Return the meaning of a type's values, by Kafka Connect's name for it, and the scale of a decimal."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
+    # A name of Kafka Connect's says more than Avro's own, which cannot tell Debezium's types apart.
     if name is None and schema["type"] in _CARRIED.get(str(logical), ("long",)):
         name = _LOGICAL.get(str(logical))
     parameters = schema.get("connect.parameters") or {}

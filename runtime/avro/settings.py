@@ -47,32 +47,32 @@ _FILES = ("ca_file", "certificate_file")
 _SECRETS = ("user_info", "token", "certificate_password")
 
 
-def schema_registry(given: Any) -> SchemaRegistry:
+def schema_registry(registry: Any) -> SchemaRegistry:
     """The registry of a URL, of several with commas, or of a mapping; raises SpecError, which tells no secrets."""
-    if isinstance(given, SchemaRegistry):
-        return given
-    settings = dict(given) if isinstance(given, Mapping) else {"url": given}
+    if isinstance(registry, SchemaRegistry):
+        return registry
+    settings = dict(registry) if isinstance(registry, Mapping) else {"url": registry}
     for name in settings:
         if name not in OPTIONS:
             raise SpecError(f"{_WHERE}: there is no option {str(name)!r}. {nearest(name, OPTIONS)}")
     urls, users = _urls(settings.pop("url", None))
-    found = {
+    options = {
         name: _secret(name, value) if name in _SECRETS else value
         for name, value in settings.items()
         if value is not None
     }
     for name in ("timeout", "attempts"):
-        if name in found:
-            found[name] = _number(name, found[name])
-    for name, value in found.items():
+        if name in options:
+            options[name] = _number(name, options[name])
+    for name, value in options.items():
         if name not in ("timeout", "attempts") and not isinstance(value, str):
             raise SpecError(f"{_WHERE}: {name} must be a text")
     if users:
-        if "user_info" in found or "token" in found:
+        if "user_info" in options or "token" in options:
             raise SpecError(f"{_WHERE}: the URL has a user and a password; leave out the others")
-        found["user_info"] = users
-    _check(found)
-    return SchemaRegistry(urls, **found)
+        options["user_info"] = users
+    _check(options)
+    return SchemaRegistry(urls, **options)
 
 
 def _secret(name: str, value: Any) -> Any:
@@ -91,30 +91,31 @@ def _secret(name: str, value: Any) -> Any:
     return os.environ[variable]
 
 
-def _check(found: Mapping[str, Any]) -> None:
+def _check(options: Mapping[str, Any]) -> None:
     """Raise SpecError for what cannot be said together, or not so."""
-    user, token = found.get("user_info"), found.get("token")
+    user, token = options.get("user_info"), options.get("token")
     if user is not None and token is not None:
         raise SpecError(f"{_WHERE}: user_info and token are both given; leave one out")
     if user is not None and (":" not in user or not user.isprintable()):
         raise SpecError(f"{_WHERE}: user_info must read USER:PASSWORD")
+    # A line's end would begin another header of the request.
     if token is not None and not _PLAIN.fullmatch(token):
         raise SpecError(f"{_WHERE}: token has characters that no token has, such as a line's end")
-    if "certificate_password" in found and "certificate_file" not in found:
+    if "certificate_password" in options and "certificate_file" not in options:
         raise SpecError(
             f"{_WHERE}: certificate_password is of a certificate_file, which is missing"
         )
     for name in _FILES:
-        if str(found.get(name, "")).lower().endswith(_JAVA):
+        if str(options.get(name, "")).lower().endswith(_JAVA):
             raise SpecError(
-                f"{_WHERE}: {name} is {found[name]!r}, a key store of Java's; give certificates as text (PEM): "
+                f"{_WHERE}: {name} is {options[name]!r}, a key store of Java's; give certificates as text (PEM): "
                 "keytool -exportcert -rfc -alias NAME -keystore FILE, or openssl pkcs12 -in FILE -out FILE.pem"
             )
 
 
-def _urls(given: Any) -> tuple[tuple[str, ...], str | None]:
+def _urls(setting: Any) -> tuple[tuple[str, ...], str | None]:
     """The URLs without users, and the one user that they name."""
-    listed = given.split(",") if isinstance(given, str) else given
+    listed = setting.split(",") if isinstance(setting, str) else setting
     if (
         not listed
         or not isinstance(listed, Sequence)
@@ -126,11 +127,13 @@ def _urls(given: Any) -> tuple[tuple[str, ...], str | None]:
         parts = _split_url(each.strip())
         user, at, place = parts.netloc.rpartition("@")
         if at:
+            # Without percent signs, as the header of basic authentication has a password.
             users.add(unquote(user))
-        shown = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+        # Without the user: it is shown in messages.
+        url = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
         if parts.scheme not in ("http", "https") or not place or parts.query or parts.fragment:
-            raise SpecError(f"{_WHERE}: {shown!r} is no URL such as 'https://registry:8081'")
-        urls.append(shown)
+            raise SpecError(f"{_WHERE}: {url!r} is no URL such as 'https://registry:8081'")
+        urls.append(url)
     if len(users) > 1:
         raise SpecError(f"{_WHERE}: its URLs name several users; give one as user_info")
     return tuple(urls), users.pop() if users else None
@@ -149,13 +152,14 @@ def _split_url(url: str) -> SplitResult:
 def _number(name: str, value: Any) -> float | int:
     """A number above 0, which a command line gives as text."""
     try:
-        made = float(value) if name == "timeout" else int(value)
+        number = float(value) if name == "timeout" else int(value)
     except (TypeError, ValueError):
-        made = 0
-    if not 0 < made < 10_000 or isinstance(value, bool):
+        number = 0
+    # To Python, True is a number.
+    if not 0 < number < 10_000 or isinstance(value, bool):
         kind = "seconds" if name == "timeout" else "a whole number"
         raise SpecError(f"{_WHERE}: {name} is {value!r}; it must be {kind} above 0")
-    return made
+    return number
 
 
 def check_files(registry: SchemaRegistry) -> None:

@@ -109,9 +109,11 @@ def _differences(own: Any, registered: Any, path: str) -> Iterator[str]:
         return
     kind = own["type"] if isinstance(own, dict) else own
     if kind == "record":
+        # Fields that only one side has are left to the registry, whose rules are about them.
         others = {each["name"]: each["type"] for each in registered["fields"]}
         for each in own["fields"]:
             if each["name"] in others:
+                # The rows of an envelope are the result's: their columns are called as in the query.
                 is_row = own["name"].rpartition(".")[2] == ENVELOPE and each["name"] in ROWS
                 inner = "" if is_row else f"{path}.{each['name']}" if path else each["name"]
                 yield from _differences(each["type"], others[each["name"]], inner)

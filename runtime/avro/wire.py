@@ -48,6 +48,7 @@ class AvroReader:
             # The library says what is wrong with bytes in as many ways as there are types.
             why = f"{type(error).__name__}: {error}"
             raise NotInAvro(f"the body is not of schema {number} ({why})") from None
+        # The record of another schema may begin alike: its first values would pass for this one's.
         if body.tell() != len(data):
             more = len(data) - body.tell()
             raise NotInAvro(f"{more} bytes more than schema {number} has")
@@ -55,15 +56,16 @@ class AvroReader:
 
     def _fetch_schema(self, number: int) -> WriterSchema:
         try:
-            made = parse_schema(*self._client.schema(number))
+            schema = parse_schema(*self._client.schema(number))
         except UnknownSchemaError:
             hint = _EIGHT if number == 0 else ""
             registry = self._client.registry
             raise NotInAvro(f"the registry {registry} has no schema {number}{hint}") from None
         except NotASchema as error:
             raise NotInAvro(f"schema {number}: {error}") from None
-        self._known[number] = made
-        return made
+        # For as long as the process lives: a registry gives no id twice.
+        self._known[number] = schema
+        return schema
 
 
 def library() -> Any:

@@ -30,5 +30,5 @@ class AvroConfluent(Format):
         """The message's row."""
         if not message.value:
             return []
-        number, node, found = self._avro.record(message.value)
-        return [self._flat.change(found, self._avro.readers(number, node))]
+        number, node, record = self._avro.record(message.value)
+        return [self._flat.change(record, self._avro.readers(number, node))]

@@ -42,11 +42,12 @@ class AvroMessages:
 
     def readers(self, number: int, node: SchemaNode, image: str = "") -> list[Reader]:
         """The readers of the columns; image: the field that holds them, if the record does not do so itself."""
-        found = self._readers.get((number, image))
-        if found is None:
+        readers = self._readers.get((number, image))
+        if readers is None:
+            # A bound for writers that register schemas without end.
             if len(self._readers) > _SCHEMAS:
                 self._readers.clear()
             row = node.fields.get(image) if image else node
-            found = avro_readers(self.settings.columns, row, self.settings)
-            self._readers[number, image] = found
-        return found
+            readers = avro_readers(self.settings.columns, row, self.settings)
+            self._readers[number, image] = readers
+        return readers

@@ -24,15 +24,16 @@ def avro_readers(
     """The readers of a row's columns by the record that it was written as; what that does not have is not read."""
     fields = row.fields if row is not None else {}
     lower = {name.lower(): node for name, node in fields.items()}
-    found = (fields.get(one.name) or lower.get(one.name.lower()) for one in columns)
+    nodes = (fields.get(one.name) or lower.get(one.name.lower()) for one in columns)
     return [
         refuse_value if node is None else avro_reader(node, one.type, settings)
-        for one, node in zip(columns, found, strict=True)
+        for one, node in zip(columns, nodes, strict=True)
     ]
 
 
 def avro_reader(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
     """Return a reader of a type of Avro into a column's; it refuses with ValueError values that have no place there."""
+    # What the writer meant comes before what it wrote: a long may be a time in any of three units.
     named = named_reader(node.name, node.scale, dtype)
     if named is not None:
         return named
@@ -74,11 +75,13 @@ def _make_float_reader(kind: str, dtype: pa.DataType) -> Reader:
 
 
 def _narrow_float(value: float) -> float:
+    # Too great a number becomes infinity without a word, and is refused for being another.
     with np.errstate(over="ignore"):
-        found = float(np.float32(value))
-    if found != value and value == value:
+        narrow = float(np.float32(value))
+    # NaN is not even itself, and stays NaN.
+    if narrow != value and value == value:
         raise ValueError(value)
-    return found
+    return narrow
 
 
 def _list(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
@@ -89,6 +92,7 @@ def _list(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Re
 
 
 def _map(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
+    # Keys of Avro's maps are texts, whatever type the column's have.
     key = reader(dtype.key_type, settings, texts=True)
     item = avro_reader(items, dtype.item_type, settings)
     return lambda value: [(key(n), None if one is None else item(one)) for n, one in value.items()]
@@ -113,7 +117,7 @@ def _struct(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> R
     readers = dict(zip(names, avro_readers(pa.schema(list(dtype)), node, settings), strict=True))
 
     def read_value(value: Any) -> dict[str, Any]:
-        found = {name: value.get(name) for name in names}
-        return {n: None if one is None else readers[n](one) for n, one in found.items()}
+        parts = {name: value.get(name) for name in names}
+        return {n: None if one is None else readers[n](one) for n, one in parts.items()}
 
     return read_value

@@ -77,6 +77,7 @@ class Messages(Sequence[Message]):
 
     def __getitem__(self, at: int | slice) -> Message | Messages:
         if isinstance(at, slice):
+            # The messages of a slice are counted from its start, their places from that of the whole.
             first = at.indices(len(self))[0]
             return Messages(self.values[at], self._keys[at], lambda n: self._place(first + n))
         return Message(self.values[at], self._keys[at], self._place(at))
@@ -207,12 +208,14 @@ class Format(ABC):
             if before is None:
                 raise Unreadable("the row before is missing")
             return [(UPDATE_BEFORE, before), (UPDATE_AFTER, after)]
+        # The old key has to end by itself: no later message names it.
         if before is not None and self.key(before) != self.key(after):
             return [self.delete(before), (UPDATE_AFTER, after)]
         return [(UPDATE_AFTER, after)]
 
     def partial_update(self, before: Values | None, after: Values) -> list[Change]:
         """Return a keyed update's changes, whose row may leave columns out; before: a row of which the key counts."""
+        # The last value of a partial row names the columns that it leaves out.
         if before is not None and self.key(before) != self.key(after) and after[-1] is not None:
             raise Unreadable(
                 f"an update of the key leaves out {after[-1]}, which no row of the new key says: {WHOLE_IMAGES}"
@@ -252,4 +255,5 @@ class Format(ABC):
 
 
 def _differs(pattern: str | None, name: Any) -> bool:
+    # The whole name has to match, or a pattern of `orders` would let `orders_old` in.
     return pattern is not None and not re.fullmatch(pattern, str(name))

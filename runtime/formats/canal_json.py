@@ -41,25 +41,25 @@ class CanalJson(CapturedJson):
     )
     texts: ClassVar[bool] = True
 
-    def _message(self, found: Object, message: Message) -> list[Change]:
-        kind = found.get("type")
-        if self.is_other(found.get("database"), found.get("table")):
+    def _message(self, content: Object, message: Message) -> list[Change]:
+        kind = content.get("type")
+        if self.is_other(content.get("database"), content.get("table")):
             return []
         if kind in _EMPTYING:
             return self.empty_table(f"`type` {kind}")
-        if found.get("isDdl") is True or kind in _OF_SCHEMAS or kind == _WATERMARK:
+        if content.get("isDdl") is True or kind in _OF_SCHEMAS or kind == _WATERMARK:
             return []
         if kind not in ("INSERT", "UPDATE", "DELETE"):
             raise Unreadable(
                 "`type` is not one of INSERT, UPDATE, DELETE, nor a statement of schemas"
             )
-        data = found.get("data")
+        data = content.get("data")
         if not isinstance(data, list) or not data:
             raise Unreadable(
-                _IN_OLD if kind == "DELETE" and found.get("old") else "`data` is missing"
+                _IN_OLD if kind == "DELETE" and content.get("old") else "`data` is missing"
             )
         if kind == "UPDATE":
-            old = found.get("old")
+            old = content.get("old")
             if old is None:
                 raise Unreadable(_NO_OLD)
             if not isinstance(old, list) or len(old) != len(data):
@@ -84,4 +84,5 @@ def before(rows: ImageReader, row: Any, was: Any, what: str) -> list[Any]:
         raise Unreadable(f"{what}is no object")
     if not isinstance(was, Object):
         raise Unreadable("`old` is no object")
+    # `old` has what changed; all else was before as it is after.
     return rows.row(Object({**rows.by_name(row, what), **rows.spelling.of(was, "`old` ")}), what)

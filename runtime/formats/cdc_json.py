@@ -35,10 +35,10 @@ class CapturedJson(Format):
         """The changes of the message's rows."""
         if not message.value:
             return []
-        found = objects(text_of(message.value), self.settings.concatenated == "split")
-        for one in found:
+        contents = objects(text_of(message.value), self.settings.concatenated == "split")
+        for one in contents:
             refuse_twice(one)
-        return [change for one in found for change in self._message(one, message)]
+        return [change for one in contents for change in self._message(one, message)]
 
     def known_row(self, image: Any, what: str) -> Values:
         """A row that goes, all of whose columns it has to tell; by keys those of the key."""
@@ -54,15 +54,16 @@ class CapturedJson(Format):
         own, was = self.rows.by_name(data, "`data` "), self.rows.spelling.of(old, "`old` ")
         keys = self.settings.keys
         after = self.rows.partial(own, "`data` ", keys, was)
+        # The key is in `old` only if the update has changed it.
         key = {n: was.get(n, own.get(n)) for n in keys}
         return self.partial_update(self.rows.values(key), after)
 
     @abstractmethod
-    def _message(self, found: Object, message: Message) -> list[Change]:
+    def _message(self, content: Object, message: Message) -> list[Change]:
         """The changes that one object tells of; raises Unreadable."""
 
 
-def refuse_twice(found: Object) -> None:
+def refuse_twice(content: Object) -> None:
     """Raise Unreadable for an object that says one thing twice: the last need not be what was meant."""
-    if found.twice:
-        raise Unreadable(f"`{found.twice[0]}` is there twice")
+    if content.twice:
+        raise Unreadable(f"`{content.twice[0]}` is there twice")

@@ -42,11 +42,13 @@ _VARIABLE = "io.debezium.data.VariableScaleDecimal"
 _ISO_DATE = "io.debezium.time.IsoDate"
 
 
-def connect_schema(found: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any] | None:
+def connect_schema(content: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any] | None:
     """The schema of an object that is Kafka Connect's schema and payload around a row; None of another object."""
-    if found.keys() != {"schema", "payload"} or {"schema", "payload"} & {n.lower() for n in names}:
+    if content.keys() != {"schema", "payload"} or {"schema", "payload"} & {
+        n.lower() for n in names
+    }:
         return None
-    schema = found["schema"]
+    schema = content["schema"]
     return schema if isinstance(schema, Mapping) else {}
 
 
@@ -60,6 +62,7 @@ def connect_readers(
     fields = {
         str(f.get("field")): f for f in (image or {}).get("fields") or () if isinstance(f, dict)
     }
+    # Two fields may differ by case alone: the exact name goes first.
     lower = {name.lower(): f for name, f in fields.items()}
     return [
         _reader(
@@ -122,6 +125,7 @@ def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
         read = make_float_reader(dtype.bit_width)
         return lambda value: read(number(value))
     if pt.is_integer(dtype):
+        # 38 digits hold every integer of 64 bits, and nothing behind the point is let through.
         whole = pa.decimal128(38, 0)
         bits = dtype.bit_width - 1
         return lambda value: _within(int(fit_decimal(number(value), whole)), 1 << bits)
@@ -130,9 +134,9 @@ def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
 
 def _as_day(days: Reader, dtype: pa.DataType) -> Reader:
     def check(value: Any) -> int:
-        found = int(days(value))
-        times.in_range(found * times.DAY)
-        return found
+        number = int(days(value))
+        times.in_range(number * times.DAY)
+        return number
 
     if pt.is_date(dtype):
         return check
@@ -160,6 +164,7 @@ def _as_moment(micros: Reader, dtype: pa.DataType, zoned: bool) -> Reader:
 
 def _as_clock(micros: Reader, dtype: pa.DataType) -> Reader:
     def check(value: Any) -> int:
+        # A clock shows no 24:00, and nothing before midnight.
         return _within(int(micros(value)), times.DAY, lowest=0)
 
     if pt.is_time(dtype):
@@ -170,12 +175,14 @@ def _as_clock(micros: Reader, dtype: pa.DataType) -> Reader:
 
 
 def _midnight(micros: int) -> int:
+    # A date would lose the time of day.
     if micros % times.DAY:
         raise ValueError(micros)
     return micros // times.DAY
 
 
 def _whole(value: Any) -> int:
+    # The exact type, since True is an integer, too.
     if type(value) is not int:
         raise ValueError(value)
     return value

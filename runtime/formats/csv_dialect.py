@@ -50,30 +50,31 @@ class CsvDialect:
     def of(cls, options: Mapping[str, Any]) -> CsvDialect:
         """Read the options, in any case; raises SpecError for one that is none, or has no such value."""
         known = {name.lower(): name for name in CSV_OPTIONS}
-        given: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for name, value in options.items():
             lower = name.lower()
             if lower not in READ_OPTIONS:
                 raise SpecError(f"csv has no option {name!r}. {nearest(name, sorted(CSV_OPTIONS))}")
             if lower in known:
-                given[lower] = str(value)
-        separator = given.get("sep", given.get("delimiter", ",")).replace("\\t", "\t")
-        made = cls(
+                texts[lower] = str(value)
+        # Two characters, as a shell or a job file passes a tab on.
+        separator = texts.get("sep", texts.get("delimiter", ",")).replace("\\t", "\t")
+        dialect = cls(
             separator,
-            given.get("quote", '"'),
-            given.get("escape"),
-            _switch(given, "header", "true"),
-            given.get("nullvalue", ""),
-            _codec(given.get("encoding", "utf-8")),
-            given.get("comment", ""),
-            _switch(given, "ignoreleadingwhitespace"),
-            _switch(given, "ignoretrailingwhitespace"),
-            _refusal(given, "missing") == "null",
-            bool(given.keys() & {"sep", "delimiter"}),
-            _refusal(given, "zero_dates"),
+            texts.get("quote", '"'),
+            texts.get("escape"),
+            _switch(texts, "header", "true"),
+            texts.get("nullvalue", ""),
+            _codec(texts.get("encoding", "utf-8")),
+            texts.get("comment", ""),
+            _switch(texts, "ignoreleadingwhitespace"),
+            _switch(texts, "ignoretrailingwhitespace"),
+            _refusal(texts, "missing") == "null",
+            bool(texts.keys() & {"sep", "delimiter"}),
+            _refusal(texts, "zero_dates"),
         )
-        made._check()
-        return made
+        dialect._check()
+        return dialect
 
     def of_file(self, name: str) -> CsvDialect:
         """Return the dialect of a file: where no option says the separator, .tsv and .tab files have tabs."""
@@ -92,16 +93,16 @@ class CsvDialect:
             raise SpecError(f"csv: escape is {self.escape!r}; it is one character.")
 
 
-def _switch(given: Mapping[str, str], name: str, default: str = "false") -> bool:
-    text = given.get(name, default).lower()
+def _switch(texts: Mapping[str, str], name: str, default: str = "false") -> bool:
+    text = texts.get(name, default).lower()
     if text not in ("true", "false"):
         raise SpecError(f"csv: {name} is {text!r}; it is true or false.")
     return text == "true"
 
 
-def _refusal(given: Mapping[str, str], name: str) -> str:
+def _refusal(texts: Mapping[str, str], name: str) -> str:
     """Return what becomes of odd rows, "error" or "null"."""
-    text = given.get(name, "error")
+    text = texts.get(name, "error")
     if text not in ("error", "null"):
         raise SpecError(f"csv: {name} is {text!r}; it is error or null.")
     return text

@@ -67,8 +67,9 @@ class CsvReader:
         if not width:
             return CsvRows([pa.array([], f.type) for f in self.schema], 0)
         there = [at for at in places if at is not None]
-        wanted = there if change is None else [*there, change[1]]
-        cut = records.columns(start, width, wanted)
+        places_to_read = there if change is None else [*there, change[1]]
+        cut = records.columns(start, width, places_to_read)
+        # Without any column to read, the first is cut all the same, for the number of rows.
         rows, texts = len(cut[0]), iter(cut)
         columns = [
             (
@@ -100,6 +101,7 @@ class CsvReader:
             places, change = _Header(names, records, start).of(self)
         else:
             places, change = self._by_position(len(names))
+            # The first record is a row: reading begins with it.
             names, start = [*self.schema.names, *([change[0]] if change else [])], 0
         if change is None and self.words.column is not None and self.words.absent is None:
             raise self.words.missing_column(records.place, names)
@@ -121,13 +123,15 @@ class CsvReader:
             return texts
         if pt.is_binary(kind):
             return texts.cast(kind)
+        # Blanks mean nothing around numbers and times; around texts they are data.
         texts = pc.utf8_trim_whitespace(texts)
         odd = first_misfit(texts, kind) if self.inferred else None
         if odd is not None:
             raise self._misfit(texts[odd].as_py(), field, records.where(start, odd))
-        made = parse_texts(texts, kind, self.zone)
-        if made is not None:
-            return made
+        # All at once if every text is of the plain form; else one by one, by the rules that say what is wrong.
+        column = parse_texts(texts, kind, self.zone)
+        if column is not None:
+            return column
         settings = FormatSettings(pa.schema([]), zone=self.zone, zero_dates=self.dialect.zero_dates)
         read = reader(kind, settings, texts=True)
         values = []
@@ -151,15 +155,16 @@ class CsvReader:
 
     def _changes(self, texts: pa.Array, name: str, records: Records, start: int) -> pa.Array:
         """The kinds of rows in the words of CHANGE_TYPES; an error for a word that is no known one."""
-        found = self.words.known_kinds(pc.fill_null(texts, ""))
-        if not found.null_count:
-            return found
-        at = pc.index(found.is_null(), True).as_py()
+        # An absent value is the empty word, which may have a meaning of its own.
+        kinds = self.words.known_kinds(pc.fill_null(texts, ""))
+        if not kinds.null_count:
+            return kinds
+        at = pc.index(kinds.is_null(), True).as_py()
         where, record = records.where(start, at)
         word = texts[at].as_py()
         if self.words.column is None:
-            shown = "NULL" if word is None else repr(word)
-            why = f"change type {shown} in {name!r}; known are {self.words.known_words}. Insertions need no {name}"
+            quoted = "NULL" if word is None else repr(word)
+            why = f"change type {quoted} in {name!r}; known are {self.words.known_words}. Insertions need no {name}"
         else:
             why = self.words.complaint(word)
         raise InputFormatError(f"{where}: {why}: {record}")
@@ -176,6 +181,7 @@ def csv_records(content: bytes, dialect: CsvDialect, place: str) -> Records:
             f"encoding={hint}."
         ) from None
     mark = "\ufeff"
+    # The usual file is read as it lies in memory, without a copy.
     is_same = dialect.encoding == "utf-8" and not decoded.startswith(mark)
     text = content if is_same else decoded.removeprefix(mark).encode()
     return Records(text, dialect.of_file(place), place)
@@ -202,11 +208,11 @@ class _Header:
         if marked:
             raise self._refusal(f"column {marked[0]!r} {MARKER_HINT}")
         known = words.names(declared)
-        found = [(n, at) for n in known if (at := self._place(n, ())) is not None]
-        if len(found) > 1:
-            both = f"both {found[0][0]!r} and {found[1][0]!r} are there"
+        change_columns = [(n, at) for n in known if (at := self._place(n, ())) is not None]
+        if len(change_columns) > 1:
+            both = f"both {change_columns[0][0]!r} and {change_columns[1][0]!r} are there"
             raise self._refusal(f"two change columns are there, {both}; keep one")
-        return places, found[0] if found else None
+        return places, change_columns[0] if change_columns else None
 
     def _place(self, name: str, declared: Sequence[str]) -> int | None:
         """Return the place of a name: in its case, or in another that is no declared name's."""
@@ -216,10 +222,10 @@ class _Header:
             for at, other in enumerate(self.names)
             if other.lower() == name.lower() and other not in declared
         ]
-        found = exact or alike
-        if len(found) > 1:
+        matches = exact or alike
+        if len(matches) > 1:
             raise self._refusal(f"column {name!r} is there twice")
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def _refusal(self, why: str) -> InputFormatError:
         return self.records.refusal(0, self.end, why)

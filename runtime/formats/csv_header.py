@@ -16,7 +16,7 @@ _NAME = re.compile(r"(?!_c\d+$)[^\W\d][\w .$#%()/-]*")
 def check_header(
     path: str,
     file: str,
-    found: Sequence[str],
+    names: Sequence[str],
     columns: Sequence[str],
     lenient: bool = False,
     hint: str = "",
@@ -26,17 +26,17 @@ def check_header(
     file: the one that has the line, if that is known. lenient: one of them is enough. A line that names none is a row,
     which must not be lost. hint: what else the line suggests.
     """
-    lower = {name.lower() for name in found}
+    lower = {name.lower() for name in names}
     lacks = [name for name in columns if name.lower() not in lower]
     if len(lacks) == len(columns) and lacks:
         raise UnknownColumnError(
             f"{path}: the first line of a CSV file must name its columns, {', '.join(columns)}; it is "
-            f"{','.join(found)[:200]!r}{hint}. Add that line to every file, or say header=false to read columns by "
+            f"{','.join(names)[:200]!r}{hint}. Add that line to every file, or say header=false to read columns by "
             "position."
         )
     if lacks and not lenient:
-        is_header = all(map(_NAME.fullmatch, found))
+        is_header = all(map(_NAME.fullmatch, names))
         advice = missing_advice(lacks[0], file) if is_header else _ROW_ADVICE
         raise UnknownColumnError(
-            f"{path}: the first line does not name the column {lacks[0]!r}{hint}. {nearest(lacks[0], found)} {advice}"
+            f"{path}: the first line does not name the column {lacks[0]!r}{hint}. {nearest(lacks[0], names)} {advice}"
         )

@@ -50,8 +50,8 @@ class Records:
             return [value.decode() for value in values], end
         return [], len(self.text)
 
-    def columns(self, start: int, width: int, wanted: Sequence[int]) -> list[pa.Array]:
-        """Return the wanted ones of `width` columns, of the records from `start` on; NULL as the dialect says.
+    def columns(self, start: int, width: int, places: Sequence[int]) -> list[pa.Array]:
+        """Return those at `places` of `width` columns, of the records from `start` on; NULL as the dialect says.
 
         Raises InputFormatError for a record of another width, and for a quote out of place.
         """
@@ -59,12 +59,15 @@ class Records:
         text = self._plain(start)
         if text is not None:
             try:
-                return self._by_arrow(*text, width, wanted)
+                return self._by_arrow(*text, width, places)
             except (pa.ArrowException, UnicodeDecodeError):
                 pass  # The other way says what is wrong with which line.
         rows = [values for values, _, _ in self._of_width(start, width)]
-        taken = wanted or [0]
-        return [self._replace_nulls([values[at].decode() for values in rows]) for at in taken]
+        # Without any column the first is read: somebody counts the rows.
+        places_or_first = places or [0]
+        return [
+            self._replace_nulls([values[at].decode() for values in rows]) for at in places_or_first
+        ]
 
     def hint(self) -> str:
         """Return what the first line suggests where a file is not as the dialect says, or nothing."""
@@ -79,8 +82,8 @@ class Records:
         first = _ENDS.split(self.text, 1)[0].decode(errors="replace")
         if self.dialect.separator in first:
             return None
-        found = max(_SEPARATORS, key=first.count)
-        return found if found in first else None
+        likeliest = max(_SEPARATORS, key=first.count)
+        return likeliest if likeliest in first else None
 
     def where(self, start: int, row: int) -> tuple[str, str]:
         """Return the place of the record `row`, counted from 0, of those from `start` on, and its text."""
@@ -119,11 +122,11 @@ class Records:
                 continue
             begin, values, more = at, [], True
             while more:
-                found = patterns.value.match(text, at)
-                if found is None:
+                match = patterns.value.match(text, at)
+                if match is None:
                     raise self._quote_error(begin, at, patterns)
-                values.append(patterns.clean(found))
-                at, more = found.end(), bool(found["sep"])
+                values.append(patterns.clean(match))
+                at, more = match.end(), bool(match["sep"])
             yield values, begin, at
 
     def _quote_error(self, begin: int, at: int, patterns: _Patterns) -> InputFormatError:
@@ -150,7 +153,9 @@ class Records:
         try:
             escaped = list(self._each(replace(self.dialect, escape="\\"), start))
         except InputFormatError:
+            # Only one of the two ways reads the text at all.
             return
+        # A way in which some record has another width is no way to read the file: there is no doubt.
         if any(len(values) != width for values, _, _ in (*doubled, *escaped)):
             return
         for (values, begin, end), other in zip_longest(doubled, escaped, fillvalue=_NONE):
@@ -170,6 +175,7 @@ class Records:
     def _plain(self, start: int) -> tuple[bytes, bytes] | None:
         """Return the records from `start` on and their separator, if Arrow reads them as they are meant."""
         dialect, text = self.dialect, self.text[start:] if start else self.text
+        # Arrow counts in 32 bits, and knows neither comments nor blanks that are cut off.
         if dialect.comment or dialect.leading or dialect.trailing or len(text) > _LARGEST:
             return None
         quote, separator = dialect.quote.encode(), dialect.separator.encode()
@@ -180,7 +186,9 @@ class Records:
             free = next((bytes([byte]) for byte in _CONTROLS if byte not in text), None)
             if free is None or quoted:
                 return None
+            # Arrow separates by one byte: one that the text does not have stands for the separator.
             text, separator = text.replace(separator, free), free
+        # Here a lone carriage return ends a record and a line of blanks is none; Arrow sees both otherwise.
         if _LONE.search(text) or _BLANK.search(text):
             return None
         if quoted and not _is_quoted_plainly(text, quote, separator):
@@ -188,14 +196,16 @@ class Records:
         return text, separator
 
     def _by_arrow(
-        self, text: bytes, separator: bytes, width: int, wanted: Sequence[int]
+        self, text: bytes, separator: bytes, width: int, places: Sequence[int]
     ) -> list[pa.Array]:
+        # For Arrow a file without a row is an error.
         if not text.strip(_LINE_ENDS):
-            return [pa.array([], pa.string()) for _ in wanted]
+            return [pa.array([], pa.string()) for _ in places]
         names = [f"c{at}" for at in range(width)]
-        taken = sorted(set(wanted)) or [0]
+        distinct_places = sorted(set(places)) or [0]
         table = pc_csv.read_csv(
             pa.BufferReader(text),
+            # All in one block: a record of any length is whole in it.
             read_options=pc_csv.ReadOptions(
                 use_threads=False, block_size=max(len(text) + 1, 1 << 10), column_names=names
             ),
@@ -209,10 +219,10 @@ class Records:
                 null_values=["", self.dialect.null],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
-                include_columns=[names[at] for at in taken],
+                include_columns=[names[at] for at in distinct_places],
             ),
         )
-        return [table[names[at]].combine_chunks() for at in wanted or taken]
+        return [table[names[at]].combine_chunks() for at in places or distinct_places]
 
     def _replace_nulls(self, texts: Sequence[str]) -> pa.Array:
         nulls = ("", self.dialect.null)
@@ -220,8 +230,8 @@ class Records:
 
 
 def _make_separator_pattern(by: str) -> str:
-    shown = "\\t" if by == "\t" else by
-    return f"; where {by!r} separates values, say sep={shown}"
+    separator = "\\t" if by == "\t" else by
+    return f"; where {by!r} separates values, say sep={separator}"
 
 
 @dataclass(frozen=True)
@@ -236,11 +246,11 @@ class _Patterns:
     leading: bool
     trailing: bool
 
-    def clean(self, found: re.Match[bytes]) -> bytes:
+    def clean(self, match: re.Match[bytes]) -> bytes:
         """A value without its quotes and escapes."""
-        value = found["quoted"]
+        value = match["quoted"]
         if value is None:
-            value = found["bare"]
+            value = match["bare"]
             value = value.lstrip(b" \t") if self.leading else value
             return value.rstrip(b" \t") if self.trailing else value
         if self.escape == self.quote:
@@ -257,6 +267,7 @@ def _patterns(dialect: CsvDialect) -> _Patterns:
     quote, comment = dialect.quote.encode(), dialect.comment.encode()
     escape = quote if dialect.escape is None else dialect.escape.encode()
     blanks = bytes(byte for byte in b" \t" if byte not in dialect.separator.encode())
+    # Possessive, here and below: what has matched is never tried again, so that no text takes long.
     blank = b"[" + blanks + b"]*+" if blanks else b""
     end = rb"(?:(?P<sep>" + separator + rb")|\r\n|\n|\r|\Z)"
     # A last separator is followed by one more value, which may be empty.
@@ -268,6 +279,7 @@ def _patterns(dialect: CsvDialect) -> _Patterns:
     else:
         bare = rb"(?P<bare>(?:(?!" + separator + rb")[^\r\n])*+)"
     if not quote:
+        # It matches nothing; the group has to be there for `clean`.
         value = rb"(?P<quoted>(?!))?+" + bare
         quoted = rb"(?!)"
     else:
@@ -290,16 +302,17 @@ def _patterns(dialect: CsvDialect) -> _Patterns:
 
 def _is_quoted_plainly(text: bytes, quote: bytes, separator: bytes) -> bool:
     """Return true if quotes stand around whole values, or are written twice in them."""
-    found = np.frombuffer(text, np.uint8)
-    places = np.flatnonzero(found == quote[0])
+    data = np.frombuffer(text, np.uint8)
+    places = np.flatnonzero(data == quote[0])
+    # A quote is open to the end.
     if len(places) % 2:
         return False
     around = np.zeros(256, bool)
     around[list(separator + _LINE_ENDS + quote)] = True
     opening, closing = places[::2], places[1::2]
-    before = found[np.maximum(opening - 1, 0)]
+    before = data[np.maximum(opening - 1, 0)]
     # A quote before an opening one is the closing one of the same value, of which both make one.
     opens = around[before] | (opening == 0)
-    after = found[np.minimum(closing + 1, len(found) - 1)]
-    closes = around[after] | (closing == len(found) - 1)
+    after = data[np.minimum(closing + 1, len(data) - 1)]
+    closes = around[after] | (closing == len(data) - 1)
     return bool(opens.all() and closes.all())

@@ -42,9 +42,9 @@ class DebeziumAvro(Format):
         if "op" not in node.fields:
             raise Unreadable(f"schema {number} is no envelope: it has no `op`; was it flattened?")
         for image in _IMAGES:
-            found: Any = body.get(image)
-            if isinstance(found, dict):
-                body[image] = Object(found)
+            row: Any = body.get(image)
+            if isinstance(row, dict):
+                body[image] = Object(row)
         readers = {image: self._avro.readers(number, node, image) for image in _IMAGES}
         return self._envelopes.changes(body, message, readers)
 

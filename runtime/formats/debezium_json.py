@@ -42,13 +42,14 @@ class DebeziumJson(CapturedJson):
         """The changes of plain envelopes."""
         return self._plain.read(messages)
 
-    def _message(self, found: Object, message: Message) -> list[Change]:
-        body: Any = found.get("payload")
-        schema = found.get("schema")
+    def _message(self, content: Object, message: Message) -> list[Change]:
+        body: Any = content.get("payload")
+        schema = content.get("schema")
         if body is None:
-            if schema is not None and "payload" in found and found.get("op") is None:
+            # A tombstone in its wrapper: the schema is there, and the payload is null.
+            if schema is not None and "payload" in content and content.get("op") is None:
                 return []
-            body = found
+            body = content
         if not isinstance(body, Object):
             raise Unreadable("`payload` is no object")
         refuse_twice(body)
@@ -65,6 +66,7 @@ class DebeziumJson(CapturedJson):
 
     def _readers(self, schema: Object) -> Readers:
         """The readers of the images by the schema that came with them."""
+        # Each message brings its schema anew, as an object of its own: its text tells that it is the same.
         identity = repr(schema)
         if identity not in self._by_schema:
             fields = {f.get("field"): f for f in schema.get("fields") or () if isinstance(f, dict)}
@@ -86,7 +88,7 @@ def _key_of(message: Message, keys: tuple[str, ...]) -> Key | None:
     """The key of a message, out of its wrapper; None if there is none that is an object."""
     if not message.key:
         return None
-    found = scalar_or_object(text_of(message.key))
-    if isinstance(found, Object) and isinstance(found.get("payload"), Object) and "schema" in found:
-        found = found["payload"]
-    return (document_key(found, keys), None) if isinstance(found, Object) else None
+    key = scalar_or_object(text_of(message.key))
+    if isinstance(key, Object) and isinstance(key.get("payload"), Object) and "schema" in key:
+        key = key["payload"]
+    return (document_key(key, keys), None) if isinstance(key, Object) else None

@@ -91,8 +91,9 @@ class Decoder:
     beside: MessageColumns | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_format", "columns", "_image_columns")
-        return {n: value for n, value in vars(self).items() if n not in made}
+        cached = ("_format", "columns", "_image_columns")
+        # Made anew where it is unpickled: readers are functions within functions, which do not travel.
+        return {n: value for n, value in vars(self).items() if n not in cached}
 
     @cached_property
     def _format(self) -> Format:
@@ -129,46 +130,52 @@ class Decoder:
         parts, lengths, notices, refused = [], [], [], list[_Refused]()
         for some, block in self._blocks(listed):
             odd: list[_Refused] = []
-            made = self._part(some, block, odd)
-            parts.append(made)
-            lengths.append(np.bincount(made.owners, minlength=len(some)))
+            changes = self._part(some, block, odd)
+            parts.append(changes)
+            # By message, those without a change included.
+            lengths.append(np.bincount(changes.owners, minlength=len(some)))
             notices.append(self._notices(some, lengths[-1], odd))
             refused += odd
         columns = [pa.concat_arrays(own) for own in zip(*(p.columns for p in parts), strict=True)]
         words = pa.concat_arrays([part.words for part in parts])
         why = [(each.message, each.why) for each in refused]
-        found = Decoded(columns, words, np.concatenate(lengths), why, np.concatenate(notices))
-        return found if self.beside is None else self._add_columns(listed, found, self.beside)
+        content = Decoded(columns, words, np.concatenate(lengths), why, np.concatenate(notices))
+        return content if self.beside is None else self._add_columns(listed, content, self.beside)
 
     def _add_columns(
-        self, messages: Sequence[Message], found: Decoded, beside: MessageColumns
+        self, messages: Sequence[Message], content: Decoded, beside: MessageColumns
     ) -> Decoded:
         """Return the changes with the columns beside the rows; a message whose key cannot be read is refused, too."""
-        lengths, refused = found.lengths.copy(), list(found.refused)
-        columns, words = found.columns, found.words
-        wanted = np.flatnonzero(lengths)
+        lengths, refused = content.lengths.copy(), list(content.refused)
+        columns, words = content.columns, content.words
+        with_rows = np.flatnonzero(lengths)
         try:
-            more = beside.read(messages, wanted.tolist())
+            more = beside.read(messages, with_rows.tolist())
         except Unreadable:
-            bad = self._refuse_keys(messages, wanted.tolist(), refused)
+            # One bad key fails the reading of all, so that each is read alone to see which it is.
+            bad = self._refuse_keys(messages, with_rows.tolist(), refused)
             keep = pa.array(~np.isin(np.repeat(np.arange(len(lengths)), lengths), bad))
             columns, words = [each.filter(keep) for each in columns], words.filter(keep)
             lengths[bad] = 0
-            wanted = np.flatnonzero(lengths)
-            more = beside.read(messages, wanted.tolist())
-        owners = pa.array(np.repeat(np.arange(len(wanted)), lengths[wanted]))
-        taken = [each.take(owners) for each in more]
+            with_rows = np.flatnonzero(lengths)
+            more = beside.read(messages, with_rows.tolist())
+        owners = pa.array(np.repeat(np.arange(len(with_rows)), lengths[with_rows]))
+        values_beside = [each.take(owners) for each in more]
         return replace(
-            found, columns=[*columns, *taken], words=words, lengths=lengths, refused=refused
+            content,
+            columns=[*columns, *values_beside],
+            words=words,
+            lengths=lengths,
+            refused=refused,
         )
 
     def _refuse_keys(
-        self, messages: Sequence[Message], wanted: list[int], refused: list[tuple[Message, str]]
+        self, messages: Sequence[Message], places: list[int], refused: list[tuple[Message, str]]
     ) -> list[int]:
         """Note the messages whose keys cannot be read, and return their places; raises InputFormatError by default."""
         assert self.beside is not None
         bad = []
-        for at in wanted:
+        for at in places:
             try:
                 self.beside.read(messages, [at])
             except Unreadable as error:
@@ -182,13 +189,13 @@ class Decoder:
         self, messages: Sequence[Message], lengths: np.ndarray[Any, Any], refused: list[_Refused]
     ) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which messages have no row, and are neither refused nor tombstones, which end the deletion before them."""
-        found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(messages), np.bool_)
+        is_notice: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(messages), np.bool_)
         if self.sends_notices:
             values = values_of(messages)
             bare = np.flatnonzero(lengths == 0).tolist()
-            found[[at for at in bare if (values[at] or b"").strip() not in NOTHING]] = True
-            found[[each.place for each in refused]] = False
-        return found
+            is_notice[[at for at in bare if (values[at] or b"").strip() not in NOTHING]] = True
+            is_notice[[each.place for each in refused]] = False
+        return is_notice
 
     def _blocks(
         self, listed: Sequence[Message]
@@ -204,6 +211,7 @@ class Decoder:
         odd = 0
         for at in range(0, len(listed), _AROUND):
             if odd == _ODD:
+                # Three in a row: the topic is of a kind that Arrow does not read.
                 yield listed[at:], None
                 return
             some = listed[at : at + _AROUND]
@@ -251,20 +259,21 @@ class Decoder:
     ) -> Sequence[tuple[str, list[Any]]]:
         """The changes in one message, by the rules; none of one that is refused."""
         try:
-            found = self._format.changes(message)
+            changes = self._format.changes(message)
             if self.keys:
-                self._format.check_keys(found)
+                self._format.check_keys(changes)
         except Unreadable as error:
             if self.unreadable == "error":
                 raise InputFormatError(describe_failure(message, str(error))) from None
             refused.append(_Refused(place, message, str(error)))
             return ()
-        return found
+        return changes
 
 
 def _together(block: MessageBlock, alone: MessageBlock) -> MessageBlock:
     """The changes of both, by their messages."""
     owners = np.concatenate([block.owners, alone.owners])
+    # Stable: the changes of one message stay in their order.
     order = pa.array(np.argsort(owners, kind="stable"))
     words = pa.concat_arrays([block.words, alone.words]).take(order)
     columns = [
@@ -296,15 +305,16 @@ def decoder(
         whole, zone = to_schema(schema), spell_zone(options.get("zone") or "UTC")
         beside = message_columns(metadata, whole, format, source or format, zone)
         schema = pa.schema([each for each in whole if each.name not in metadata])
-    made = format_of(format, schema, keys, options)
-    kept = tuple(sorted((n, v) for n, v in options.items() if v is not None))
-    own = made.settings
-    plain = Decoder(format, own.columns, own.keys, kept, unreadable, source)
+    reader = format_of(format, schema, keys, options)
+    # In one order: decoders with the same options are equal.
+    settings = tuple(sorted((n, v) for n, v in options.items() if v is not None))
+    own = reader.settings
+    plain = Decoder(format, own.columns, own.keys, settings, unreadable, source)
     return plain if beside is None else replace(plain, beside=beside)
 
 
 def describe_failure(message: Message, why: str) -> str:
     """Describe what is wrong with a message, in one line: its place, the reason, and the text as far as it fits."""
     text = (message.value or message.key or b"").decode(errors="replace")
-    shown = " ".join(text[:_SHOWN].split("\n"))
-    return f"{message.place}: {why}: {shown}" if message.place else f"{why}: {shown}"
+    excerpt = " ".join(text[:_SHOWN].split("\n"))
+    return f"{message.place}: {why}: {excerpt}" if message.place else f"{why}: {excerpt}"

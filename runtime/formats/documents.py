@@ -24,10 +24,10 @@ def with_documents(body: Object) -> Object:
     """An envelope whose images are objects; another one as it is. Raises Unreadable."""
     if body.get("op") == "u" and body.get("after") is None and "updateDescription" in body:
         raise Unreadable(_NO_AFTER)
-    found = {name: body[name] for name in _IMAGES if isinstance(body.get(name), str)}
-    if not found:
+    texts = {name: body[name] for name in _IMAGES if isinstance(body.get(name), str)}
+    if not texts:
         return body
-    images = {name: _document(text, name) for name, text in found.items()}
+    images = {name: _document(text, name) for name, text in texts.items()}
     return Object({**body, **images})
 
 
@@ -40,10 +40,10 @@ def document_key(key: Object, keys: tuple[str, ...]) -> Object:
 
 
 def _document(text: str, name: str) -> Any:
-    found = objects(text, False)
-    if not found:
+    contents = objects(text, False)
+    if not contents:
         raise Unreadable(f"`{name}` is a text without an object")
-    return _plain(found[0])
+    return _plain(contents[0])
 
 
 def _plain(value: Any) -> Any:
@@ -59,9 +59,10 @@ def _plain(value: Any) -> Any:
                 return _WRAPPERS[name](inner)
             except (ValueError, TypeError, ArithmeticError, KeyError):
                 raise Unreadable(f"{name} has {inner!r:.80}") from None
-    made = Object({name: _plain(each) for name, each in value.items()})
-    made.twice = value.twice
-    return made
+    plain = Object({name: _plain(each) for name, each in value.items()})
+    # Whoever reads the row still has to refuse names that are there twice.
+    plain.twice = value.twice
+    return plain
 
 
 def _moment(value: Any) -> str:

@@ -26,8 +26,8 @@ def _of_source(name: str, kind: pa.DataType) -> Fact:
 
 
 def _source(body: Body) -> Body:
-    found = body.get("source")
-    return found if isinstance(found, dict) else {}
+    source = body.get("source")
+    return source if isinstance(source, dict) else {}
 
 
 def _as_text(value: Any) -> str | None:
@@ -47,9 +47,10 @@ def _text_time(name: str) -> Callable[[Body], Any]:
         text = body.get(name)
         if text is None:
             return None
+        # 23 characters end with the milliseconds.
         plain = str(text).replace("T", " ").rstrip("Z")[:23]
-        found = pa.array([plain]).cast(pa.timestamp("ms")).cast(pa.int64())
-        return int(found[0].as_py())
+        millis = pa.array([plain]).cast(pa.timestamp("ms")).cast(pa.int64())
+        return int(millis[0].as_py())
 
     return read
 

@@ -54,6 +54,7 @@ class Envelopes:
     def changes(self, body: Object, message: Message, readers: Readers) -> list[Change]:
         """The changes that an envelope tells of; readers: of the images' columns, if its schema says more."""
         op = body.get("op")
+        # Something that a program wrote into the log of the database, which is about no row.
         if op == "m":
             return []
         source = body.get("source")
@@ -115,6 +116,7 @@ class Envelopes:
             return None
         named = self.rows.by_name(image, "`before` ")
         if not set(self.settings.keys) <= named.keys():
+            # A row before without its key says nothing: the update is an upsert as others are.
             return None
         return self._read_key(image, readers.get("before"))
 
@@ -157,6 +159,7 @@ class Envelopes:
             return
         names = {name.lower() for name in key[0]}
         rest = [v for n, v in zip(self.rows.names, row, strict=True) if n.lower() not in names]
+        # A table may consist of its key, and then nothing is missing.
         if rest and all(value is None for value in rest):
             raise Unreadable(f"`before` holds nothing but the key; {_WHOLE}")
 
@@ -187,6 +190,7 @@ def _select_known(image: Mapping[str, Any]) -> dict[str, Any]:
 def _is_untold(value: Any) -> bool:
     """Tell whether a value stands for one that the database did not tell."""
     if isinstance(value, list):
+        # An array that was not told has the placeholder as its one element.
         return len(value) == 1 and _is_untold(value[0])
     if isinstance(value, dict):
         return value == {UNAVAILABLE: UNAVAILABLE}

@@ -23,9 +23,9 @@ class RowChanges:
         self.names, self._words = words.names(declared), words
         self._refused = frozenset(words.list_markers(declared))
 
-    def check_markers(self, found: Mapping[str, Any]) -> None:
+    def check_markers(self, row: Mapping[str, Any]) -> None:
         """Raise Unreadable for a name in any case that is a marker."""
-        for name in found:
+        for name in row:
             if name.lower() in self._refused:
                 raise Unreadable(f"{name!r} {MARKER_HINT}")
 
@@ -62,12 +62,13 @@ class FlatRows:
         self.names = self._changes.names
         self._spelling = Spelling([*rows.names, *self.names])
 
-    def change(self, found: Object, readers: Sequence[Reader] | None = None) -> Change:
+    def change(self, content: Object, readers: Sequence[Reader] | None = None) -> Change:
         """Return the change that an object says; raises Unreadable."""
-        self._changes.check_markers(found)
-        row = self._spelling.of(found)
+        self._changes.check_markers(content)
+        row = self._spelling.of(content)
+        # An object without any of the columns is of another table, not a row of NULLs.
         if self.rows.names and not self.rows.lenient and not any(n in row for n in self.rows.names):
-            listed = "', '".join(found)
+            listed = "', '".join(content)
             raise Unreadable(
                 f"no column of the schema is in the line, which has '{listed}'; name columns as it does"
             )

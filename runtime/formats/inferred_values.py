@@ -43,6 +43,7 @@ def is_exact(value: int) -> bool:
 def is_kept(text: str) -> bool:
     """Return whether a DOUBLE is written with the digits of this number again, so that no two ids fall together."""
     number = Decimal(text)
+    # `repr` has the fewest digits that lead back to the same DOUBLE.
     return number == Decimal(repr(float(number)))
 
 
@@ -53,15 +54,16 @@ def first_misfit(texts: pa.Array, kind: pa.DataType) -> int | None:
         return None
     is_other = pc.invert(pc.match_substring_regex(texts, f"^(?:{pattern})$"))
     at = pc.index(is_other, True).as_py()
-    found = [at] if at >= 0 else []
+    misfits = [at] if at >= 0 else []
     if pt.is_floating(kind):
         is_long = pc.match_substring_regex(texts, MANY_DIGITS)
         for index in pc.indices_nonzero(pc.fill_null(is_long, False)).to_pylist():
-            if found and index >= found[0]:
+            # Behind the first misfit nothing matters: the earliest is the one that is told.
+            if misfits and index >= misfits[0]:
                 break
             if not is_kept(texts[index].as_py()):
                 return int(index)
-    return found[0] if found else None
+    return misfits[0] if misfits else None
 
 
 def spelling_of(kind: pa.DataType) -> str | None:
@@ -73,6 +75,7 @@ def spelling_of(kind: pa.DataType) -> str | None:
     if pt.is_floating(kind):
         return NUMBER
     if pt.is_decimal(kind):
+        # Zeros behind the digits of the type are none.
         return rf"{WHOLE}(\.[0-9]{{1,{kind.scale}}}0*)?" if kind.scale else WHOLE
     if pt.is_date(kind):
         return DAY

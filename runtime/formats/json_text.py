@@ -21,12 +21,14 @@ class Object(dict[str, Any]):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Object:
-    made = Object(pairs)
-    if len(made) != len(pairs):
-        made.twice = tuple(name for name, n in Counter(n for n, _ in pairs).items() if n > 1)
-    return made
+    content = Object(pairs)
+    # A dictionary has the last of equal names, and so fewer entries than there were pairs.
+    if len(content) != len(pairs):
+        content.twice = tuple(name for name, n in Counter(n for n, _ in pairs).items() if n > 1)
+    return content
 
 
+# Decimals keep all digits: a float would round before anybody has looked at the column's type.
 DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal)
 
 
@@ -43,18 +45,18 @@ def objects(text: str, split: bool) -> list[Object]:
     stripped = text.strip(_SPACE)
     if stripped in ("", "null"):
         return []
-    found: list[Object] = []
+    contents: list[Object] = []
     at = 0
     while at < len(stripped):
-        if found and (not split or stripped[at] != "{"):
+        if contents and (not split or stripped[at] != "{"):
             raise Unreadable(_MORE)
         one, at = _decode_value(stripped, at)
         if not isinstance(one, Object):
             raise Unreadable(f"malformed line: no JSON object{describe_layout(text)}")
-        found.append(one)
+        contents.append(one)
         while at < len(stripped) and stripped[at] in _SPACE:
             at += 1
-    return found
+    return contents
 
 
 def describe_layout(text: str) -> str:
@@ -86,6 +88,7 @@ def _decode_value(text: str, at: int) -> tuple[Any, int]:
     try:
         return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError, ArithmeticError) as error:
+        # Nesting beyond Python's stack, and exponents beyond a Decimal's, are bad messages like others.
         layout = describe_layout(text)
         raise Unreadable(
             f"malformed line, or a value of the wrong type ({error}){layout}"

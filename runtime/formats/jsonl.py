@@ -42,14 +42,14 @@ class JsonLines(Format):
 
     def changes(self, message: Message) -> list[Change]:
         """The rows of the message's objects."""
-        found = objects(text_of(message.value or b""), self.settings.concatenated == "split")
-        return [self._change(one) for one in found]
+        contents = objects(text_of(message.value or b""), self.settings.concatenated == "split")
+        return [self._change(one) for one in contents]
 
-    def _change(self, found: Object) -> Change:
-        schema = connect_schema(found, self.rows.names)
+    def _change(self, content: Object) -> Change:
+        schema = connect_schema(content, self.rows.names)
         if schema is None:
-            return self._flat.change(found)
-        row = found["payload"]
+            return self._flat.change(content)
+        row = content["payload"]
         if not isinstance(row, Object):
             raise Unreadable(
                 "`payload` is no object; a tombstone names no row: read it with upsert-json"

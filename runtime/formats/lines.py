@@ -19,8 +19,8 @@ def cut_line(line: bytes, separator: bytes | None, place: str) -> Message | None
         return None if line.strip(b" \t\r\n") in NOTHING else Message(line, None, place)
     if not line.strip():
         return None
-    key, found, value = line.partition(separator)
-    if not found:
+    key, between, value = line.partition(separator)
+    if not between:
         return Message(line, None, place)
     nothing = value.strip(b" \t\r\n") in NOTHING
     return Message(None if nothing else value, None if key.strip() in NOTHING else key, place)
@@ -29,6 +29,7 @@ def cut_line(line: bytes, separator: bytes | None, place: str) -> Message | None
 def cut_lines(text: bytes) -> list[bytes]:
     """The lines of a file that has been read, as `read_lines` reads them from one."""
     lines = text.removeprefix(_MARK).split(b"\n")
+    # A last line without its end counts; behind an end there is no line.
     return [line.rstrip(b"\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
@@ -48,6 +49,7 @@ def read_lines(
             continue
         with open_bytes(path) as file:
             for number, line in enumerate(file, 1):
+                # The mark of a byte order stands at the start of a file and nowhere else.
                 bare = line.removeprefix(_MARK) if number == 1 else line
                 message = cut_line(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
                 if message is not None:

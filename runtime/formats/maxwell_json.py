@@ -35,22 +35,22 @@ class MaxwellJson(CapturedJson):
         "a message of Maxwell: `data`, of updates `old`; bootstraps are insertions"
     )
 
-    def _message(self, found: Object, message: Message) -> list[Change]:
-        kind: Any = found.get("type")
-        if self.is_other(found.get("database"), found.get("table")) or kind in _PASSED:
+    def _message(self, content: Object, message: Message) -> list[Change]:
+        kind: Any = content.get("type")
+        if self.is_other(content.get("database"), content.get("table")) or kind in _PASSED:
             return []
         if kind in _EMPTYING:
             return self.empty_table(f"`type` {kind}")
         if kind not in ("insert", "bootstrap-insert", "update", "delete"):
             raise Unreadable("`type` is not one of insert, update, delete, bootstrap-insert")
-        data = found.get("data")
+        data = content.get("data")
         if data is None:
             raise Unreadable("`data` is missing")
         if kind == "delete":
             return [self.delete(self.known_row(data, "`data` "))]
         if kind == "update" and self.settings.partial:
-            return self.partial_changes(data, found.get("old"))
+            return self.partial_changes(data, content.get("old"))
         row = self.rows.row(data, "`data` ", fix=WHOLE_ROW if kind == "update" else "")
         if kind == "update":
-            return self.update(before(self.rows, data, found.get("old"), "`data` "), row)
+            return self.update(before(self.rows, data, content.get("old"), "`data` "), row)
         return [(UPDATE_AFTER if self.key_places else INSERT, row)]

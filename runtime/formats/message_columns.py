@@ -77,11 +77,11 @@ class MessageColumns:
         columns = [each for each in self.columns if each.source.startswith(_VALUE)]
         bodies = [_envelope(each) for each in messages] if columns else []
         facts = MESSAGES[self.format].facts
-        found = {}
+        values = {}
         for column in columns:
             fact = facts[column.source.removeprefix(_VALUE)]
-            found[column.name] = pa.array([fact.read(body) for body in bodies], fact.kind)
-        return found
+            values[column.name] = pa.array([fact.read(body) for body in bodies], fact.kind)
+        return values
 
     def _of_keys(self, messages: Sequence[Message]) -> dict[str, pa.Array]:
         """The columns that keys say; all are NULL where there is no key."""
@@ -89,12 +89,13 @@ class MessageColumns:
         if not columns:
             return {}
         fields = [pa.field(each.source.removeprefix(_KEY), each.kind) for each in columns]
+        # A field that a key lacks is NULL, as all of them are without a key.
         options = {"missing": "null", "markers": "data", "zone": self.zone}
         reader = format_of(_KEYS_ARE, pa.schema(fields), None, options)
         rows = []
         for message in messages:
-            found = [] if message.key is None else _read_key(reader, message.key)
-            rows.append(found[0][1] if found else [None] * len(fields))
+            changes = [] if message.key is None else _read_key(reader, message.key)
+            rows.append(changes[0][1] if changes else [None] * len(fields))
         values = list(zip(*rows, strict=True)) or [()] * len(fields)
         return {
             each.name: pa.array(own, each.kind) for each, own in zip(columns, values, strict=True)
@@ -105,15 +106,15 @@ def message_columns(
     metadata: Mapping[str, str], schema: pa.Schema, format: str, where: str, zone: str = "UTC"
 ) -> MessageColumns:
     """The columns of a schema that `metadata` names, with their sources; raises SpecError and its kin."""
-    found = []
+    columns = []
     for name, source in metadata.items():
         if name not in schema.names:
             hint = nearest(name, schema.names)
             raise UnknownColumnError(f"{where}: metadata names column {name!r}. {hint}")
         declared = schema.field(name).type
         check_type(name, declared, _find_kind(source, format, where), source, where)
-        found.append(MessageColumn(name, declared, source))
-    return MessageColumns(tuple(found), format, zone)
+        columns.append(MessageColumn(name, declared, source))
+    return MessageColumns(tuple(columns), format, zone)
 
 
 def is_stable(source: str) -> bool:
@@ -141,6 +142,7 @@ def check_type(
     if natural is None or declared == natural:
         return
     numbers = pt.is_integer(declared) and pt.is_integer(natural)
+    # A wider integer has room for every value, and instants differ only in how they are shown.
     if (numbers and declared.bit_width >= natural.bit_width) or (
         pt.is_timestamp(declared) and pt.is_timestamp(natural)
     ):

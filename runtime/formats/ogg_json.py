@@ -34,16 +34,16 @@ class OggJson(CapturedJson):
     # GoldenGate may be told to write all values as texts.
     texts: ClassVar[bool] = True
 
-    def _message(self, found: Object, message: Message) -> list[Change]:
-        schema, _, table = str(found.get("table") or "").rpartition(".")
+    def _message(self, content: Object, message: Message) -> list[Change]:
+        schema, _, table = str(content.get("table") or "").rpartition(".")
         if self.is_other(schema, table):
             return []
-        kind = found.get("op_type")
+        kind = content.get("op_type")
         if kind == "T":
             return self.empty_table("`op_type` T")
         if kind not in ("I", "U", "D"):
             raise Unreadable("`op_type` is not one of I, U, D, T")
-        old, new = found.get("before"), found.get("after")
+        old, new = content.get("before"), content.get("after")
         if kind == "D":
             return [self.delete(self._before(old, required=True))]  # type: ignore[arg-type]
         if new is None:

@@ -39,18 +39,18 @@ def partition_texts(directory: PurePath) -> dict[str, str | None]:
 
     Raises InputFormatError for a name whose escapes are no text.
     """
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for part in directory.parts:
         name, equals, text = part.partition("=")
         if equals and name:
-            found[_unescape(name)] = None if text == NULL_DIRECTORY else _unescape(text)
-    return found
+            texts[_unescape(name)] = None if text == NULL_DIRECTORY else _unescape(text)
+    return texts
 
 
 def _unescape(text: str) -> str:
     """Return a text without the escapes of bytes in UTF-8; Hive and Spark escape only characters of one byte."""
     try:
-        return _ESCAPES.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), text)
+        return _ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), text)
     except UnicodeDecodeError:
         raise InputFormatError(
             f"the directory {text!r} has escapes (%XX) that are no UTF-8; rename it."
@@ -81,9 +81,9 @@ def read_partitions(
     matches = [] if place.exists() else glob(str(path), recursive=True)  # noqa: PTH207
     roots = [place] if place.exists() else list(map(Path, matches))
     bases = {root for root in roots if root.is_dir()}
-    found = {file: _texts_below(bases, file) for file in files}
-    for file, texts in found.items():
-        first = found[files[0]]
+    texts_by_file = {file: _texts_below(bases, file) for file in files}
+    for file, texts in texts_by_file.items():
+        first = texts_by_file[files[0]]
         if list(texts) != list(first):
             raise InputFormatError(
                 f"{file}: its directories give the columns {_format_list(texts)}, "
@@ -91,7 +91,7 @@ def read_partitions(
                 "Give all files directories of the same columns in the same order, or say recursiveFileLookup=true to "
                 "read them without such columns."
             )
-    return found
+    return texts_by_file
 
 
 def _texts_below(bases: set[Path], file: Path) -> dict[str, str | None]:
@@ -103,11 +103,13 @@ def _format_list(texts: Mapping[str, str | None]) -> str:
     return ", ".join(texts) or "none"
 
 
-def infer_partition_columns(found: Mapping[Path, Mapping[str, str | None]]) -> list[pa.Field]:
+def infer_partition_columns(
+    texts_by_file: Mapping[Path, Mapping[str, str | None]],
+) -> list[pa.Field]:
     """Return the columns with the types that Spark infers of their texts."""
-    names = next(iter(found.values()), {})
+    names = next(iter(texts_by_file.values()), {})
     return [
-        pa.field(name, _widest([_type_of(texts[name]) for texts in found.values()]))
+        pa.field(name, _widest([_type_of(texts[name]) for texts in texts_by_file.values()]))
         for name in names
     ]
 
@@ -150,6 +152,7 @@ def _widest(types: Sequence[pa.DataType]) -> pa.DataType:
         return pa.int64()
     if present <= {*_NUMBERS, pa.decimal128(_DIGITS, 0)}:
         return pa.decimal128(_DIGITS, 0)
+    # A DOUBLE holds every INT, but not every BIGINT.
     if present == {pa.int32(), pa.float64()}:
         return pa.float64()
     if all(pt.is_date(kind) or pt.is_timestamp(kind) for kind in kinds):
@@ -205,14 +208,14 @@ def partition_value(text: str | None, field: pa.Field, file: str) -> pa.Scalar:
     if pt.is_string(kind):
         return pa.scalar(text, kind)
     bare = text.strip()
-    made = _as_value(bare, kind)
-    if made is None:
-        made = _cast_value(bare, kind)
-    if made is None:
+    value = _as_value(bare, kind)
+    if value is None:
+        value = _cast_value(bare, kind)
+    if value is None:
         raise InputFormatError(
             f"{file}: the directory {field.name}={text} is no {type_name(kind)}; declare the column as STRING."
         )
-    return made[0]
+    return value[0]
 
 
 def _cast_value(text: str, kind: pa.DataType) -> pa.Array | None:

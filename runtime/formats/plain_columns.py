@@ -47,11 +47,11 @@ class PlainColumns:
         fields = [(f.name, self._type(place, readers)) for place, f in enumerate(self.fields)]
         return pa.struct([each for each in fields if numbers or not pt.is_decimal(each[1])])
 
-    def are_numbers(self, readers: Sequence[Reader], found: pa.DataType) -> bool:
-        """Tell whether what Arrow found of a row shows columns as numbers that have to be."""
-        kinds = [found.field(place) for place in range(found.num_fields)]
-        wanted = {f.name for f in self.row(readers) if pt.is_decimal(f.type)}
-        return all(f.name not in wanted or _is_number(f.type) for f in kinds)
+    def are_numbers(self, readers: Sequence[Reader], row_type: pa.DataType) -> bool:
+        """Tell whether a row, as Arrow reads it, has numbers in the columns that have to be numbers."""
+        kinds = [row_type.field(place) for place in range(row_type.num_fields)]
+        number_columns = {f.name for f in self.row(readers) if pt.is_decimal(f.type)}
+        return all(f.name not in number_columns or _is_number(f.type) for f in kinds)
 
     def values(self, place: int, read: pa.Array, readers: Sequence[Reader]) -> pa.Array | None:
         """The values of a column; None if one of them is none of its type, or may be another than it seems."""
@@ -60,16 +60,17 @@ class PlainColumns:
             if pt.is_floating(field.type):
                 # A whole number -0 is 0.
                 zeros = read.filter(pc.equal(read, 0.0)).to_numpy(zero_copy_only=False)
-                made = read.cast(field.type, safe=False)
+                # Not a safe cast, which would refuse each DOUBLE that has to be rounded to a FLOAT.
+                column = read.cast(field.type, safe=False)
                 # A number of 64 bits may be none of 32.
-                return made if finite(made) and not np.signbit(zeros).any() else None
+                return column if finite(column) and not np.signbit(zeros).any() else None
             return read
         if pt.is_decimal(read.type):
             return read
         reader = readers[place]
         try:
-            made = [None if value is None else reader(value) for value in read.to_pylist()]
-            return pa.array(made, field.type)
+            column = [None if value is None else reader(value) for value in read.to_pylist()]
+            return pa.array(column, field.type)
         except (*WRONG, pa.ArrowException):
             return None
 

@@ -50,6 +50,7 @@ class PlainEnvelopes:
         self.filtered = not (self.settings.database is None and self.settings.table is None)
         lower = [name.lower() for name in self.names]
         self.lower, self.tokens = set(lower), list(map(make_token, self.names))
+        # Columns that differ in case alone are for the other reader, which knows which of them is meant.
         self._possible = self._columns.possible and len(self.lower) == len(lower)
 
     def read(self, messages: Sequence[Message]) -> MessageBlock | None:
@@ -63,9 +64,10 @@ class PlainEnvelopes:
         table = self._table(texts)
         if table is None:
             return None
-        found = Images(self, table, texts, lambda at: messages[places[at]])
+        images = Images(self, table, texts, lambda at: messages[places[at]])
+        # A block that is given up may have set units of times, which the next reading must not inherit.
         restore = units_of(self.rows.readers)
-        block = found.block()
+        block = images.block()
         if block is None:
             restore()
             return None
@@ -81,22 +83,22 @@ class PlainEnvelopes:
         if first[: len(_SCHEMA)] != _SCHEMA.encode():
             self._head = _Head(b"", {})
         elif not self._head.text or not first.startswith(self._head.text):
+            # The schema of the last block most likely begins this one, too, and is not read again then.
             self._head = self._begin(first)
         head, cut = self._head.text, len(self._head.text)
         if cut:
-            found = [
+            bodies = [
                 (place, value[cut:-1])
                 for place, value in enumerate(values)
-                if value
-                and value.startswith(head)
-                and value[-1:] == b"}"
-                and is_whole(value[cut:-1])
+                if value and value.startswith(head)
+                # The brace that closes the wrapper, and goes with it.
+                and value[-1:] == b"}" and is_whole(value[cut:-1])
             ]
         elif all_whole(values):
             return np.arange(len(values)), list(filter(None, values))
         else:
-            found = [(place, v) for place, v in enumerate(values) if v and is_whole(v)]
-        return np.array([place for place, _ in found], np.int64), [text for _, text in found]
+            bodies = [(place, v) for place, v in enumerate(values) if v and is_whole(v)]
+        return np.array([place for place, _ in bodies], np.int64), [text for _, text in bodies]
 
     def _begin(self, first: bytes) -> _Head:
         """The schema with which a message begins; none where it is not what it looks like."""
@@ -130,9 +132,10 @@ class PlainEnvelopes:
         bare = {image: self._columns.row(self.readers(image), numbers=False) for image in IMAGES}
         if table is None or bare == rows:
             return table
-        shown = read_block(text, count, pa.schema([*bare.items(), *fields]), "infer")
-        if shown is not None and all(
-            self._columns.are_numbers(self.readers(image), shown.schema.field(image).type)
+        # Read once more without saying their type: then Arrow tells what they are in the text.
+        as_written = read_block(text, count, pa.schema([*bare.items(), *fields]), "infer")
+        if as_written is not None and all(
+            self._columns.are_numbers(self.readers(image), as_written.schema.field(image).type)
             for image in IMAGES
         ):
             return table

@@ -83,6 +83,7 @@ class Images:
             for each in (new, ["u"], ["d"])
         )
         other = self._of_other_tables(op)
+        # Other operations are for the reader of single messages.
         self.left = ~(inserts | updates | deletes | other)
         self._leave((inserts | updates) & ~self.there["after"])
         self._leave(deletes & ~self.there["before"])
@@ -96,6 +97,7 @@ class Images:
         else:
             self._leave_deletions(columns, deletes)
         lenient = self.plain.format.settings.lenient
+        # Even where absent is NULL, the row after an update has to be whole.
         self._leave_absent(columns, updates if lenient else inserts | updates, before)
         return self._make_block(
             columns, *(each & ~self.left for each in (inserts, updates, deletes))
@@ -168,6 +170,7 @@ class Images:
 
     def _leave_absent(self, columns: list[list[pa.Array]], after: Mask, before: Mask) -> None:
         """Leave messages with a NULL that may be a column that is not there, where it has to be."""
+        # A name stands once in each image that is there; fewer times, and the column was left out of one.
         images = self.there["before"].astype(np.int64) + self.there["after"]
         for place, (old, new) in enumerate(columns):
             nulls: Mask = after & _flags(new.is_null())
@@ -196,39 +199,42 @@ class Images:
         ]
         if not self.keyed:
             parts.append((updates, changelog.UPDATE_BEFORE, _BEFORE))
+        # (message, kind, image) of each change.
         is_present = np.concatenate(
             [np.argwhere(which) * [1, 0, 0] + [0, kind, image] for which, kind, image in parts]
         )
+        # By message, then by image: an update's row before comes before its row after.
         owners, kinds, images = is_present[np.lexsort((is_present[:, 2], is_present[:, 0]))].T
+        # The images lie one behind the other: the second half has the rows after.
         places = owners + images * self.count
         # By keys no more than the key counts of a row that is gone.
         untold = (kinds == changelog.DELETE) & bool(self.keyed)
-        made = []
+        arrays = []
         for place, own in enumerate(columns):
             index = pa.array(places, mask=None if place in self.keyed else untold)
-            made.append(pa.concat_arrays(own).take(index))
-        return MessageBlock(owners, kind_words().take(pa.array(kinds)), made, self.left)
+            arrays.append(pa.concat_arrays(own).take(index))
+        return MessageBlock(owners, kind_words().take(pa.array(kinds)), arrays, self.left)
 
 
 def _flags(values: pa.Array) -> Mask:
     """Arrow's truths; NULL is false."""
-    found = pc.fill_null(values, False) if values.null_count else values
-    return truths(found)
+    without_nulls = pc.fill_null(values, False) if values.null_count else values
+    return truths(without_nulls)
 
 
 def _elsewhere(table: pa.Table, name: str, columns: int) -> list[pa.Array | None]:
     """The fields of a name that are no columns of an image; None: some in a list."""
-    found: list[pa.Array | None] = []
+    fields: list[pa.Array | None] = []
 
     def look(field: pa.Field, values: pa.Array, own: int = 0) -> None:
         if field.name == name:
-            found.append(values)
+            fields.append(values)
         if pt.is_struct(field.type):
             for inner, each in list(zip(field.type, values.flatten(), strict=True))[own:]:
                 look(inner, each)
         elif pt.is_list(field.type) and name in str(field.type):
-            found.append(None)
+            fields.append(None)
 
     for field, column in zip(table.schema, table.columns, strict=True):
         look(field, column.chunk(0), columns if field.name in IMAGES else 0)
-    return found
+    return fields

@@ -64,24 +64,26 @@ class PlainRows:
         return block
 
     def _block(self, table: pa.Table, texts: list[bytes]) -> MessageBlock | None:
-        found = []
+        columns = []
         left = np.zeros(len(texts), np.bool_)
         for place, own in enumerate(self._tokens):
             read = table.column(place).combine_chunks()
             column = self._columns.values(place, read, self._rows.readers)
             if column is None:
                 return None
-            found.append(column)
+            columns.append(column)
             if column.null_count:
                 for at in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                     # Or else it may not be there, which is no NULL.
                     left[at] |= not has_names(texts[at], own, 1)
-        words = self._kinds(table, len(found))
+        words = self._kinds(table, len(columns))
         left |= words.is_null().to_numpy(zero_copy_only=False)
         owners = np.flatnonzero(~left)
         if left.any():
-            found, words = [c.take(pa.array(owners)) for c in found], words.take(pa.array(owners))
-        return MessageBlock(owners, words, found, left)
+            columns, words = [c.take(pa.array(owners)) for c in columns], words.take(
+                pa.array(owners)
+            )
+        return MessageBlock(owners, words, columns, left)
 
     def _kinds(self, table: pa.Table, place: int) -> pa.Array:
         """The words of changes; NULL of rows that another reading has to tell, or refuse. place: their column."""
@@ -99,6 +101,7 @@ class PlainRows:
             table = self._read(text, count, more)
             # A field that is in no row is not there, or NULL, which is no word: another reading knows.
             if table is not None and (word is None or table.column(word).null_count < count):
+                # What fitted is tried first for the next block.
                 self._words.sort(key=lambda each: each != word)
                 return table
         return None
@@ -109,20 +112,22 @@ class PlainRows:
         table = read_block(text, count, pa.schema([*row, *more]), "error")
         if table is None or bare == row:
             return table
-        shown = read_block(text, count, pa.schema([*bare, *more]), "infer")
-        if shown is None or not self._columns.are_numbers(readers, pa.struct(list(shown.schema))):
+        as_written = read_block(text, count, pa.schema([*bare, *more]), "infer")
+        if as_written is None or not self._columns.are_numbers(
+            readers, pa.struct(list(as_written.schema))
+        ):
             return None
         return table
 
 
 def some_objects(texts: Sequence[bytes]) -> list[dict[str, object]]:
     """The first objects of texts."""
-    found = []
+    contents = []
     for text in texts[:10]:
         try:
             one = json.loads(text)
         except (ValueError, RecursionError):
             continue
         if isinstance(one, dict):
-            found.append(one)
-    return found
+            contents.append(one)
+    return contents

@@ -7,8 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+# 18 digits fit into 64 bits, whichever they are.
 _WHOLE = r"^-?[0-9]{1,18}$"
 _NUMBER = r"^-?[0-9]{1,300}(\.[0-9]{1,300})?([eE]-?[0-9]{1,3})?$"
+# Without the year 0, which Arrow would take; the years 100 to 900 in hundreds are left out along with it.
 _DAY = r"[0-9]{3}[1-9]-[0-9]{2}-[0-9]{2}|[0-9]{2}[1-9]0-[0-9]{2}-[0-9]{2}|[1-9][0-9]00-[0-9]{2}-[0-9]{2}"
 _MOMENT = rf"^({_DAY})[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?$"
 
@@ -47,12 +49,12 @@ def parse_texts(texts: pa.Array, kind: pa.DataType, zone: str) -> pa.Array | Non
         if pt.is_timestamp(kind):
             bare = texts.cast(pa.timestamp("us"))
             return bare if kind.tz is None else bare.cast(kind)
-        made = texts.cast(kind)
+        column = texts.cast(kind)
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    if pt.is_floating(kind) and not finite(made):
+    if pt.is_floating(kind) and not finite(column):
         return None
-    return made
+    return column
 
 
 def finite(numbers: pa.Array) -> bool:

@@ -52,8 +52,8 @@ def format_of(
         if key not in schema.names:
             hint = nearest(key, schema.names)
             raise UnknownColumnError(f"{name}: keys names column {key!r}. {hint}")
-    given = {option: value for option, value in options.items() if value is not None}
-    words = ChangeWords.of(given, name)
+    settings = {option: value for option, value in options.items() if value is not None}
+    words = ChangeWords.of(settings, name)
     words.check_declared(schema.names, name)
     if listed and not (kind.takes_keys or words.lacks_before):
         raise SpecError(
@@ -63,7 +63,7 @@ def format_of(
         raise SpecError(f"{name}: give the columns of the key as keys=")
     if words.lacks_before and not listed:
         raise SpecError(f"{name}: {NEEDS_KEYS}")
-    for option, value in given.items():
+    for option, value in settings.items():
         if option not in kind.options and option not in ("zone", "inferred"):
             raise SpecError(f"{name} has no option {option!r}. {nearest(option, kind.options)}")
         if option in ("database", "table"):
@@ -71,20 +71,20 @@ def format_of(
         if option in CHOICES and value not in CHOICES[option]:
             known = ", ".join(CHOICES[option])
             raise SpecError(f"{name}: unknown {option} {value!r}; known are {known}")
-    if given.get("images") == "partial":
-        _check_partial(name, listed, given)
-    if "zone" in given:
+    if settings.get("images") == "partial":
+        _check_partial(name, listed, settings)
+    if "zone" in settings:
         try:
-            given["zone"] = spell_zone(given["zone"])
+            settings["zone"] = spell_zone(settings["zone"])
         except SpecError as error:
             raise SpecError(f"{name}: {error}") from None
     if "registry" in kind.options:
-        if "registry" not in given:
+        if "registry" not in settings:
             raise SpecError(
                 f"{name}: its schemas are in a registry; say where: registry='https://registry:8081'"
             )
-        given["registry"] = schema_registry(given["registry"])
-    return kind(FormatSettings(schema, listed, **given))
+        settings["registry"] = schema_registry(settings["registry"])
+    return kind(FormatSettings(schema, listed, **settings))
 
 
 def check_in_lines(name: str, where: str) -> None:
@@ -96,14 +96,14 @@ def check_in_lines(name: str, where: str) -> None:
         )
 
 
-def _check_partial(name: str, keys: Sequence[str], given: Mapping[str, Any]) -> None:
+def _check_partial(name: str, keys: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Raise SpecError where rows that leave columns out cannot be completed."""
     if not keys:
         raise SpecError(
             f'{name}: images="partial" needs the key of the table, by which a row is completed; give keys= (PRIMARY '
             f"KEY (..) NOT ENFORCED) and changes=upsert, or {WHOLE_IMAGES}"
         )
-    if MESSAGES[name].needs_keys and given.get("missing") == "null":
+    if MESSAGES[name].needs_keys and settings.get("missing") == "null":
         raise SpecError(
             f'{name}: missing="null" takes for NULL what images="partial" keeps; leave one out'
         )

@@ -31,6 +31,7 @@ class ImageReader:
 
     def by_name(self, image: Object, what: str) -> Mapping[str, Any]:
         """An object by the columns' names; raises Unreadable where one is there twice."""
+        # The usual object has these very names, none of them twice, and serves as it is.
         if image.twice or not self._known <= image.keys():
             return self.spelling.of(image, what)
         return image
@@ -50,10 +51,10 @@ class ImageReader:
         """
         if not isinstance(image, Object):
             raise Unreadable(f"{what}is no object")
-        found = self.by_name(image, what)
-        row = self.values(found, readers)
-        wanted = self.names if needed is None else needed
-        lacks = [name for name in wanted if name not in found]
+        named = self.by_name(image, what)
+        row = self.values(named, readers)
+        required = self.names if needed is None else needed
+        lacks = [name for name in required if name not in named]
         if lacks and (fix or not self.lenient):
             listed = "', '".join(lacks)
             raise Unreadable(f"{what}lacks '{listed}'; {fix or _LENIENT}")
@@ -73,18 +74,18 @@ class ImageReader:
         Raises Unreadable without a column of the key.
         """
         known = {n: value for n, value in (before or {}).items() if value is not None}
-        found = {**known, **after}
-        lacks = [name for name in keys if name not in found]
+        named = {**known, **after}
+        lacks = [name for name in keys if name not in named]
         if lacks:
             raise Unreadable(f"{what}lacks '{lacks[0]}' of the key, by which a row is completed")
-        absent = [name for name in self.names if name not in found]
-        return [*self.values(found, readers), json.dumps(absent) if absent else None]
+        absent = [name for name in self.names if name not in named]
+        return [*self.values(named, readers), json.dumps(absent) if absent else None]
 
-    def values(self, found: Mapping[str, Any], readers: Sequence[Reader] | None = None) -> Values:
+    def values(self, named: Mapping[str, Any], readers: Sequence[Reader] | None = None) -> Values:
         """The values of what is there; the rest is NULL."""
         row = []
         for place, (name, read) in enumerate(zip(self.names, readers or self.readers, strict=True)):
-            value = found.get(name)
+            value = named.get(name)
             if value is not None:
                 try:
                     value = read(value)
@@ -116,23 +117,24 @@ class Spelling:
         for name in declared:
             same.setdefault(name.lower(), []).append(name)
         self._declared = set(declared)
+        # Where several columns differ in case alone, only the exact names count.
         self._by_lower = {lower: names[0] for lower, names in same.items() if len(names) == 1}
 
     def of(self, image: Object, what: str = "") -> dict[str, Any]:
         """An object by declared names; raises Unreadable where one of these is there twice."""
-        found: dict[str, Any] = {}
+        named: dict[str, Any] = {}
         twice = [name for name in image.twice if self._name(name, image) in self._declared]
         for name, value in image.items():
             own = self._name(name, image)
-            if own in found and own in self._declared:
+            if own in named and own in self._declared:
                 twice.append(own)
-            found[own] = value
+            named[own] = value
         if twice:
             listed = "', '".join(dict.fromkeys(self._name(name, image) for name in twice))
             raise Unreadable(
                 f"{what}has '{listed}' twice" if what else f"'{listed}' is there twice"
             )
-        return found
+        return named
 
     def _name(self, name: str, image: Mapping[str, Any]) -> str:
         own = self._by_lower.get(name.lower())

@@ -27,6 +27,7 @@ class SideTable:
     def write(self, rows: pa.Table, part: str) -> Path:
         """Write a file of rows under the name of a part; raises DataError where that cannot be."""
         path = Path(self.directory) / f"{self.token}-{part}.parquet"
+        # Under another name until it is whole: nobody reads half a file, and two runs of a task do not mix.
         draft = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,4 +54,5 @@ def side_table(directory: str | Path | None, about: Any, policy: str) -> SideTab
         raise SpecError(
             f"side: {directory} is not on a file system that workers have as a directory; mount it, or give another"
         )
+    # The same in every process, which `hash` of a text is not.
     return SideTable(text, f"{zlib.crc32(repr(about).encode()):08x}")

@@ -19,6 +19,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
 _ZONED_CLOCK = re.compile(r"(.*?)(?:Z|[+-]00:?00)")
 _SECOND = 1_000_000
 DAY = 86_400 * _SECOND
+# The first moment of the year 1 and the last microsecond of 9999.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1
 _SECONDS_FROM, _MILLIS_FROM, _MILLIS_TO = 10**8, 10**11, 10**13
 """Sizes of seconds since 1970 from 1973 on, and of milliseconds from 1973 to 2286."""
@@ -48,10 +49,10 @@ class ColumnUnit:
             raise UnknownUnitError("a time since 1970 in a unit that its size does not show")
         if self.unit not in (None, unit):
             raise UnknownUnitError(f"a time in {unit}, in a column that has had {self.unit}")
-        found = in_range(to_microseconds(number, unit))
+        micros = in_range(to_microseconds(number, unit))
         # A number that is no time says nothing of others.
         self.unit = unit
-        return found
+        return micros
 
 
 class UnknownUnitError(ValueError):
@@ -99,16 +100,17 @@ def find_zone(name: str) -> dt.tzinfo:
 
 def moment(text: str, zone: dt.tzinfo | None) -> int:
     """Microseconds since 1970 of a text; one that names no zone is in `zone`, and with None there may be none."""
-    found = _MOMENT.fullmatch(text.strip())
-    if found is None:
+    match = _MOMENT.fullmatch(text.strip())
+    if match is None:
         raise ValueError(text)
-    wall = (day(found["day"]) * DAY) + (clock(found["clock"]) if found["clock"] else 0)
-    if found["zone"]:
+    wall = (day(match["day"]) * DAY) + (clock(match["clock"]) if match["clock"] else 0)
+    if match["zone"]:
         if zone is None:
             raise ValueError(text)
-        return in_range(wall - _offset(found["zone"]))
+        return in_range(wall - _offset(match["zone"]))
     if zone is None or zone is UTC:
         return wall
+    # Of the two times that a clock shows twice it is the first, as `fold` is 0.
     local = (_EPOCH + dt.timedelta(microseconds=wall)).replace(tzinfo=zone)
     offset = local.utcoffset() or dt.timedelta()
     return in_range(wall - offset // dt.timedelta(microseconds=1))
@@ -129,19 +131,21 @@ def day(text: str) -> int:
             raise ValueError(text)
         return whole // DAY
     year, month, number = map(int, text.split("-"))
+    # The ordinal of 1970-01-01.
     return dt.date(year, month, number).toordinal() - 719_163
 
 
 def clock(text: str) -> int:
     """Microseconds of the day of a text; a zone may be that of Greenwich."""
     zoned = _ZONED_CLOCK.fullmatch(text)
-    found = _CLOCK.fullmatch(zoned[1] if zoned else text)
-    if found is None:
+    match = _CLOCK.fullmatch(zoned[1] if zoned else text)
+    if match is None:
         raise ValueError(text)
-    hours, minutes, seconds = int(found[1]), int(found[2]), int(found[3] or 0)
+    hours, minutes, seconds = int(match[1]), int(match[2]), int(match[3] or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError(text)
-    micros = int((found[4] or "0").ljust(6, "0")[:6])
+    # Digits below microseconds have no place in any type, and are cut off.
+    micros = int((match[4] or "0").ljust(6, "0")[:6])
     return ((hours * 60 + minutes) * 60 + seconds) * _SECOND + micros
 
 

@@ -44,8 +44,8 @@ class UpsertAvro(Format):
         """A key; one that is no record is that of the one column."""
         if not data:
             return None
-        number, node, found = self._avro.value(data, "the key: ")
-        if node.kind != "record" or not isinstance(found, dict):
+        number, node, value = self._avro.value(data, "the key: ")
+        if node.kind != "record" or not isinstance(value, dict):
             node = SchemaNode("record", fields={self.settings.keys[0]: node})
-            return UpsertPart(found, self._avro.readers(number, node))
-        return UpsertPart(Object(found), self._avro.readers(number, node))
+            return UpsertPart(value, self._avro.readers(number, node))
+        return UpsertPart(Object(value), self._avro.readers(number, node))

@@ -31,24 +31,24 @@ class UpsertJson(Format):
     def changes(self, message: Message) -> list[Change]:
         """Return the changes that give the key the row it has from now on."""
         key = None if message.key is None else UpsertPart(_key_of(message.key))
-        found = objects(text_of(message.value), False) if message.value else []
-        return self._upserts.changes(key, self._value(found[0]) if found else None)
+        contents = objects(text_of(message.value), False) if message.value else []
+        return self._upserts.changes(key, self._value(contents[0]) if contents else None)
 
-    def _value(self, found: Object) -> UpsertPart | None:
+    def _value(self, content: Object) -> UpsertPart | None:
         """A value, out of its wrapper; None of a tombstone."""
         rows = self._upserts.rows
-        schema = connect_schema(found, rows.names)
+        schema = connect_schema(content, rows.names)
         if schema is None:
-            return UpsertPart(found)
-        if found["payload"] is None:
+            return UpsertPart(content)
+        if content["payload"] is None:
             return None
         readers = connect_readers(self.settings.columns, schema, self.settings, rows.readers)
-        return UpsertPart(found["payload"], readers)
+        return UpsertPart(content["payload"], readers)
 
 
 def _key_of(data: bytes) -> Any:
     """A key, out of its wrapper."""
-    found: Any = scalar_or_object(text_of(data)) if data.strip() else None
-    if isinstance(found, Object) and "payload" in found and "schema" in found:
-        found = found["payload"]
-    return found
+    key: Any = scalar_or_object(text_of(data)) if data.strip() else None
+    if isinstance(key, Object) and "payload" in key and "schema" in key:
+        key = key["payload"]
+    return key

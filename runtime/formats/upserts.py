@@ -28,7 +28,7 @@ _NO_KEY = "the message has no key"
 class UpsertPart(NamedTuple):
     """A key or a value: what is in it, and what reads its columns, if its schema says more."""
 
-    found: Any
+    content: Any
     readers: Sequence[Reader] | None = None
 
 
@@ -43,19 +43,20 @@ class Upserts:
 
     def changes(self, key: UpsertPart | None, value: UpsertPart | None) -> list[Change]:
         """Return the changes that give a key the row it has from now on."""
-        own = None if key is None else self._key(key.found)
+        own = None if key is None else self._key(key.content)
         readers = None if key is None else key.readers
         if value is None:
             if own is None:
                 raise Unreadable(f"{_NO_KEY}, so that its tombstone says nothing")
             return [(DELETE, self._row(own, readers))]
-        kind = self._kind(value.found)
+        kind = self._kind(value.content)
         if kind == UPDATE_BEFORE:
+            # The row after follows, and replaces by its key what is there.
             return []
-        named = dict(self.rows.by_name(value.found, "the value "))
+        named = dict(self.rows.by_name(value.content, "the value "))
         row_of_key = None if own is None else self._row(own, readers)
         lacking = [] if own is None else [name for name in own if name not in named]
-        wanted = self.names if kind == DELETE else self.rows.names
+        required = self.names if kind == DELETE else self.rows.names
         if self.format.settings.partial:
             row = self._partial(named, lacking, value.readers)
         else:
@@ -63,7 +64,7 @@ class Upserts:
                 Object(named),
                 "the value ",
                 fix="" if self.rows.lenient else _LACKING,
-                needed=[n for n in wanted if n not in lacking],
+                needed=[n for n in required if n not in lacking],
                 readers=value.readers,
             )
         if row_of_key is not None:
@@ -90,15 +91,15 @@ class Upserts:
         there = {**dict.fromkeys(lacking), **named}
         return self.rows.partial(there, "the value ", keys, readers=readers)
 
-    def _key(self, found: Any) -> Object | None:
+    def _key(self, content: Any) -> Object | None:
         """The key's columns by name; a key that is no object is that of the one column."""
-        if found is None:
+        if content is None:
             return None
-        if not isinstance(found, Object):
+        if not isinstance(content, Object):
             if len(self.names) > 1:
                 raise Unreadable(f"the key is one value, for {', '.join(self.names)}")
-            return Object({self.names[0]: found})
-        named = self.rows.by_name(found, "the key ")
+            return Object({self.names[0]: content})
+        named = self.rows.by_name(content, "the key ")
         lacks = [name for name in self.names if name not in named]
         if lacks:
             raise Unreadable(f"the key lacks '{lacks[0]}'")

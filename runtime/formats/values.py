@@ -43,8 +43,8 @@ _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": F
 
 def reader(dtype: pa.DataType, settings: FormatSettings, texts: bool = False) -> Reader:
     """Return a reader of a type. texts: numbers may come as texts, and binaries with a byte in each character."""
-    made = _reader(dtype, settings, texts)
-    return as_inferred(dtype, made) if settings.inferred else made
+    read = _reader(dtype, settings, texts)
+    return as_inferred(dtype, read) if settings.inferred else read
 
 
 def _reader(dtype: pa.DataType, settings: FormatSettings, texts: bool) -> Reader:
@@ -114,9 +114,9 @@ def make_float_reader(bits: int, texts: bool = False) -> Reader:
             value = Decimal(value) if texts and _DECIMAL.fullmatch(value) else _no(value)
         if isinstance(value, bool):
             _no(value)
-        found = float(value)
+        number = float(value)
         # A constant of JavaScript's comes as a float.
-        return _no(value) if abs(found) >= limit and not isinstance(value, float) else found
+        return _no(value) if abs(number) >= limit and not isinstance(value, float) else number
 
     return read_value
 
@@ -127,6 +127,7 @@ def fit_decimal(value: Decimal, dtype: pa.DataType) -> Decimal:
         _no(value)
     exponent = value.as_tuple().exponent
     if value and (isinstance(exponent, int) and -exponent > dtype.scale):
+        # Zeros at the end are no digits: they go before a number is refused for having too many.
         value = value.normalize(_WIDE)
     whole = value.adjusted() + 1 if value else 0
     exponent = value.as_tuple().exponent
@@ -168,9 +169,9 @@ def _is_scaled(value: Any) -> bool:
 _WHOLE = pa.decimal128(38, 0)
 
 
-def decode_unscaled(given: str | bytes, scale: int) -> Decimal:
+def decode_unscaled(source: str | bytes, scale: int) -> Decimal:
     """A number whose digits without a point are bytes (base64 in a text), the highest first, in two's complement."""
-    data = given if isinstance(given, bytes) else base64.b64decode(given, validate=True)
+    data = source if isinstance(source, bytes) else base64.b64decode(source, validate=True)
     digits = int.from_bytes(data, "big", signed=True)
     return Decimal(digits).scaleb(-scale, _WIDE)
 
@@ -178,6 +179,7 @@ def decode_unscaled(given: str | bytes, scale: int) -> Decimal:
 def _either(text: str, scale: int) -> Decimal:
     """A number as text, or as bytes; raises Unsaid for a text that may be both."""
     is_number = bool(_DECIMAL.fullmatch(text))
+    # Base64 comes in fours of letters and digits: another length, a sign or a point is a number's alone.
     if is_number and (not text.isdigit() or len(text) % 4):
         return Decimal(text)
     number = decode_unscaled(text, scale)
@@ -194,11 +196,11 @@ class UnsaidError(ValueError):
 
 
 def _text(value: Any) -> str:
-    found = format_value(value)
-    if not found.isascii():
+    text = format_value(value)
+    if not text.isascii():
         # Half of a surrogate pair is no character, and says so here.
-        found.encode()
-    return found
+        text.encode()
+    return text
 
 
 def _base64(value: str) -> bytes:
@@ -300,8 +302,8 @@ def _struct(fields: dict[str, Reader]) -> Reader:
             _no(value)
         if twice := sorted(fields.keys() & _twice(value)):
             raise UnsaidError(f"where the field {twice[0]!r} is there twice")
-        found = {n: value[n] if n in value else _in_another_case(n, value, fields) for n in fields}
-        return {n: None if one is None else fields[n](one) for n, one in found.items()}
+        parts = {n: value[n] if n in value else _in_another_case(n, value, fields) for n in fields}
+        return {n: None if one is None else fields[n](one) for n, one in parts.items()}
 
     return read_value
 
@@ -309,10 +311,10 @@ def _struct(fields: dict[str, Reader]) -> Reader:
 def _in_another_case(name: str, value: dict[str, Any], fields: Container[str]) -> Any:
     """The value of the one name that differs in case alone and is no other field's; None if there is none."""
     lower = name.lower()
-    found = [each for each in value if each.lower() == lower and each not in fields]
-    if len(found) > 1 or (_twice(value) and found and found[0] in _twice(value)):
+    matches = [each for each in value if each.lower() == lower and each not in fields]
+    if len(matches) > 1 or (_twice(value) and matches and matches[0] in _twice(value)):
         _no(value)
-    return value[found[0]] if found else None
+    return value[matches[0]] if matches else None
 
 
 def _twice(value: Any) -> tuple[str, ...]:

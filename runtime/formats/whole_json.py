@@ -23,12 +23,12 @@ def take_option(
 ) -> tuple[bool, dict[str, Any]]:
     """Return whether files are read whole, and the other options; raises SpecError. separator: of keys, if given."""
     left = {name: value for name, value in options.items() if name.lower() != OPTION.lower()}
-    found = [str(value).lower() for name, value in options.items() if name not in left]
-    if any(word not in ("true", "false") for word in found):
-        raise SpecError(f"{where}: {OPTION} is {found[0]!r}; it is true or false")
-    if "true" in found and separator is not None:
+    words = [str(value).lower() for name, value in options.items() if name not in left]
+    if any(word not in ("true", "false") for word in words):
+        raise SpecError(f"{where}: {OPTION} is {words[0]!r}; it is true or false")
+    if "true" in words and separator is not None:
         raise SpecError(f"{where}: {OPTION} and key_separator exclude each other; leave one out")
-    return "true" in found, left
+    return "true" in words, left
 
 
 def cut_values(text: bytes) -> Iterator[bytes]:
@@ -60,6 +60,7 @@ def cut_values(text: bytes) -> Iterator[bytes]:
                     raise ValueError(at)
             at = _skip(whole, at + 1)
         except (ValueError, RecursionError):
+            # What was read before stays read; the rest is one message, which is refused with its text.
             yield _line(whole[first:]) or b"an array without its end"
             return
 

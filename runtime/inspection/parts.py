@@ -73,7 +73,7 @@ def _parts(
             window,
             records if counts else None,
             key_state.results or _results_of(key_state, records),
-            None if key_state.given is None else _results(*key_state.given),
+            None if key_state.emitted is None else _results(*key_state.emitted),
             (
                 dt.datetime.fromtimestamp(key_state.written / 1000, dt.UTC)
                 if key_state.written

@@ -28,8 +28,8 @@ class AbsentColumns(NamedTuple):
     @property
     def rows(self) -> Array:
         """True where a row leaves out a column."""
-        found: Array = self.some[self.which]
-        return found
+        is_partial: Array = self.some[self.which]
+        return is_partial
 
     def complete_rows(
         self, batch: pa.RecordBatch, stored: pa.RecordBatch, before: NumberArray, adds: FlagArray
@@ -58,6 +58,7 @@ def _find_sources(absent: Array, before: Array, source: Array) -> None:
         if not absent[r]:
             source[r] = r
         elif before[r] < n:
+            # The row before may leave the column out as well: its source is found already, since it comes first.
             source[r] = source[before[r]]
         else:
             source[r] = before[r]
@@ -70,11 +71,12 @@ def absent_columns(texts: pa.Array, names: list[str]) -> AbsentColumns | None:
     """
     if texts.null_count == len(texts):
         return None
-    found = texts.dictionary_encode()
-    which = found.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-    lists = np.zeros((len(found.dictionary) + 1, len(names)), np.bool_)
+    encoded = texts.dictionary_encode()
+    # List 0 is that of rows which leave nothing out.
+    which = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    lists = np.zeros((len(encoded.dictionary) + 1, len(names)), np.bool_)
     some = np.zeros(len(lists), np.bool_)
-    for number, text in enumerate(found.dictionary.to_pylist(), 1):
+    for number, text in enumerate(encoded.dictionary.to_pylist(), 1):
         listed = _names(text)
         lists[number], some[number] = np.isin(names, listed), bool(listed)
     return AbsentColumns(which, lists, some)
@@ -82,11 +84,11 @@ def absent_columns(texts: pa.Array, names: list[str]) -> AbsentColumns | None:
 
 def _names(text: str) -> list[str]:
     try:
-        found: Any = json.loads(text)
+        names: Any = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(
             f"{ABSENT} is {text[:80]!r}; it is a JSON list of the columns that a row leaves out, or NULL."
         )
-    return found
+    return names

@@ -81,7 +81,7 @@ def split_blocks(
 class StoredKeyState(NamedTuple):
     """The state that an operator holds of a key in one window, or of the key as a whole.
 
-    handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. given:
+    handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. emitted:
     accumulators of what was emitted last. records: the rows, where accumulators do not count them. written: when
     the key was written last, in milliseconds; 0 if that is not kept. results: its values, where there is no handler.
     """
@@ -89,7 +89,7 @@ class StoredKeyState(NamedTuple):
     handler: Any
     slot: int | None
     window: tuple[int, int] | None = None
-    given: tuple[Any, int] | None = None
+    emitted: tuple[Any, int] | None = None
     records: int | None = None
     written: int = 0
     results: dict[str, Any] | None = None

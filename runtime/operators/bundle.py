@@ -23,24 +23,24 @@ _FEW_ROWS = 4
 @kernel
 def _find_touched(slots: Array, rows: Array, out: Array) -> int:
     """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
-    found = 0
+    count = 0
     for r in range(len(slots)):
         s = slots[r]
         if rows[s] == 0:
-            out[found] = s
-            found += 1
+            out[count] = s
+            count += 1
         rows[s] += 1
-    return found
+    return count
 
 
 @kernel
 def _in_order(rows: Array, out: Array) -> None:
     """The slots that have rows, in order."""
-    found = 0
+    count = 0
     for s in range(len(rows)):
         if rows[s] != 0:
-            out[found] = s
-            found += 1
+            out[count] = s
+            count += 1
 
 
 @kernel
@@ -59,6 +59,7 @@ def _group_rows(
     `rows`, from _touched, is used up. Only numbers are written out of order, so that they stay in the cache.
     """
     at = 0
+    # The rows of each slot, in the order of `touched`: sums of the counts are where they begin.
     for k in range(len(touched)):
         s = touched[k]
         first = at
@@ -242,6 +243,7 @@ def refuse_orphans(
 
     keeps_empty: slots without rows were there before.
     """
+    # On a copy, which is counted up and down as the rows would be: the state itself is untouched by the check.
     row = _first_orphan(slots, retracts, state.records.astype(np.int64))
     if row < 0:
         return

@@ -43,6 +43,7 @@ def check_fragments(old: Description, new: Description, where: str) -> None:
     What differs in an operator is told by `compare`.
     """
     was, now = (_describe_operators(each) for each in (old, new))
+    # A single operator is compared in detail by `compare`, which says what differs in it.
     if was == now or len(was) == len(now) == 1:
         return
     lines = (
@@ -56,15 +57,15 @@ def check_fragments(old: Description, new: Description, where: str) -> None:
 
 def _describe_operators(description: Description) -> list[str]:
     """The operators of a fragment, and how they are fed, in a line each."""
-    found = []
+    lines = []
     for part in description["parts"]:
         feeds = [
             [("operator" if inner else "input", source) for source, inner, _ in each]
             for each in part["feeds"]
         ]
         sources = ", ".join(f"{what} {number}" for each in feeds for what, number in each)
-        found.append(f"{part['operator']} by ({', '.join(part['spread'])}) from {sources}")
-    return found
+        lines.append(f"{part['operator']} by ({', '.join(part['spread'])}) from {sources}")
+    return lines
 
 
 def compare(old: Description, new: Description, where: str) -> CallChanges:
@@ -73,12 +74,14 @@ def compare(old: Description, new: Description, where: str) -> CallChanges:
     Settings may differ: state has the same meaning under any.
     """
     calls = _calls(old["spec"], new["spec"])
-    found = list(_differences(old, new))
-    if not found:
+    differences = list(_differences(old, new))
+    if not differences:
         return calls
-    names = list(dict.fromkeys(name for name, _, _ in found))
+    names = list(dict.fromkeys(name for name, _, _ in differences))
     listed = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
-    lines = [f"{name}: {_format_value(was)} -> {_format_value(now)}" for name, was, now in found]
+    lines = [
+        f"{name}: {_format_value(was)} -> {_format_value(now)}" for name, was, now in differences
+    ]
     if calls.removed or calls.added:
         lines.append(f"calls: {_shorten(calls.line)}")
     raise StateMismatchError(
@@ -145,6 +148,7 @@ def _columns(
         if name not in new:
             continue
         was, now = ([each] if isinstance(each, str) else each for each in (old[name], new[name]))
+        # A column may have its text alone on one side: what both say is compared.
         # A column that is picked as it is has the type that the spec says.
         if any(a != b for a, b in zip(was, now, strict=False)):
             yield f"{what} {name}", " ".join(was), " ".join(now)
@@ -183,6 +187,7 @@ def _calls(old: Description, new: Description) -> CallChanges:
         (_form(call), call) for call in new["calls"]
     ]
     before, after = {form for form, _ in was}, {form for form, _ in now}
+    # A name that went with another call belongs to a new one, whose state begins anew.
     names = {call.get("alias") for form, call in was if form not in after} - {None}
     return CallChanges(
         tuple(call_text(call) for form, call in now if form in before),

@@ -41,6 +41,7 @@ def correlate_rows(node: Correlate, batch: pa.RecordBatch) -> tuple[pa.RecordBat
     """
     answers = _ANSWER[type(node.call)](node.call, batch)
     counts = answers.counts
+    # In an outer join a row without an answer stays, once.
     emitted = np.maximum(counts, 1) if node.outer else counts
     total = int(emitted.sum())
     if total > _MOST:
@@ -49,12 +50,13 @@ def correlate_rows(node: Correlate, batch: pa.RecordBatch) -> tuple[pa.RecordBat
             "give smaller batches, or filter before"
         )
     rows = np.repeat(np.arange(batch.num_rows), emitted)
+    # Places count anew from 0 for each row.
     places = np.arange(total) - np.repeat(np.cumsum(emitted) - emitted, emitted)
-    own, taken = set(batch.schema.names), pa.array(rows)
+    own, row_numbers = set(batch.schema.names), pa.array(rows)
     columns = []
     for field in node.schema:
         if field.name in own:
-            columns.append(batch.column(field.name).take(taken))
+            columns.append(batch.column(field.name).take(row_numbers))
         elif node.call.ordinality is not None and field.name == node.call.ordinality[0]:
             numbers = places + node.call.ordinality[1]
             columns.append(pa.array(numbers, field.type, mask=places >= counts[rows]))
@@ -66,17 +68,17 @@ def correlate_rows(node: Correlate, batch: pa.RecordBatch) -> tuple[pa.RecordBat
 def correlate(node: Correlate, rows: Rows) -> Rows:
     """Each row with the rows that the function makes of it; those of an update are deleted and inserted."""
     batch, kinds = rows
-    found, numbers = correlate_rows(node, batch)
+    joined_rows, numbers = correlate_rows(node, batch)
     if not node.nets_updates:
-        return found, single_kinds(kinds)[numbers]
-    stay = ~_find_unchanged(found, kinds, numbers)
-    return found.filter(pa.array(stay)), single_kinds(kinds)[numbers[stay]]
+        return joined_rows, single_kinds(kinds)[numbers]
+    stay = ~_find_unchanged(joined_rows, kinds, numbers)
+    return joined_rows.filter(pa.array(stay)), single_kinds(kinds)[numbers[stay]]
 
 
-def _find_unchanged(found: pa.RecordBatch, kinds: Kinds, numbers: NumberArray) -> FlagArray:
+def _find_unchanged(joined_rows: pa.RecordBatch, kinds: Kinds, numbers: NumberArray) -> FlagArray:
     """Which rows (bool[n]) the -U and the +U right after it both make, each row of one with one of the other.
 
-    kinds: int8[rows], of the changes. numbers: int64[n], the change of each row that was found.
+    kinds: int8[rows], of the changes. numbers: int64[n], the change of each row.
     """
     after = np.zeros(len(kinds), np.bool_)
     after[1:] = (kinds[:-1] == UPDATE_BEFORE) & (kinds[1:] == UPDATE_AFTER)
@@ -85,7 +87,7 @@ def _find_unchanged(found: pa.RecordBatch, kinds: Kinds, numbers: NumberArray) -
     halves = after.copy()
     halves[:-1] |= after[1:]
     places = np.flatnonzero(halves[numbers])
-    part = found.take(pa.array(places))
+    part = joined_rows.take(pa.array(places))
     columns = [row_bytes.encode_values(_open_map(column)) for column in part.columns]
     marks = row_groups(columns, len(places))
     partner = pair_marks(updates[numbers[places]], marks, after[numbers[places]])
@@ -117,6 +119,7 @@ def _unnest(call: Unnest, batch: pa.RecordBatch) -> Answers:
 
     def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
         counts, starts, value = columns[name]
+        # The items of all rows in their order are the column as it is.
         if len(rows) == len(value) and (places < counts[rows]).all():
             return value
         missing = places >= counts[rows]
@@ -166,6 +169,7 @@ def _count(call: Series, batch: pa.RecordBatch) -> Answers:
     wide = [float(value) for value in (np.abs(first).max(initial=0), np.abs(last).max(initial=0))]
     if sum(wide) >= 2.0**62:
         raise DataError(f"{call.text}: its ends are further apart than 2^62; give nearer ones")
+    # A step of 0 is refused above where all of its arguments are known; elsewhere it must not divide.
     span = (last - first) // np.where(step == 0, 1, step)
     if call.open_end:
         span = np.where((last - first) % np.where(step == 0, 1, step) == 0, span - 1, span)
@@ -183,6 +187,7 @@ def _stack(call: Stack, batch: pa.RecordBatch) -> Answers:
 
     def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
         parts = [batch.column(each) for each in call.arguments[call.values.index(name) :: width]]
+        # The columns of one name lie one behind the other, a stretch for each row of the call.
         return pa.concat_arrays(parts).take(pa.array(places * batch.num_rows + rows))
 
     return Answers(np.full(batch.num_rows, height, np.int64), column)
@@ -193,20 +198,20 @@ def _call_function(call: UserRows, batch: pa.RecordBatch) -> Answers:
     function = load_table_function(call.source, call.name)
     known = has_values(batch, call.arguments if call.nulls == "ignore" else ())
     inputs = zip(*(batch.column(name).to_pylist() for name in call.arguments), strict=True)
-    given = inputs if call.arguments else ((),) * batch.num_rows
+    arguments = inputs if call.arguments else ((),) * batch.num_rows
     counts = np.zeros(batch.num_rows, np.int64)
-    found: list[tuple[Any, ...]] = []
-    for row, values in enumerate(given):
+    answers: list[tuple[Any, ...]] = []
+    for row, values in enumerate(arguments):
         if known[row]:
-            made = _make_rows(call, function, values)
-            counts[row] = len(made)
-            found += made
+            rows_of_call = _make_rows(call, function, values)
+            counts[row] = len(rows_of_call)
+            answers += rows_of_call
     starts = np.cumsum(counts) - counts
 
     def column(name: str, rows: NumberArray, places: NumberArray) -> pa.Array:
         place, dtype = call.values.index(name), call.answers.field(name).type
         try:
-            values = pa.array([each[place] for each in found], dtype)
+            values = pa.array([each[place] for each in answers], dtype)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{call.name}: a value of its column {name!r} is no {type_name(dtype)}: {error}; correct the "
@@ -224,13 +229,13 @@ def _make_rows(
     """The rows of one call as tuples; raises DataError where the function fails, or gives none."""
     width = len(call.values)
     try:
-        made = list(function(*values))
+        answers = list(function(*values))
     except Exception as error:
         raise DataError(
             f"{call.name}({', '.join(map(repr, values))}) fails: {type(error).__name__}: {error}; correct the "
             "function, or filter such rows out"
         ) from error
-    rows = [each if isinstance(each, tuple) or width > 1 else (each,) for each in made]
+    rows = [each if isinstance(each, tuple) or width > 1 else (each,) for each in answers]
     wrong = next((each for each in rows if not isinstance(each, tuple) or len(each) != width), None)
     if wrong is not None:
         raise DataError(

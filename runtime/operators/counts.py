@@ -174,10 +174,10 @@ class Counts:
             return ""
         return f"closed at the end of the input: {_many(closed, 'window')} (or slices of windows), each of one key"
 
-    def describe_open(self, kept: bool) -> str:
+    def describe_open(self, stays_open: bool) -> str:
         """Return a line about windows that are still open, and what closes them; empty if there are none.
 
-        kept: whether the run was asked to leave them open.
+        stays_open: whether the run was asked to leave them open.
         """
         if not self.windows:
             return ""
@@ -187,7 +187,7 @@ class Counts:
         if self.watermark is not None:
             until = f", at watermark {self.watermark.isoformat(' ')}"
             close = "Later rows close a window once they move the watermark past its end"
-        end = "; a run without --keep-open closes all at the end of its files" if kept else ""
+        end = "; a run without --keep-open closes all at the end of its files" if stays_open else ""
         return (
             f"still open: {count}{until}; rows since their last result are not in the output. {close}: run again,"
             f" with --checkpoint to go on from here{end}"

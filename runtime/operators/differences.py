@@ -25,6 +25,8 @@ def hash_rows(
     """The hash of stored rows in their slots, by some columns. That of a NULL is no value's."""
     for k in range(len(ids)):
         h = row_hash(rows, ids[k], slots[k], identity)
+        # The hash of a row has a word of 0 for a NULL, and its flag in one bit: mixed once more, no value comes near
+        # it.
         for place in range(len(identity)):
             if is_null(rows.flags, ids[k], identity[place]):
                 h = combine(h, place + 1)
@@ -54,6 +56,7 @@ def pair_off(
             own = np.int64(table[at]) - 1
         if own < 0:
             own = np.int64(r)
+            # One more than the number, as 0 is an empty cell.
             table[at] = r + 1
             waiting[own] = -1
         # Those that wait are of one side: a ring, in which the last is followed by the first.
@@ -171,6 +174,7 @@ def diff_rows(
         left = np.flatnonzero(pair_rows(store, slots, ids, comes, slots, columns) < 0)
         partner = partner[left]
         if key is not None:
+            # Of the rows that are left, a pair by key is an update.
             own = slots[left]
             partner = pair_rows(store, own, ids[left], comes[left], own, key)
     kinds, order = name_kinds(comes[left], partner), order_halves(comes[left], partner)

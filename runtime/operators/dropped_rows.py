@@ -84,6 +84,7 @@ class DroppedReport:
         for name, kind in self._kinds.items():
             total = getattr(counts, name)
             before = self._warned.get(name, 0)
+            # Between its first and the end a kind stays quiet, however many rows follow.
             if total == before or (before and not ended):
                 continue
             self._warned[name] = total

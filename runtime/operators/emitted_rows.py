@@ -35,8 +35,8 @@ def fold_changes(
     handler, field = state.handler, state.handler.EMITTED
     was = state.records[touched] > 0
     # Rows that only come leave no key, and make no state anew.
-    asked = was if handler.RETRACTING else was & ~state.accumulators.flags(field, touched)
-    before = handler.values(touched[asked])
+    had_rows = was if handler.RETRACTING else was & ~state.accumulators.flags(field, touched)
+    before = handler.values(touched[had_rows])
     dropped = applier.apply(state, touched, rows, merged, keep=keep, keeps_debts=keeps_debts)
     now = state.records[touched] > 0
     differs = was & now & state.accumulators.flags(field, touched)
@@ -46,7 +46,9 @@ def fold_changes(
     for out in (added, after):
         handler.refuse_overflow(out, state.place)
     handler.mark(touched[now])
-    first = _lay_out(handler, [(differs, removed, differs), (asked & ~differs, before, asked)])
+    first = _lay_out(
+        handler, [(differs, removed, differs), (had_rows & ~differs, before, had_rows)]
+    )
     second = _lay_out(handler, [(differs, added, differs), (comes, after, comes)])
     return dropped, handler.pair_results(first, second, was, now)
 

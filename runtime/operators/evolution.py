@@ -100,6 +100,7 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
         array = old.arena.array(f"acc.{old_name}", 0, "i8")
         _write_array(arena, f"acc.{new_name}", _cast_field(array, types[new_name]))
     for new_name, old_name in parts.views.items():
+        # All arrays of a view, whichever they are, go under its new name.
         start = f"view.{old_name}."
         for name, array in old.arena:
             if name.startswith(start):
@@ -109,6 +110,7 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
     target = ArenaAccumulators(type(handler), arena, old.slots)
     for new_name, (old_name, places) in parts.counts.items():
         view, source = target.views[new_name], old.views[old_name]
+        # Room for every entry, even where all of its counts are of calls that went.
         view.reserve(source.live)
         pooled = next(v.pooled for v in handler.VIEWS if v.name == new_name)
         _copy_counts(view.arrays, target.pool.arrays, pooled, source.arrays, np.array(places))
@@ -137,6 +139,7 @@ def _cast_field(array: Array, dtype: str) -> Array:
     """A field as another type: the record counter, which may only say whether there are rows."""
     if array.dtype == np.dtype(dtype):
         return array
+    # A counter that only says whether there are rows cannot count, but a count can say it.
     return (array > 0).astype(dtype)
 
 

@@ -55,6 +55,7 @@ def forget_subject(operator: Operator, subject: Subject, is_retracted: bool) -> 
 
     is_retracted: whether those who read the changes take rows back; else nothing is emitted.
     """
+    # Before anything goes: afterwards nobody knows what was emitted for these keys.
     before = operator.contents()[0] if is_retracted else None
     keys = 0
     for state in keyed_parts(operator):
@@ -99,8 +100,8 @@ def has_text(arena: Arena, text: str) -> bool:
         return True
     # Rows of several values are one binary, in which texts end with a zero.
     return any(
-        found == data or b"\0" in found
-        for found in (*_find_pooled_texts(arena, data), *find_stored_texts(arena, data))
+        text_with_part == data or b"\0" in text_with_part
+        for text_with_part in (*_find_pooled_texts(arena, data), *find_stored_texts(arena, data))
     )
 
 
@@ -111,10 +112,12 @@ def _find_pooled_texts(arena: Arena, part: bytes) -> Iterator[bytes]:
         return
     heap, offset, length = (arrays[f"pool.{name}"] for name in ("heap", "offset", "length"))
     whole = heap.tobytes()
+    # One search over all bytes: most arenas do not have the text at all.
     if part not in whole:
         return
+    # Those that nothing refers to are gone for every reader, and swept with the next bundle.
     for number in (arrays["pool.refs"] > 0).nonzero()[0].tolist():
         start = int(offset[number])
-        found = whole[start : start + int(length[number])]
-        if part in found:
-            yield found
+        text_of_pool = whole[start : start + int(length[number])]
+        if part in text_of_pool:
+            yield text_of_pool

@@ -279,6 +279,7 @@ def _bundle(
 ) -> InputBatch:
     """Return the bundle that comes to an input of an operator on all of its feeds."""
     outer = [inputs[feed.source] for feed in feeds if not feed.inner]
+    # The usual case: rows of an input, as they are.
     if len(feeds) == 1 and outer and not feeds[0].steps:
         return outer[0]
     parts = [

@@ -47,7 +47,7 @@ class _CheckedRows(NamedTuple):
     slots: SlotArray  # int64[rows]
     retracts: FlagArray  # bool[rows]
     partials: Partials
-    shown: bool
+    had_row: bool
 
 
 class GroupAggOperator(OneInput, Step[_CheckedRows]):
@@ -128,20 +128,20 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         if self.state_ttl_ms:
             self._expire(clock.processing)
         # Before the look-up, which makes the only row.
-        shown = self._one_row and len(self.state) > 0
+        had_row = self._one_row and len(self.state) > 0
         slots = np.zeros(0, np.int64)
         if batch.num_rows or bundle.partials:
             slots = self.state.lookup(batch)
             # Before any row is applied: the error leaves the state as it was, but for keys that the look-up has made,
             # which are taken out again.
             if self.on_orphan_retraction == "error":
-                refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
-        return _CheckedRows(batch, slots, retracts, bundle.partials, shown)
+                refuse_orphans(self.state, slots, retracts, keeps_empty=had_row)
+        return _CheckedRows(batch, slots, retracts, bundle.partials, had_row)
 
     def change(self, checked: _CheckedRows, clock: Clock) -> Rows:
         """Add up the rows of a bundle, and merge its accumulators; raises ArithmeticOverflowError, DataError."""
         if not checked.batch.num_rows and not checked.partials:
-            if self._one_row and not checked.shown:
+            if self._one_row and not checked.had_row:
                 return self._insert_row(clock)
             return self._emit(self.handler.no_results(), np.zeros(0, np.int64))
         if self.mode == "per_record":
@@ -187,12 +187,12 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         values, live = self.handler.values(slots), np.ones(1, np.bool_)
         return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
-    def _keep_only_row(self, results: ResultPair, shown: bool) -> ResultPair:
-        """Return the note, where the only row is there whatever it holds; shown: also before this bundle."""
+    def _keep_only_row(self, results: ResultPair, had_row: bool) -> ResultPair:
+        """Return the note, where the only row is there whatever it holds; had_row: also before this bundle."""
         if not self._one_row:
             return results
         was = np.ones(len(results.was), np.bool_)
-        was[0] = shown
+        was[0] = had_row
         return results._replace(was=was, now=np.ones(len(was), np.bool_))
 
     @property
@@ -237,7 +237,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             inputs = handler.bind(batch)
             dropped, results = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
         handler.refuse_overflow(results.after, self.state.place)
-        emitted = self._emit(self._keep_only_row(results, checked.shown), slots)
+        emitted = self._emit(self._keep_only_row(results, checked.had_row), slots)
         self._finish(dropped, touched, clock)
         return emitted
 
@@ -261,10 +261,10 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             dropped, results = self._applier.fold(self.state, touched, rows, merged, **policy)
         self.handler.refuse_overflow(results.after, self.state.place)
         if not len(touched):
-            if checked.shown or not self._one_row:
+            if checked.had_row or not self._one_row:
                 return self._emit(results, touched)
             return self._insert_row(clock)
-        emitted = self._emit(self._keep_only_row(results, checked.shown), touched)
+        emitted = self._emit(self._keep_only_row(results, checked.had_row), touched)
         self._finish(dropped, touched, clock)
         return emitted
 

@@ -34,6 +34,7 @@ def _count_sort(numbers: Array, ends: Array, order: Array) -> None:
     """The order of small numbers; `ends`, zero before, is used up."""
     for k in range(len(numbers)):
         ends[numbers[k]] += 1
+    # From counts to the places at which each number begins.
     at = 0
     for number in range(len(ends)):
         here = ends[number]
@@ -46,6 +47,7 @@ def _count_sort(numbers: Array, ends: Array, order: Array) -> None:
 
 def in_order(numbers: NumberArray, limit: int) -> Array:
     """Return the order that sorts numbers from 0 to below a limit, equal ones as they stand."""
+    # Counting touches each possible number: sorting is cheaper where few of them are there.
     if limit > _DENSE * len(numbers):
         return np.argsort(numbers, kind="stable")
     order = np.empty(len(numbers), np.int64)

@@ -81,6 +81,7 @@ class KeyedState(SlotState):
         slots = other.index.used_slots() if others is None else others
         words, nulls = other.table.words_for(self.pool, slots)
         if windows is not None:
+            # The key here is the same group in another window.
             words[:, -1] = windows
         return self._slots(words, nulls)
 

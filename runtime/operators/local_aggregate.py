@@ -46,6 +46,7 @@ class LocalAggregator:
         """Accumulate and retract rows (columns of the spec's handler_schema, a row kind each)."""
         state = self._state
         slots = state.lookup(batch)
+        # Accumulators away from zero: rows that are taken back may come before those that they take back.
         if self._class.RETRACTING and len(state) > self._started:
             self._shift(np.arange(self._started, len(state)), AWAY_FROM_ZERO)
             self._started = len(state)
@@ -57,6 +58,7 @@ class LocalAggregator:
         """The accumulators so far, as bytes; the next row begins anew."""
         if self._class.RETRACTING:
             self._shift(np.arange(self._started), -AWAY_FROM_ZERO)
+        # Where they were, so that whoever merges them counts rows.
         data = self._state.snapshot()
         self._state = KeyedState(self._class)
         self._started = self.rows = 0

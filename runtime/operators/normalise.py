@@ -110,6 +110,7 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         slots, groups = state.group_slots(state.lookup(batch))
         stored = state.row[slots] != NONE
         had = np.full(len(slots), -1, np.int64)
+        # The row that a key has is numbered behind those of the bundle.
         had[stored] = n + np.arange(int(stored.sum()))
         row, last = had.copy(), np.empty(len(slots), np.int64)
         before = np.empty(n, np.int64)
@@ -134,6 +135,7 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
             batch, stored_rows, acting, before, adds, update_before=self.update_before
         )
         there = row >= 0
+        # Old rows go first: their ids, and their room, are used for the new ones.
         state.rows.delete(old)
         state.row[slots] = NONE
         state.row[slots[there]] = state.rows.insert(rows, row[there]) + 1

@@ -57,10 +57,11 @@ class OrphanLedger:
         if self._debts is None or not len(self._debts):
             return np.arange(len(slots))
         news = np.flatnonzero(~retracts)
-        found = self._debts.apply_encoded(slots[news], encode(news), np.ones(len(news), np.bool_))
-        self._debts.free(found.gone[found.gone >= 0])
+        applied = self._debts.apply_encoded(slots[news], encode(news), np.ones(len(news), np.bool_))
+        self._debts.free(applied.gone[applied.gone >= 0])
         left = np.ones(len(slots), np.bool_)
-        left[news[found.outcomes != ORPHAN]] = False
+        # An insertion that found a debt has made it good, and is no change for anybody.
+        left[news[applied.outcomes != ORPHAN]] = False
         return np.flatnonzero(left)
 
     def add(self, slots: SlotArray, rows: Encoded) -> None:

@@ -11,7 +11,9 @@ from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import NumberArray, SlotArray
 
 
-def in_waves(slots: SlotArray, bundle: Callable[[NumberArray], tuple[Rows, NumberArray]]) -> Rows:
+def run_in_rounds(
+    slots: SlotArray, bundle: Callable[[NumberArray], tuple[Rows, NumberArray]]
+) -> Rows:
     """The changes of each row by itself, in the order of the rows.
 
     slots: of the rows. bundle: takes rows of different slots, by number; their changes, and by change its row.
@@ -19,13 +21,13 @@ def in_waves(slots: SlotArray, bundle: Callable[[NumberArray], tuple[Rows, Numbe
     order = np.argsort(slots, kind="stable")
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
     lengths = np.diff(np.r_[opens, len(order)])
-    wave = np.empty(len(order), np.int64)
+    round_of_row = np.empty(len(order), np.int64)
     # A row's round is how many rows of its slot came before it.
-    wave[order] = np.arange(len(order)) - np.repeat(opens, lengths)
-    by_wave = np.argsort(wave, kind="stable")
-    cuts = np.flatnonzero(np.diff(wave[by_wave])) + 1
+    round_of_row[order] = np.arange(len(order)) - np.repeat(opens, lengths)
+    by_round = np.argsort(round_of_row, kind="stable")
+    cuts = np.flatnonzero(np.diff(round_of_row[by_round])) + 1
     parts, sources = [], []
-    for rows in np.split(by_wave, cuts):
+    for rows in np.split(by_round, cuts):
         changes, source = bundle(rows)
         parts.append(changes)
         sources.append(source)

@@ -66,7 +66,7 @@ def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> Oper
 def spec_class(kind: str) -> type[OperatorSpec[Any]]:
     """The class of the specs of a kind of operator."""
     module, _, name = SPECS[kind].partition(":")
-    found: type[OperatorSpec[Any]] = getattr(
+    spec: type[OperatorSpec[Any]] = getattr(
         import_module(f"aggloom.runtime.operators.{module}"), name
     )
-    return found
+    return spec

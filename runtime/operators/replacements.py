@@ -29,7 +29,7 @@ def _write_changes(
     adds: Array,
     update_before: bool,
     insert: int,
-    taken: Array,
+    sources: Array,
     kinds: Array,
 ) -> int:
     """Write +I, -U and +U, or -D for each row, and return how many there are."""
@@ -37,12 +37,13 @@ def _write_changes(
     for k in range(len(acting)):
         r = acting[k]
         was = before[r]
+        # A row that goes is told even where no -U is: only it says that the key has no row.
         if was >= 0 and (update_before or not adds[r]):
-            taken[n] = was
+            sources[n] = was
             kinds[n] = UPDATE_BEFORE if adds[r] else DELETE
             n += 1
         if adds[r]:
-            taken[n] = r
+            sources[n] = r
             kinds[n] = UPDATE_AFTER if was >= 0 else insert
             n += 1
     return n
@@ -58,8 +59,8 @@ def find_unlike(
     n, was = len(rows.words), before[acting]
     same = np.zeros(len(acting), np.bool_)
     _same_inside(store.every_column, rows, acting, before, same)
-    kept = np.flatnonzero(was >= n)
-    same[kept] = store.equal(old[was[kept] - n], rows, acting[kept])
+    stored_places = np.flatnonzero(was >= n)
+    same[stored_places] = store.equal(old[was[stored_places] - n], rows, acting[stored_places])
     return acting[~same]
 
 
@@ -77,10 +78,16 @@ def replace_rows(
 
     insert: the kind of a row that replaces none.
     """
-    taken = np.empty(2 * len(acting), np.int64)
+    sources = np.empty(2 * len(acting), np.int64)
     kinds = np.empty(2 * len(acting), np.int8)
     n = _write_changes(
-        acting, before, adds, update_before=update_before, insert=insert, taken=taken, kinds=kinds
+        acting,
+        before,
+        adds,
+        update_before=update_before,
+        insert=insert,
+        sources=sources,
+        kinds=kinds,
     )
     both = pa.concat_batches([batch, stored]) if stored.num_rows else batch
-    return both.take(pa.array(taken[:n])), kinds[:n]
+    return both.take(pa.array(sources[:n])), kinds[:n]

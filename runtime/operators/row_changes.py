@@ -31,8 +31,8 @@ class SlotChanges(NamedTuple):
 class AppliedRows(NamedTuple):
     """The stored rows that came and those that are gone, which have to be freed; of each the place of its change."""
 
-    came: Array  # int64[came]
-    came_by: Array  # int64[came]
+    inserted: Array  # int64[inserted]
+    inserted_by: Array  # int64[inserted]
     gone: Array  # int64[gone]
     gone_by: Array  # int64[gone]
 
@@ -64,6 +64,7 @@ def apply_changes(rows: SortedRows, changes: SlotChanges, ledger: OrphanLedger) 
             gone_by.append(places[orphans][went])
             never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
             ledger.add(never.slots, rows.rows.encode(never.batch))
+    # In the order of the changes: a row that came and went in one bundle is in both lists.
     inserts = ~changes.retracts
     return AppliedRows(
         applied.ids[inserts], places[inserts], np.concatenate(gone), np.concatenate(gone_by)

@@ -166,6 +166,7 @@ def decode(data: Any, hint: Any) -> Any:
     if origin is tuple:
         return _decode_tuple(data, parts)
     if hint in (bool, int, float, str):
+        # The exact type: True is an int to isinstance, and no number of a setting.
         if type(data) is not hint:
             raise TypeError(f"{data!r} is no {hint.__name__}")
         return data
@@ -186,11 +187,12 @@ def decode(data: Any, hint: Any) -> Any:
 def _decode_union(data: Any, parts: tuple[Any, ...]) -> Any:
     if data is None and NoneType in parts:
         return None
-    wanted = [part for part in parts if part is not NoneType]
-    for part in wanted[:-1]:
+    # Only the last alternative may be more than a plain type; the others are known by the data's own.
+    alternatives = [part for part in parts if part is not NoneType]
+    for part in alternatives[:-1]:
         if type(data) is part:
             return data
-    return decode(data, wanted[-1])
+    return decode(data, alternatives[-1])
 
 
 def _decode_tuple(data: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:

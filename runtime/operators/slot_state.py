@@ -94,6 +94,7 @@ class SlotState:
             for call in self.spec.calls
         )
         if len(types) == 1 and plain and not self.spec.functions:
+            # All strings that accumulators hold are then values of this one type.
             (dtype,) = types
             audit.note_type(dtype, np.flatnonzero(audit.held))
 

@@ -115,13 +115,13 @@ def step_data(step: Step) -> dict[str, Any]:
             "rows": columns_data(step.input.schema),
         }
     assert isinstance(step, Calc | LoweredCalc)
-    made = step if isinstance(step, LoweredCalc) else None
+    lowered = step if isinstance(step, LoweredCalc) else None
     return {
         "where": step.where,
         "select": [list(pair) for pair in step.select],
         "columns": columns_data(step.schema),
-        "rows": columns_data(made.rows if made else step.input.schema),  # type: ignore[union-attr]
-        "zone": made.zone if made else "",
+        "rows": columns_data(lowered.rows if lowered else step.input.schema),  # type: ignore[union-attr]
+        "zone": lowered.zone if lowered else "",
     }
 
 
@@ -158,6 +158,7 @@ def expand(node: Expand, rows: Rows) -> Rows:
         )
         for project in node.projects
     ]
+    # One projection is a Calc in disguise: nothing has to be repeated.
     if len(parts) == 1:
         return parts[0], kinds
     return pa.concat_batches(parts), np.tile(kinds, len(parts))

@@ -36,6 +36,7 @@ class Step(Operator, Generic[P]):
         checked = self.check(inputs, clock)
         with self.changing_state():
             changes = self.change(checked, clock)
+        # Not before the change has succeeded: a bundle that is refused counts nowhere.
         self.counters["rows"] += sum(each.batch.num_rows for each in inputs)
         self.counters["emitted"] += len(changes[1])
         return changes

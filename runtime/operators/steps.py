@@ -32,12 +32,12 @@ def has_values(batch: pa.RecordBatch, columns: Iterable[int | str]) -> npt.NDArr
         >>> has_values(pa.record_batch({"a": [1, None], "b": [2, 2]}), ["b", 0]).tolist()
         [True, False]
     """
-    found = np.ones(batch.num_rows, np.bool_)
+    has_all = np.ones(batch.num_rows, np.bool_)
     for name in columns:
         column = batch.column(name)
         if column.null_count:
-            found &= scalars.validity(column)
-    return found
+            has_all &= scalars.validity(column)
+    return has_all
 
 
 def split(
@@ -57,6 +57,7 @@ def split(
     order, bounds = sort_by_bucket(hashes, buckets)
     kinds = kinds[order]
     spans = [(n, int(bounds[n]), int(bounds[n + 1])) for n in range(buckets)]
+    # A bucket without rows is not told: whoever runs it would wake it for nothing.
     spans = [span for span in spans if span[2] > span[1]]
     if workers.threads == 1 or batch.num_rows < MANY_ROWS:
         batch = batch.take(scalars.from_places(order))
@@ -74,6 +75,7 @@ def cut_evenly(rows: Rows, workers: Workers) -> list[Rows]:
     batch, kinds = rows
     if workers.threads == 1 or batch.num_rows < MANY_ROWS:
         return [rows]
+    # Rounded up, so that there are no more runs than threads.
     size = -(-batch.num_rows // workers.threads)
     starts = range(0, batch.num_rows, size)
     return [(batch.slice(at, size), kinds[at : at + size]) for at in starts]
@@ -88,5 +90,6 @@ def concat_changes(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
         return no_rows(schema)
     kinds = np.concatenate([kinds for _, kinds in parts])
     if not schema.names:
+        # A batch without columns still has a number of rows.
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(kinds), pa.struct([]))), kinds
     return pa.concat_batches([batch for batch, _ in parts]), kinds

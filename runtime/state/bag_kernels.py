@@ -68,6 +68,7 @@ def _relink(bag: BagArrays, slot: int, row: int, after: int, before: int) -> Non
     if before != 0:
         bag.after[before - 1] = after if row < 0 else row + 1
     else:
+        # A row without one before it is the head of its chain: the slot's own link is the one to change.
         bag.head[slot] = after if row < 0 else row + 1
     if after != 0:
         bag.before[after - 1] = before if row < 0 else row + 1
@@ -81,26 +82,29 @@ def _insert(
     unique: bool,
     mode: int,
     slot: int,
-    given: Encoded,
+    batch: Encoded,
     r: int,
     h: int,
 ) -> tuple[int, int, int]:
     """Add a row: (row, row that is gone or -1, outcome)."""
     old, cell = np.int64(-1), np.int64(-1)
+    # A bag that has at most one row a slot finds it at the head: neither a hash nor an index is kept for it.
     if mode == ONE_ROW:
         old = np.int64(bag.head[slot]) - 1
     elif mode == INDEXED_ROWS:
-        old, cell = find_row(index, rows, slot, given, r, h)
+        old, cell = find_row(index, rows, slot, batch, r, h)
     # Without a unique key the identity is the whole row: one stored row stands for all equal ones.
     if old >= 0 and not unique:
         bag.count[old] += 1
         return old, np.int64(-1), AGAIN
-    row = store_row(rows, given, r)
+    # Stored before the old row is freed, which its caller does: the two have different ids, and changes name both.
+    row = store_row(rows, batch, r)
     if mode == INDEXED_ROWS:
         name_row(index, cell, h, slot, row)
     else:
         index.slot[row] = slot
     bag.count[row] = 1
+    # The degree goes with the place: both rows are of one slot, whose key they are joined by.
     if len(bag.degree) > 0:
         bag.degree[row] = bag.degree[old] if old >= 0 else 0
     if old < 0:
@@ -119,7 +123,7 @@ def _remove(
     index: RowIndexArrays,
     mode: int,
     slot: int,
-    given: Encoded,
+    batch: Encoded,
     r: int,
     h: int,
 ) -> tuple[int, int, int]:
@@ -128,13 +132,15 @@ def _remove(
     if mode == ONE_ROW:
         row = np.int64(bag.head[slot]) - 1
     elif mode == INDEXED_ROWS:
-        row, cell = find_row(index, rows, slot, given, r, h)
+        row, cell = find_row(index, rows, slot, batch, r, h)
+    # The count is not looked at: a row that is in a chain is there at least once.
     if row < 0:
         return row, row, ORPHAN
     bag.count[row] -= 1
     if bag.count[row] > 0:
         return row, np.int64(-1), LESS
     if mode == INDEXED_ROWS:
+        # At once, unlike the row itself: a later change of the same bundle must not find the row any more.
         close_gap(index.table, cell)
     _relink(bag, slot, -1, bag.after[row], bag.before[row])
     # The caller frees the row once its changes are emitted: until then its columns are read.
@@ -149,7 +155,7 @@ def apply_changes(
     unique: bool,
     mode: int,
     slots: Array,
-    given: Encoded,
+    batch: Encoded,
     retracts: Array,
     applied: Applied,
     start: int,
@@ -160,14 +166,16 @@ def apply_changes(
     mode: the way to find a row; only INDEXED_ROWS reads the index.
     """
     while start < len(slots):
+        # A block has as many rows as the scratch arrays hold: 8 KiB of hashes, which stay in the nearest cache.
         stop = min(len(slots), start + BLOCK)
         if mode == INDEXED_ROWS:
-            stop = look_ahead(index, rows, slots, given, start, ahead)
+            stop = look_ahead(index, rows, slots, batch, start, ahead)
         for r in range(start, stop):
+            # In the other modes `hashes` holds what an earlier block left there; neither of them reads it.
             h, slot = ahead.hashes[r - start], slots[r]
             if retracts[r]:
-                row, gone, outcome = _remove(bag, rows, index, mode, slot, given, r=r, h=h)
-            elif has_room(index, rows, mode == INDEXED_ROWS, given, r):
+                row, gone, outcome = _remove(bag, rows, index, mode, slot, batch, r=r, h=h)
+            elif has_room(index, rows, mode == INDEXED_ROWS, batch, r):
                 row, gone, outcome = _insert(
                     bag,
                     rows,
@@ -175,7 +183,7 @@ def apply_changes(
                     unique,
                     mode=mode,
                     slot=slot,
-                    given=given,
+                    batch=batch,
                     r=r,
                     h=h,
                 )
@@ -206,20 +214,22 @@ def take_rows(
 @kernel
 def walk_slots(bag: BagArrays, slots: Array, cursor: Array, positions: Array, ids: Array) -> int:
     """Fill the pairs from a cursor (position, link to go on with or 0) on; how many there are."""
-    found, position, link = np.int64(0), cursor[0], cursor[1]
-    while position < len(slots) and found < len(ids):
+    # Two numbers are the whole state of a walk: a slot with millions of rows is read in pieces of fixed size.
+    pairs, position, link = np.int64(0), cursor[0], cursor[1]
+    while position < len(slots) and pairs < len(ids):
+        # A slot of -1 is a key without state: it has no chain, and no pair.
         if link == 0 and slots[position] >= 0:
             link = np.int64(bag.head[slots[position]])
-        while link != 0 and found < len(ids):
-            positions[found] = position
-            ids[found] = link - 1
-            found += 1
+        while link != 0 and pairs < len(ids):
+            positions[pairs] = position
+            ids[pairs] = link - 1
+            pairs += 1
             link = np.int64(bag.after[link - 1])
         # Otherwise the pairs are full: the next call goes on in this chain.
         if link == 0:
             position += 1
     cursor[0], cursor[1] = position, link
-    return found
+    return pairs
 
 
 @kernel
@@ -237,6 +247,7 @@ def check_chains(
             row = link - 1
             if marks[row] != 0 or rows.flags[row, 0] & 1 == 0 or index.slot[row] != slot:
                 return False
+            # A wrong link back would let a removal change a foreign chain, long after this check.
             if bag.before[row] != before or bag.count[row] < 1:
                 return False
             if len(bag.degree) > 0 and bag.degree[row] < 0:
@@ -244,4 +255,5 @@ def check_chains(
             marks[row] = 1
             count += 1
             before, link = link, np.int64(bag.after[row])
+    # As many rows in chains as the store has: none is left outside them.
     return count == rows.meta[LIVE]

@@ -35,8 +35,9 @@ class IdentifiedRows(ABC):
         self.arena, self.pool, self.name = arena, pool, name
         self.unique, self.single, self.only_added = tuple(unique), single, only_added
         self.rows = RowStore(arena, f"{name}.rows", fields)
-        known = bool(unique) or single
-        identity = np.array(unique, np.int64) if known else self.rows.every_column
+        # The only row of a slot is found without looking at its columns: its identity may be empty.
+        is_found_by_part = bool(unique) or single
+        identity = np.array(unique, np.int64) if is_found_by_part else self.rows.every_column
         self.index = RowIndex(arena, f"{name}.index", identity)
 
     def fit(self) -> None:
@@ -61,11 +62,11 @@ class IdentifiedRows(ABC):
         """The row of each slot with the identity of the row beside it, of several the first to come, or -1."""
         return self.find_encoded(slots, self.rows.encode(batch))
 
-    def find_encoded(self, slots: SlotArray, given: Encoded) -> Array:
+    def find_encoded(self, slots: SlotArray, batch: Encoded) -> Array:
         """As find, for rows that were encoded."""
         if self.only_added:
             return np.full(len(slots), -1, np.int64)
-        return self.index.find(self.rows.arrays, slots, given)
+        return self.index.find(self.rows.arrays, slots, batch)
 
     def free(self, ids: RowIdArray) -> None:
         """Forget rows that are gone."""
@@ -79,15 +80,17 @@ class IdentifiedRows(ABC):
         self._fit()
         self.index.trim(len(self.rows) if self.is_indexed else 0, self.rows.capacity)
 
-    def _reserve(self, given: Encoded, start: int, stop: int) -> None:
+    def _reserve(self, batch: Encoded, start: int, stop: int) -> None:
         """Make room for the rows of a stretch and for their texts."""
-        self.rows.reserve_texts(given, np.arange(start, stop))
+        # Texts first: only they can be refused for want of room, and then nothing else has grown.
+        self.rows.reserve_texts(batch, np.arange(start, stop))
         self._make_room(stop - start)
 
     def _make_room(self, rows: int) -> None:
         """Make room for so many more rows, without that for their texts."""
         self.rows.reserve(rows)
         self._fit()
+        # A table that names no row stays as small as it is made; the slots of rows grow without it.
         entries = len(self.rows) + rows if self.is_indexed else 0
         self.index.reserve(entries, self.rows.capacity)
 

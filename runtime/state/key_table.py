@@ -56,6 +56,7 @@ class KeyTable:
     def key_bytes(self) -> int:
         """Bytes that a key takes in arrays that are full, without those of its strings in the pool."""
         nulls = self.index.arrays.nulls.itemsize
+        # Words, nulls, the mark of a slot in use, and a cell: 8 bytes in a table that is two thirds full.
         return 8 * len(self.fields) + nulls + 1 + 12 + 8 * len(self.stamp_names)
 
     def check_restored(self, audit: Audit) -> Array:
@@ -115,6 +116,7 @@ class KeyTable:
         """Remove keys; their slots are free. Gives the memory back where none is left: `capacity` is less then."""
         self.index.remove(slots)
         for name in self.stamp_names:
+            # A slot that is given out again has to look new.
             self.stamps(name)[slots] = 0
         if len(self.index) == 0 and self.index.capacity > FIRST_SLOTS:
             self.index.reset()
@@ -159,12 +161,13 @@ def key_words(
         column = batch.column(c)
         if column.type != field.type:
             column = column.cast(field.type)
-        found, valid = columns.words(column, index.pool)
+        encoded, valid = columns.words(column, index.pool)
         if column.null_count:
             nulls |= (~valid).astype(nulls.dtype) << c
         if len(fields) == 1:
-            return found.reshape(n, 1), nulls
-        words[:, c] = found
+            # The words of the only column are the keys: nothing is copied.
+            return encoded.reshape(n, 1), nulls
+        words[:, c] = encoded
     return words, nulls
 
 
@@ -185,5 +188,5 @@ def key_columns(index: KeyIndex, fields: list[pa.Field], slots: SlotArray) -> li
 def place_of(index: KeyIndex, fields: list[pa.Field], slot: int) -> str:
     """A key in words, for messages."""
     keys = key_columns(index, fields, np.array([slot], np.int64))
-    shown = (f"{f.name}={k[0].as_py()!r}" for f, k in zip(fields, keys, strict=True))
-    return "key " + ", ".join(shown) if keys else "the only group"
+    values = (f"{f.name}={k[0].as_py()!r}" for f, k in zip(fields, keys, strict=True))
+    return "key " + ", ".join(values) if keys else "the only group"

@@ -57,11 +57,13 @@ def keys_in(weight: int) -> int:
 @kernel
 def before_key(arrival: int) -> int:
     """The arrival that comes before all those with the same sort key."""
+    # Arrivals of a tier are stamps above its first number: one below that number is the last of the tier before.
     return (arrival >> TIER << TIER) - 1
 
 
 @kernel
 def _same_key(tree: Tree, entry: int, word: int, arrival: int) -> bool:
+    # The lower 60 bits tell equals apart, so they are shifted out. `>>` keeps the sign: a tier may be -1.
     return tree.heap[entry] == word and tree.heap[entry + 3] >> TIER == arrival >> TIER
 
 
@@ -80,9 +82,11 @@ def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int, a
             at += ENTRY
         return low
     # As few comparisons as can be: each of them reads the bytes of two texts.
+    # The first `low` entries are not after the key; of the next `left` it is not known.
     while left > 0:
         half = (left + 1) >> 1
         entry = block + 1 + (low + half - 1) * ENTRY
+        # The words are ids of the pool, in the order in which texts came: only their bytes can be compared.
         order = compare_bytes(pool, tree.heap[entry], word)
         after = order > 0 or (order == 0 and tree.heap[entry + 3] > arrival)
         low = low if after else low + half
@@ -103,11 +107,14 @@ def _split(
 ) -> int:
     """Give all but `keep` entries of a block's full child to a new sibling; the block, which may have moved."""
     child = tree.heap[block + 2 + at * ENTRY]
-    given = LIMIT - keep
-    right = allocate_block(tree, 0 if given == 1 else LARGEST, block_level(tree, child))
-    copy_numbers(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
-    tree.heap[right] |= given
-    tree.heap[child] -= given
+    moved = LIMIT - keep
+    # A sibling of one entry begins with the smallest block: it grows when it gets a second one.
+    right = allocate_block(tree, 0 if moved == 1 else LARGEST, block_level(tree, child))
+    copy_numbers(tree, child + 1 + keep * ENTRY, right + 1, moved * ENTRY)
+    # The lowest byte of a header is the number of entries: adding to the header changes it alone.
+    tree.heap[right] |= moved
+    tree.heap[child] -= moved
+    # Its answer says where entries are now: a parent whose block was full of its size has moved to a larger one.
     entry = insert_entry(
         tree, pool, pooled, slot, parent, block, at=at + 1, word=tree.heap[right + 1]
     )
@@ -120,6 +127,7 @@ def _split(
     # A single entry needs no block for 32.
     if keep == 1:
         move_block(tree, slot, entry - ENTRY, child, 0)
+    # Entries lie behind the header of their block: the place of the new one tells where the block is.
     return entry - 1 - (at + 1) * ENTRY
 
 
@@ -169,6 +177,7 @@ def order_insert(
             elif inside == LIMIT:
                 keep = LIMIT - 1
             elif _same_key(tree, child + 1, word, arrival):
+                # Equals that fill the block up to here: all later ones go to the right half, and this one stays full.
                 keep = inside
             block = _split(tree, pool, by_bytes, slot, parent, block, at=rank - 1, keep=keep)
             if inside > keep:
@@ -177,6 +186,7 @@ def order_insert(
             child = tree.heap[block + 2 + (rank - 1) * ENTRY]
         entry = block + 1 + (rank - 1) * ENTRY
         if rank > 1:
+            # The block to the left of the path: its last row comes before a row that becomes the first of its leaf.
             beside = tree.heap[entry - ENTRY + 1]
         # Counted on the way down: room is reserved, so that the row will surely be entered.
         tree.heap[entry + 2] += 1
@@ -193,6 +203,7 @@ def order_insert(
     # The row is the last of its equals: it begins their sort key if the row before it is none of them.
     if last == 0 or not _same_key(tree, last, word, arrival):
         tree.heap[entry + 2] += START
+        # The same blocks count distinct sort keys, too. Their entries have not moved: only a leaf did.
         for d in range(depth):
             tree.heap[path[d] + 2] += START
 
@@ -215,6 +226,7 @@ def _begin_key(
     tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int
 ) -> None:
     """Let a row that is there begin its sort key."""
+    # A second way down: some blocks of the first one may have been given back since.
     block = np.int64(tree.root[slot])
     while block != 0:
         entry = block + 1 + (_rank(tree, pool, by_bytes, block, word, arrival) - 1) * ENTRY
@@ -232,6 +244,7 @@ def order_remove(
     while True:
         at = _rank(tree, pool, by_bytes, block, word, arrival) - 1
         entry = block + 1 + at * ENTRY
+        # Block and place, not the entry: of them a parent's entry can be computed when its block is erased from.
         path[2 * depth], path[2 * depth + 1] = block, at
         if block_level(tree, block) == 0:
             break
@@ -247,11 +260,13 @@ def order_remove(
             follower = outermost_entry(tree, behind, 0)
     # The next of its equals begins their sort key from now on.
     has_heir = follower != 0 and _same_key(tree, follower, word, arrival)
+    # The arrival of the heir, not its entry, since erasing moves entries.
     heir = tree.heap[follower + 3] if has_heir else np.int64(0)
     for d in range(depth):
         tree.heap[path[2 * d] + 1 + path[2 * d + 1] * ENTRY + 2] -= weight
     # A block without entries could not say which keys are below it, so it goes with its last one.
     while depth > 0 and block_size(tree, block) == 1:
+        # An inner entry holds a reference to the text of its least key, which goes with the entry.
         if by_bytes:
             release(pool, tree.heap[block + 1])
         give_back_block(tree, block)
@@ -316,6 +331,7 @@ def key_start(tree: Tree, slot: int, key: int) -> int:
     left = key
     while block != 0:
         entry, end = block + 1, block + 1 + block_size(tree, block) * ENTRY
+        # Whole children are skipped by their weights, so that as many blocks are read as the tree has levels.
         while entry < end and left >= keys_in(tree.heap[entry + 2]):
             left -= keys_in(tree.heap[entry + 2])
             position += rows_in(tree.heap[entry + 2])

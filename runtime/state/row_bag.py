@@ -92,6 +92,7 @@ class RowBag(IdentifiedRows):
     @property
     def row_bytes(self) -> int:
         """Bytes that a row takes in arrays that are full, without those of its texts."""
+        # A count and two links, the slot, a cell of a table that is two thirds full, the degree.
         return self.rows.row_bytes + 12 + 4 + 12 * self.is_indexed + 4 * self.keeps_degrees
 
     def apply(self, slots: SlotArray, batch: pa.RecordBatch, retracts: FlagArray) -> Applied:
@@ -101,7 +102,7 @@ class RowBag(IdentifiedRows):
         """
         return self.apply_encoded(slots, self.rows.encode(batch), retracts)
 
-    def apply_encoded(self, slots: SlotArray, given: Encoded, retracts: FlagArray) -> Applied:
+    def apply_encoded(self, slots: SlotArray, batch: Encoded, retracts: FlagArray) -> Applied:
         """As apply, for rows that were encoded."""
         n = len(slots)
         applied = Applied.of(n)
@@ -114,20 +115,21 @@ class RowBag(IdentifiedRows):
                 self.replaces,
                 mode=self._mode,
                 slots=slots,
-                given=given,
+                batch=batch,
                 retracts=retracts,
                 applied=applied,
                 start=row,
                 ahead=self.index.ahead,
             )
             if row < n:
-                self._reserve(given, row, min(n, row + BLOCK))
+                # Room for one block, not for all the rest: rows that are known, or taken back, need none.
+                self._reserve(batch, row, min(n, row + BLOCK))
         return applied
 
-    def find_encoded(self, slots: SlotArray, given: Encoded) -> Array:
+    def find_encoded(self, slots: SlotArray, batch: Encoded) -> Array:
         if self.single:
             return self.arrays.head[slots].astype(np.int64) - 1
-        return super().find_encoded(slots, given)
+        return super().find_encoded(slots, batch)
 
     def insert(self, slots: SlotArray, batch: pa.RecordBatch) -> Applied:
         """Add rows to their slots."""
@@ -149,16 +151,18 @@ class RowBag(IdentifiedRows):
         cursor = np.zeros(2, np.int64)
         while cursor[0] < len(slots):
             positions, ids = np.empty(limit, np.int64), np.empty(limit, np.int64)
-            found = walk_slots(self.arrays, slots, cursor, positions, ids)
-            if found:
-                yield positions[:found], ids[:found]
+            pairs = walk_slots(self.arrays, slots, cursor, positions, ids)
+            if pairs:
+                yield positions[:pairs], ids[:pairs]
 
     def holds(self, slots: SlotArray) -> Array:
         """Return a mask of the slots that have a row."""
+        # A slot of -1 reads the head of the last one, which the second half of the mask takes out again.
         return np.asarray((self.arrays.head[slots] != 0) & (slots >= 0))
 
     def empty(self, slots: SlotArray) -> None:
         """Forget all rows of slots."""
+        # All pairs first: nothing may be taken out during a walk.
         for _, ids in list(self.walk(slots)):
             self.take(ids)
             self.free(ids)
@@ -196,6 +200,7 @@ class RowBag(IdentifiedRows):
             single=self.single,
             only_added=self.only_added,
         )
+        # The rows are stored already: only what stands beside them has to grow.
         new._make_room(0)
         # By link, which is an id + 1.
         links = np.concatenate([np.zeros(1, np.int64), moved + 1])
@@ -207,8 +212,8 @@ class RowBag(IdentifiedRows):
         )
         if self.keeps_degrees:
             new.arrays.degree[now] = old.degree[ids]
-        kept = np.flatnonzero(moved_slots >= 0)
-        new.arrays.head[moved_slots[kept]] = links[old.head[kept]]
+        still_used = np.flatnonzero(moved_slots >= 0)
+        new.arrays.head[moved_slots[still_used]] = links[old.head[still_used]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
         if self.is_indexed:
             new.index.enter(new.rows.arrays, now)

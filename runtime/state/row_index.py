@@ -78,6 +78,7 @@ class Applied(NamedTuple):
 @kernel
 def row_hash(rows: AnyRows, r: int, slot: int, identity: Array) -> int:
     """The hash of a row in a slot; the row may be one that is not stored."""
+    # The slot is part of the hash: the same row under many keys would otherwise be one long run of cells.
     h = np.int64(slot)
     for k in range(len(identity)):
         c = identity[k]
@@ -88,7 +89,7 @@ def row_hash(rows: AnyRows, r: int, slot: int, identity: Array) -> int:
 
 @kernel
 def look_ahead(
-    index: RowIndexArrays, rows: RowArrays, slots: Array, given: Encoded, start: int, ahead: Ahead
+    index: RowIndexArrays, rows: RowArrays, slots: Array, batch: Encoded, start: int, ahead: Ahead
 ) -> int:
     """Hash a block of rows and read what they will meet, row by row of it; where the block stops.
 
@@ -96,12 +97,14 @@ def look_ahead(
     """
     stop = min(len(slots), start + BLOCK)
     cells = len(index.table)
+    # Hashing is arithmetic over rows that lie in order; the reads at random places come after it, all at once.
     for r in range(start, stop):
-        ahead.hashes[r - start] = row_hash(given, r, slots[r], index.identity)
+        ahead.hashes[r - start] = row_hash(batch, r, slots[r], index.identity)
     for j in range(stop - start):
         ahead.seen[j] = index.table[home(ahead.hashes[j], cells)]
     # The sum is read by nobody: written down, it keeps the compiler from leaving the loads out.
     for j in range(stop - start):
+        # An empty cell names no row. Row 0 is read for it: a load that may be wasted costs less than a branch.
         row = max(slot_in(ahead.seen[j]), 0)
         ahead.seen[j] = rows.words[row, 0] + index.slot[row]
     return stop
@@ -109,7 +112,7 @@ def look_ahead(
 
 @kernel
 def find_row(
-    index: RowIndexArrays, rows: RowArrays, slot: int, given: Encoded, r: int, h: int
+    index: RowIndexArrays, rows: RowArrays, slot: int, batch: Encoded, r: int, h: int
 ) -> tuple[int, int]:
     """(id of the stored row that row r is or -1, cell where it is or belongs)."""
     cells = len(index.table)
@@ -119,7 +122,8 @@ def find_row(
         # Halves of hashes first: the cell is at hand, and the row is elsewhere in memory.
         if not is_other(cell, h):
             row = slot_in(cell)
-            if index.slot[row] == slot and same_row(index.identity, given, r, rows, row):
+            # The slot first: it is one number, while a comparison of rows may read the bytes of texts.
+            if index.slot[row] == slot and same_row(index.identity, batch, r, rows, row):
                 return row, at
         at = around(at + 1, cells)
     # The cell comes with the answer, so that a caller that adds the row need not search for its place again.
@@ -148,25 +152,26 @@ def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
 
 @kernel
 def has_room(
-    index: RowIndexArrays, rows: RowArrays, is_indexed: bool, given: Encoded, r: int
+    index: RowIndexArrays, rows: RowArrays, is_indexed: bool, batch: Encoded, r: int
 ) -> bool:
-    """Tell whether there is room for row r of the given ones, for its texts too. is_indexed: the index will name it."""
+    """Tell whether there is room for row r of the batch, for its texts too. is_indexed: the index will name it."""
     most = len(rows.words)
     if is_indexed:
         # The table has to keep empty cells: a search for a row that is not there ends at one.
         most = min(most, entries_in(len(index.table)))
-    return rows.meta[LIVE] < most and has_heap_room(rows, given, r)
+    # Live rows, not ids that were given out: a freed id is used again before the arrays have to grow.
+    return rows.meta[LIVE] < most and has_heap_room(rows, batch, r)
 
 
 @kernel
 def _find(
-    index: RowIndexArrays, rows: RowArrays, slots: Array, given: Encoded, ids: Array, ahead: Ahead
+    index: RowIndexArrays, rows: RowArrays, slots: Array, batch: Encoded, ids: Array, ahead: Ahead
 ) -> None:
     start = np.int64(0)
     while start < len(slots):
-        stop = look_ahead(index, rows, slots, given, start, ahead)
+        stop = look_ahead(index, rows, slots, batch, start, ahead)
         for r in range(start, stop):
-            row, _ = find_row(index, rows, slots[r], given, r, ahead.hashes[r - start])
+            row, _ = find_row(index, rows, slots[r], batch, r, ahead.hashes[r - start])
             ids[r] = row
         start = stop
 
@@ -179,6 +184,7 @@ def _enter_all(index: RowIndexArrays, rows: RowArrays, ids: Array) -> None:
         row, slot = ids[k], np.int64(index.slot[ids[k]])
         h = row_hash(rows, row, slot, index.identity)
         at = home(h, cells)
+        # Straight to the next empty cell: there are no equal rows to look for.
         while index.table[at] != 0:
             at = around(at + 1, cells)
         name_row(index, at, h, slot, row)
@@ -202,6 +208,7 @@ def _check_named(index: RowIndexArrays, rows: RowArrays, halves: Array) -> bool:
 @kernel
 def _check_slots(index: RowIndexArrays, rows: RowArrays, used: Array) -> bool:
     """Tell whether each row is of a slot in use (`used`: uint8[slots])."""
+    # A row of a key that was forgotten would never be found, and never leave.
     for row in range(len(index.slot)):
         if rows.flags[row, 0] & 1 != 0:
             slot = np.int64(index.slot[row])
@@ -220,10 +227,10 @@ class RowIndex:
         self.ahead = Ahead.new()
         self._reload()
 
-    def find(self, rows: RowArrays, slots: SlotArray, given: Encoded) -> Array:
+    def find(self, rows: RowArrays, slots: SlotArray, batch: Encoded) -> Array:
         """The id of each row; -1 for those that are not there."""
         ids = np.empty(len(slots), np.int64)
-        _find(self.arrays, rows, slots, given, ids, self.ahead)
+        _find(self.arrays, rows, slots, batch, ids, self.ahead)
         return ids
 
     def enter(self, rows: RowArrays, ids: RowIdArray) -> None:

@@ -29,7 +29,9 @@ LENGTH_BITS: Final = 28
 """The lower bits of a text's word are its length in bytes, the upper ones its place in the heap."""
 RECENT: Final = 1 << 12
 """Texts that are remembered by a hash, for rows to share them; all of their words stay in the nearest cache."""
+# A column whose texts do not repeat is looked at once in 64 times or so: by the place in the heap, without a counter.
 _PROBE: Final = 63
+# A text has less than 256 MiB and a heap less than 32 GiB; the top bit stays 0, so that a word is never negative.
 LONGEST: Final = (1 << LENGTH_BITS) - 1
 FARTHEST: Final = (1 << 63 - LENGTH_BITS) - 1
 
@@ -72,6 +74,7 @@ AnyRows = RowArrays | Encoded
 @kernel
 def is_null(flags: Array, r: int, c: int) -> bool:
     """Tell whether column c of a row is null."""
+    # Bit 0 of a row's first byte says that the row is there; the columns begin after it.
     return flags[r, (c + 1) >> 3] >> ((c + 1) & 7) & 1 != 0
 
 
@@ -103,6 +106,7 @@ def same_value(rows: AnyRows, r: int, others: AnyRows, s: int, c: int) -> bool:
     if not rows.is_text[c]:
         return left == right
     length = text_length(left)
+    # Lengths stand in the words: texts of different lengths are not read at all.
     if length != text_length(right):
         return False
     return same_bytes(rows.heap, text_start(left), others.heap, text_start(right), length)
@@ -113,6 +117,7 @@ def same_row(columns: Array, rows: AnyRows, r: int, others: AnyRows, s: int) -> 
     """Tell whether row r and row s of others are the same in some columns; both may be rows that are not stored."""
     for k in range(len(columns)):
         c = columns[k]
+        # Flags before words: the word of a NULL is 0, which is some value's word, too.
         if is_null(rows.flags, r, c) != is_null(others.flags, s, c):
             return False
         if not same_value(rows, r, others, s, c):
@@ -129,11 +134,11 @@ def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: A
 
 @kernel
 def compare_rows(
-    columns: Array, rows: RowArrays, ids: Array, given: Encoded, which: Array, out: Array
+    columns: Array, rows: RowArrays, ids: Array, batch: Encoded, which: Array, out: Array
 ) -> None:
     """Write to `out` whether stored rows are the same in some columns as rows that are not stored."""
     for k in range(len(ids)):
-        out[k] = same_row(columns, rows, ids[k], given, which[k])
+        out[k] = same_row(columns, rows, ids[k], batch, which[k])
 
 
 @kernel
@@ -156,9 +161,10 @@ def measure_rows(rows: Encoded, which: Array) -> int:
 
 
 @kernel
-def has_heap_room(rows: RowArrays, given: Encoded, r: int) -> bool:
-    """Tell whether the heap has room for the texts of row r of the given ones."""
-    return rows.meta[HEAP_USED] + row_bytes(given, r) + SPARE <= len(rows.heap)
+def has_heap_room(rows: RowArrays, batch: Encoded, r: int) -> bool:
+    """Tell whether the heap has room for the texts of row r of the batch."""
+    # `copy_string` writes up to SPARE bytes further than the text, and they have to be inside the heap.
+    return rows.meta[HEAP_USED] + row_bytes(batch, r) + SPARE <= len(rows.heap)
 
 
 @kernel
@@ -167,6 +173,7 @@ def _recent_cell(source: Array, start: int, length: int) -> int:
     if length < 8:
         # What follows the text is not part of it.
         first = load_word(source, start) & ((1 << 8 * length) - 1)
+        # The mask leaves an even cell; its neighbour is the second place for the same hash.
         return mix(first + length) & RECENT - 2
     first, last = load_word(source, start), load_word(source, start + length - 8)
     return mix(combine(first, last) + length) & RECENT - 2
@@ -181,21 +188,23 @@ def place_text(
     A text that came lately lies there already. A column whose texts do not repeat is looked at now and then only.
     """
     cell = np.int64(-1)
-    asked, found = rows.shared[c, 0], rows.shared[c, 1]
-    looks = asked < RECENT or 2 * found >= asked or used & _PROBE == 0
+    lookups, hits = rows.shared[c, 0], rows.shared[c, 1]
+    # At first every text is looked for; later only while half of the look-ups find something, and by the sample.
+    looks = lookups < RECENT or 2 * hits >= lookups or used & _PROBE == 0
     if length > 0 and looks:
         cell = _recent_cell(source, start, length)
         rows.shared[c, 0] += 1
         for place in range(cell, cell + 2):
             word = rows.recent[place]
+            # A cell that was never written has length 0, as no text has that is looked for: it is never a hit.
             if text_length(word) == length and same_bytes(
                 heap, text_start(word), source, start, length
             ):
                 rows.shared[c, 1] += 1
                 return word, used
-        if asked > 4 * RECENT:
+        if lookups > 4 * RECENT:
             # The texts that came long ago count less and less.
-            rows.shared[c, 0], rows.shared[c, 1] = asked >> 1, found >> 1
+            rows.shared[c, 0], rows.shared[c, 1] = lookups >> 1, hits >> 1
     copy_string(source, start, heap, used, length)
     word = used << LENGTH_BITS | length
     if cell >= 0:
@@ -206,8 +215,8 @@ def place_text(
 
 
 @kernel
-def store_row(rows: RowArrays, given: Encoded, r: int) -> int:
-    """The id that row r of the given ones gets; room was reserved."""
+def store_row(rows: RowArrays, batch: Encoded, r: int) -> int:
+    """The id that row r of the batch gets; room was reserved."""
     # Free ids first: every array by id stays as short as it can.
     if rows.meta[FREE] > 0:
         row = rows.meta[FREE] - 1
@@ -217,14 +226,14 @@ def store_row(rows: RowArrays, given: Encoded, r: int) -> int:
         rows.meta[HIGH] += 1
     rows.meta[LIVE] += 1
     for b in range(rows.flags.shape[1]):
-        rows.flags[row, b] = given.flags[r, b]
+        rows.flags[row, b] = batch.flags[r, b]
     used = rows.meta[HEAP_USED]
     for c in range(rows.words.shape[1]):
-        word = given.words[r, c]
+        word = batch.words[r, c]
         if rows.is_text[c]:
             start, length = text_start(word), text_length(word)
             # The texts of a row side by side: reading it again touches one place of the heap.
-            word, used = place_text(rows, c, given.heap, start, length, heap=rows.heap, used=used)
+            word, used = place_text(rows, c, batch.heap, start, length, heap=rows.heap, used=used)
             rows.meta[HEAP_LIVE] += length
         rows.words[row, c] = word
     rows.meta[HEAP_USED] = used
@@ -233,11 +242,11 @@ def store_row(rows: RowArrays, given: Encoded, r: int) -> int:
 
 @kernel
 def store_rows(
-    rows: RowArrays, given: Encoded, which: Array, ids: Array, start: int, stop: int
+    rows: RowArrays, batch: Encoded, which: Array, ids: Array, start: int, stop: int
 ) -> None:
     """Store some rows, from one on and up to another, and write their ids."""
     for k in range(start, stop):
-        ids[k] = store_row(rows, given, which[k])
+        ids[k] = store_row(rows, batch, which[k])
 
 
 @kernel
@@ -247,6 +256,8 @@ def delete_rows(rows: RowArrays, ids: Array) -> None:
         row = ids[k]
         # Before the row's first word becomes the link to the next free row.
         rows.meta[HEAP_LIVE] -= row_bytes(rows, row)
+        # All flags, not bit 0 alone: a row that gets this id brings its own, and free rows have none that a check may
+        # read.
         for b in range(rows.flags.shape[1]):
             rows.flags[row, b] = 0
         rows.words[row, 0] = rows.meta[FREE]
@@ -266,6 +277,7 @@ def compact_texts(rows: RowArrays, heap: Array) -> None:
         for c in range(len(rows.is_text)):
             if rows.is_text[c]:
                 start, length = text_start(rows.words[row, c]), text_length(rows.words[row, c])
+                # This remembers the words of the new heap one after another: texts that rows shared stay shared.
                 word, used = place_text(rows, c, rows.heap, start, length, heap=heap, used=used)
                 rows.words[row, c] = word
     rows.meta[HEAP_USED] = used
@@ -288,6 +300,7 @@ def check_rows(rows: RowArrays) -> int:
                 word = rows.words[row, c]
                 if word < 0 or text_start(word) > used - text_length(word):
                     return np.int64(-1)
+                # A NULL has no bytes: nobody would take their length off again.
                 if is_null(rows.flags, row, c) and text_length(word) != 0:
                     return np.int64(-1)
                 total += text_length(word)

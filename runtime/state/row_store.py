@@ -101,6 +101,7 @@ class RowStore:
         rows, name = self.arrays, self.name
         audit.require_length(len(rows.words), name, rows.flags)
         audit.require_length(8, name, rows.meta)
+        # If a column had become a text, its numbers would be read as places in the heap.
         noted = self.arena.array(f"{name}.texts", 0, "u1")
         right = len(noted) == len(self.is_text) and bool((noted == self.is_text).all())
         audit.require(right, name, "its columns of texts are others")
@@ -128,6 +129,7 @@ class RowStore:
 
     def _pieces(self, ids: RowIdArray, column: int) -> Iterator[Array]:
         """Ids in pieces whose texts of a column have about `_PIECE` bytes."""
+        # One more than its bytes for each row: pieces of empty texts end, too.
         ends = np.cumsum((self.arrays.words[ids, column] & LONGEST) + 1)
         yield from np.split(ids, np.flatnonzero(np.diff(ends // _PIECE)) + 1)
 
@@ -195,19 +197,20 @@ class RowStore:
         texts = np.flatnonzero(self.is_text[among])
         ends = np.zeros((len(among), len(ids) + 1 if len(texts) else 1), np.int64)
         gather_words(self.arrays, ids, among, words, valid, ends)
+        # SPARE bytes behind each column: a text is copied 16 bytes at a time, and the next one overwrites the rest.
         begins = np.r_[0, np.cumsum(ends[texts, -1] + SPARE)]
         out = np.empty(int(begins[-1]), np.uint8)
         gather_texts(self.arrays.heap, texts, words, ends, begins, out)
-        found = []
+        gathered = []
         for n, c in enumerate(among):
             dtype = self.schema.field(int(c)).type
             if not self.is_text[c]:
-                found.append(scalars.from_scalar_words(words[n], valid[n], dtype, fresh=True))
+                gathered.append(scalars.from_scalar_words(words[n], valid[n], dtype, fresh=True))
                 continue
             begin = begins[np.searchsorted(texts, n)]
             data = out[begin : begin + ends[n, -1]]
-            found.append(columns.from_bytes(ends[n], data, valid[n], dtype))
-        return found
+            gathered.append(columns.from_bytes(ends[n], data, valid[n], dtype))
+        return gathered
 
     def equal(
         self,
@@ -321,6 +324,7 @@ class _Heap:
                 f"that are remembered have values of {LONGEST:,} bytes at most. Shorten it in the query."
             )
         begin = int(offsets[0])
+        # The offsets of a sliced column do not begin at 0.
         words = (offsets[:-1] + (self._size - begin)) << LENGTH_BITS | lengths
         if column.null_count:
             words[~scalars.validity(column)] = 0
@@ -331,4 +335,5 @@ class _Heap:
 
     def join(self) -> Array:
         """The bytes of all columns, and `SPARE` more."""
+        # Kernels read eight bytes at a time, beyond the end of the last text.
         return np.concatenate([*self._parts, np.zeros(SPARE, np.uint8)])

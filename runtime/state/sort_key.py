@@ -59,6 +59,7 @@ class SortKeyEncoder:
         words, valid = columns.words(arrays[0], pool)
         first = self.columns[0]
         if first.descending:
+            # `~` turns the order of all 64-bit numbers round; `-` would leave the least one where it is.
             words = ~words
         if arrays[0].null_count:
             outermost = _LIMITS.min if first.nulls_first else _LIMITS.max

@@ -14,14 +14,14 @@ from aggloom.runtime.storage.key_index import slot_in
 
 
 @kernel
-def check_places(state: SortedArrays, where: Where, found: Array, marks: Array) -> bool:
+def check_places(state: SortedArrays, where: Where, entries: Array, marks: Array) -> bool:
     """Tell whether the entries of the order are the rows, each once, where their sort keys say.
 
-    found: int64[rows, 2], the slot and entry of each. marks: uint8[rows], zeros; set to 1.
+    entries: int64[rows, 2], the slot and entry of each. marks: uint8[rows], zeros; set to 1.
     """
     heap, stamp = where.tree.heap, where.tree.meta[STAMP]
-    for k in range(len(found)):
-        slot, entry = found[k, 0], found[k, 1]
+    for k in range(len(entries)):
+        slot, entry = entries[k, 0], entries[k, 1]
         row, arrival = heap[entry + 1], heap[entry + 3]
         if row < 0 or row >= len(marks) or marks[row] != 0:
             return False
@@ -29,12 +29,13 @@ def check_places(state: SortedArrays, where: Where, found: Array, marks: Array) 
             return False
         if state.word[row] != heap[entry] or state.arrival[row] != arrival:
             return False
+        # Rounded to the nearest tier: a stamp below 1 then shows as such, and not as a large one of the tier before.
         tier = (arrival + (1 << TIER - 1)) >> TIER
         stamp_of_row = arrival - (tier << TIER)
         if tier < -1 or tier > 1 or stamp_of_row < 1 or stamp_of_row > stamp:
             return False
         marks[row] = 1
-    return len(found) == where.rows.meta[LIVE]
+    return len(entries) == where.rows.meta[LIVE]
 
 
 @kernel
@@ -54,6 +55,7 @@ def check_rings(state: SortedArrays, where: Where, unique: bool, marks: Array) -
         rings += 1
         row = first
         while True:
+            # Rows that were met have mark 2: a ring that leads into another, or back into itself, ends here.
             if marks[row] != 1 or index.slot[row] != index.slot[first]:
                 return np.int64(-1)
             if not same_row(index.identity, rows, row, rows, first):
@@ -61,6 +63,7 @@ def check_rings(state: SortedArrays, where: Where, unique: bool, marks: Array) -
             marks[row] = 2
             count += 1
             after = np.int64(state.newer[row])
+            # Both links: leaving a ring later writes through the one and reads the other.
             if after < 0 or after >= len(marks) or state.older[after] != row:
                 return np.int64(-1)
             if after == first:

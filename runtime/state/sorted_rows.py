@@ -18,9 +18,9 @@ from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.state.sort_key import SortColumn, SortKeyEncoder
 from aggloom.runtime.state.sorted_audit import check_places, check_rings
 from aggloom.runtime.state.sorted_kernels import (
-    Given,
     Places,
     SortedArrays,
+    SortedChanges,
     Where,
     apply_changes,
     collect_rows,
@@ -89,10 +89,10 @@ class SortedRows(IdentifiedRows):
         name, by_bytes = self.name, self.key.by_bytes
         self.rows.check_restored(audit)
         audit.require_length(self.rows.capacity, name, *self.arrays)
-        found = self.tree.check_restored(audit, len(used), by_bytes, by_bytes, by_arrival=True)
+        entries = self.tree.check_restored(audit, len(used), by_bytes, by_bytes, by_arrival=True)
         audit.require_length(self.rows.capacity, name, self.index.arrays.slot)
         marks = np.zeros(self.rows.capacity, np.uint8)
-        right = check_places(self.arrays, self._where, found, marks)
+        right = check_places(self.arrays, self._where, entries, marks)
         audit.require(right, name, "its order does not lead over its rows once")
         rings = 0
         if self.is_indexed:
@@ -108,6 +108,7 @@ class SortedRows(IdentifiedRows):
     @property
     def row_bytes(self) -> int:
         """Bytes that a row takes in full arrays and blocks that are three quarters full, without its texts."""
+        # Word, arrival and ring, the slot, a cell of the index, and an entry of four numbers in the tree.
         return self.rows.row_bytes + 24 + 4 + 12 * self.is_indexed + 32 * 4 // 3
 
     def apply(
@@ -130,7 +131,7 @@ class SortedRows(IdentifiedRows):
         if order is not None:
             rows = rows.take(order)
             words, tiers = words[order], tiers[order]
-        given = Given(slots, rows, words, tiers, retracts)
+        changes = SortedChanges(slots, rows, words, tiers, retracts)
         n = len(slots)
         applied, row = Applied.of(n), 0
         while row < n:
@@ -143,7 +144,7 @@ class SortedRows(IdentifiedRows):
                 self.pool.arrays,
                 self._flags,
                 latest,
-                given=given,
+                changes=changes,
                 applied=applied,
                 start=row,
                 stop=stop,
@@ -177,9 +178,9 @@ class SortedRows(IdentifiedRows):
     def places(self, ids: RowIdArray) -> Places:
         """Return the places, in their slots, of rows that are there."""
         n = len(ids)
-        found = Places(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
-        locate_rows(self.arrays, self._where, self.pool.arrays, self.key.by_bytes, ids, found)
-        return found
+        places = Places(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
+        locate_rows(self.arrays, self._where, self.pool.arrays, self.key.by_bytes, ids, places)
+        return places
 
     def positions(self, ids: RowIdArray) -> Array:
         """As places, the positions alone."""
@@ -276,7 +277,9 @@ class SortedRows(IdentifiedRows):
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
         if self.is_indexed:
             new.index.enter(new.rows.arrays, moved[self.index.collect_ids()])
+        # Stamps go on from there: rows that come later stand behind all that are copied.
         new.tree.arrays.meta[STAMP] = self.tree.arrays.meta[STAMP]
+        # In order, since rows that come in their order leave full blocks behind.
         new._plant(moved[self._in_order()])
         return new, moved
 

@@ -28,7 +28,9 @@ def find_stored_texts(arena: Arena, part: bytes) -> Iterator[bytes]:
         whole = arrays[f"{store}.heap"][:used].tobytes()
         at = whole.find(part)
         while at >= 0:
+            # The heap has no gaps between texts: what begins in one and ends in the next is no text's.
             holds = (begins <= at) & (at + len(part) <= begins + lengths)
             for begin, length in zip(begins[holds], lengths[holds], strict=True):
                 yield whole[int(begin) : int(begin + length)]
+            # One byte on, not a whole match: occurrences may overlap, and then lie in different texts.
             at = whole.find(part, at + 1)

@@ -35,6 +35,7 @@ NEEDS_KEYS = (
 )
 """The complaint about a table of such words without a key."""
 _NAMES = ("insert", "update_before", "update_after", "delete")
+# In small letters, since users write them in either; the words of a table's rows are compared as they are.
 _KINDS = {
     word.lower(): CHANGE_TYPES[kind]
     for kind in range(len(KIND_NAMES))
@@ -79,6 +80,7 @@ class ChangeWords:
     def lacks_before(self) -> bool:
         """True if its updates come without the rows that they replace, so that they are upserts."""
         kinds = {kind for _, kind in self.values}
+        # 1 and 2 are -U and +U: updates of which only the second half comes cannot be taken back by their row.
         return CHANGE_TYPES[2] in kinds and CHANGE_TYPES[1] not in kinds
 
     @cached_property
@@ -103,6 +105,7 @@ class ChangeWords:
     def names(self, declared: Iterable[str]) -> list[str]:
         """The names that a change column may have; a column that is declared is data."""
         if self.column is not None:
+            # The data column wins: a schema that declares `op` says that it is one column like others.
             return [self.column]
         return [] if self.markers == "data" else _free(CHANGE_COLUMNS.values(), declared)
 
@@ -134,20 +137,23 @@ class ChangeWords:
     def read_kinds(self, column: pa.Array, where: str) -> pa.Array:
         """The kinds of rows as words of CHANGE_TYPES; raises InputFormatError, naming a word that is unknown."""
         words = _texts(column, where)
-        found = self.find_kinds(words)
-        if found is None:
+        kinds = self.find_kinds(words)
+        if kinds is None:
+            # The rows are asked again only for the message, which names one of the unknown words.
             known = pa.array(list(self.kinds), pa.string())
             odd = words.filter(pc.invert(pc.is_in(words, known)))
             raise InputFormatError(f"{where}: {self.complaint(odd[0].as_py(), len(odd))}")
-        return found
+        return kinds
 
     def find_kinds(self, words: pa.Array) -> pa.Array | None:
         """The kinds of texts; None if one of them is unknown."""
-        found = self.known_kinds(pc.fill_null(words, ""))
-        return None if found.null_count else found
+        # A NULL counts as the empty word, which may have a meaning of its own.
+        kinds = self.known_kinds(pc.fill_null(words, ""))
+        return None if kinds.null_count else kinds
 
     def known_kinds(self, words: pa.Array) -> pa.Array:
         """The kinds of texts; NULL of those that are unknown, or NULL."""
+        # By its place in the list of words, without a loop over rows; an unknown word has none, and becomes NULL.
         places = pc.index_in(words, pa.array(list(self.kinds), pa.string()))
         return pa.array(list(self.kinds.values()), pa.string()).take(places)
 
@@ -163,45 +169,47 @@ class ChangeWords:
         rows = f" in {count:,} rows" if count > 1 else ""
         return self.complaint_about("NULL" if word in (None, "") else repr(word)[:_SHOWN], rows)
 
-    def complaint_about(self, shown: str, rows: str = "") -> str:
-        """The same of a word as it is shown."""
+    def complaint_about(self, word: str, rows: str = "") -> str:
+        """The same of a word as messages have it."""
         fix = "add it to change_values" if self.values else "say what it means with change_values"
-        return f"change type {shown} in {self.column!r}{rows}; known are {self.known_words}; {fix}"
+        return f"change type {word} in {self.column!r}{rows}; known are {self.known_words}; {fix}"
 
 
 def _free(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    taken = {name.lower() for name in columns}
-    return [name for name in names if name.lower() not in taken]
+    columns_in_use = {name.lower() for name in columns}
+    return [name for name in names if name.lower() not in columns_in_use]
 
 
-def _values(given: Any, where: str) -> tuple[tuple[str, str], ...]:
+def _values(option: Any, where: str) -> tuple[tuple[str, str], ...]:
     """The words of a mapping, or of a text such as "I=insert,D=delete"; raises SpecError."""
-    if given is None:
+    if option is None:
         return ()
-    form = f'{where}: change_values is {given!r}; it is {{"I": "insert", ..}}, or a text such as I=insert,D=delete'
-    if isinstance(given, str):
-        pairs = [part.rpartition("=") for part in given.split(",")]
+    form = f'{where}: change_values is {option!r}; it is {{"I": "insert", ..}}, or a text such as I=insert,D=delete'
+    if isinstance(option, str):
+        # From the last equals sign: a word may have one in it, a kind of change has none.
+        pairs = [part.rpartition("=") for part in option.split(",")]
         if not all(equals for _, equals, _ in pairs):
             raise SpecError(form)
-        found = [(word.strip(), kind.strip()) for word, _, kind in pairs]
-    elif isinstance(given, Mapping):
-        found = [(_word(word) or "", kind) for word, kind in given.items()]
+        meanings = [(word.strip(), kind.strip()) for word, _, kind in pairs]
+    elif isinstance(option, Mapping):
+        meanings = [(_word(word) or "", kind) for word, kind in option.items()]
     else:
         raise SpecError(form)
-    if not found or len(dict(found)) < len(found):
+    if not meanings or len(dict(meanings)) < len(meanings):
         raise SpecError(f"{form}, each word once")
-    for word, kind in found:
+    for word, kind in meanings:
         if not isinstance(kind, str) or kind.lower() not in _KINDS:
             raise SpecError(
                 f"{where}: change_values says that {word!r} is {kind!r}. {nearest(str(kind), _NAMES)}"
             )
-    return tuple((word, _KINDS[kind.lower()]) for word, kind in found)
+    return tuple((word, _KINDS[kind.lower()]) for word, kind in meanings)
 
 
 def _word(value: Any) -> str | None:
     """A value of the column as a word: numbers and truth values as they are written."""
     if value is None:
         return ""
+    # Before the test for numbers: to Python, True is the integer 1.
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | Decimal) else None

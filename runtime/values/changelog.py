@@ -22,6 +22,7 @@ from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values import scalars
 
+# Numbers with a meaning in their lowest bit: an odd kind takes a row back. State and logs hold them.
 INSERT = 0
 UPDATE_BEFORE = 1
 UPDATE_AFTER = 2
@@ -36,6 +37,7 @@ CHANGE_COLUMNS = {"spark": "_change_type", "flink": "op"}
 _FLINK_LONG = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 _ICEBERG = ("INSERT", "UPDATE_PREIMAGE", "UPDATE_POSTIMAGE", "DELETE")
 SPELLINGS = (*KIND_NAMES, *CHANGE_TYPES, *_FLINK_LONG, *_ICEBERG)
+# Each vocabulary lists the four kinds in their order, so that a word's place says its kind.
 _KIND_OF_SPELLING = np.array([index % 4 for index in range(len(SPELLINGS))], np.int8)
 
 Kinds = npt.NDArray[np.int8]  # int8[rows]
@@ -72,9 +74,12 @@ def _transitions(
     n = 0
     for k in range(len(was)):
         both = was[k] and now[k]
+        # Both messages of every item are written, and the place moves on only behind those that count: no branch to
+        # mispredict.
         items[n] = k
         after_it[n] = False
         kinds[n] = UPDATE_BEFORE if both else DELETE
+        # A -U may be left out, a -D never: with it the row would stay.
         n += was[k] and (not both or (update_before and changed[k]))
         items[n] = k
         after_it[n] = True
@@ -117,6 +122,7 @@ def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
     codes = pc.index_in(column, value_set=_spellings().cast(column.type))
     if codes.null_count:
         _raise_unknown(column.filter(pc.is_null(codes)), where)
+    # A text's place among the spellings is found by Arrow, its kind by one look into an array.
     return _KIND_OF_SPELLING[scalars.buffer_of(codes, np.int32)]
 
 
@@ -129,11 +135,11 @@ def _spellings() -> pa.Array:
 def _raise_unknown(unknown: pa.Array, where: str) -> None:
     """Name the most frequent unknown change type, and how often it occurs."""
     value, count = Counter(unknown.to_pylist()).most_common(1)[0]
-    shown = "NULL" if value is None else repr(value)
+    quoted = "NULL" if value is None else repr(value)
     others = len(unknown) - count
     more = f" (and {others} more rows with other unknown values)" if others else ""
     raise UnknownChangeTypeError(
-        f"{where}: unknown change type {shown} in {count} row{'s' if count > 1 else ''}{more}; "
+        f"{where}: unknown change type {quoted} in {count} row{'s' if count > 1 else ''}{more}; "
         f"known are {', '.join(CHANGE_TYPES)} and {', '.join(KIND_NAMES)}"
     )
 
@@ -179,17 +185,19 @@ def fold(
     if key_width is not None:
         return _fold_keyed(rows, key_width, idempotent)
     counts: Counter[Row] = Counter()
-    shown: dict[Row, Row] = {}
+    rows_by_identity: dict[Row, Row] = {}
     for kind, *values in rows:
         identity = tuple(map(same_value, values))
         if KIND_NAMES.index(kind) & 1:
             if not counts[identity]:
+                # A row that was counted down to nothing is not there either.
                 raise ChangelogLawError(f"{kind} of a row that is not there: {tuple(values)!r}")
             counts[identity] -= 1
         else:
             counts[identity] += 1
-            shown[identity] = tuple(values)
-    return [shown[identity] for identity, count in counts.items() for _ in range(count)]
+            # The last row that looked like this: -0.0 and 0.0 are one row, which shows as it came last.
+            rows_by_identity[identity] = tuple(values)
+    return [rows_by_identity[identity] for identity, count in counts.items() for _ in range(count)]
 
 
 def _fold_keyed(rows: Iterable[Sequence[Any]], key_width: int, idempotent: bool) -> list[Row]:

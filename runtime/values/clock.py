@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
+# Far beyond any calendar, and far enough from the ends of 64 bits for windows to be added without overflow.
 BEFORE_ALL = -(2**62)
 AFTER_ALL = 2**62
 

@@ -39,8 +39,10 @@ def _take(source: Array, rows: Array, out: Array) -> None:
 
 def take(source: ValueArray, rows: NumberArray) -> Array:
     """The rows of an array, in this order."""
+    # NumPy's own for matrices, and for an empty source, of which no row can be read.
     if source.ndim > 1 or not len(source):
         return np.asarray(source[rows])
+    # A compiled loop, which checks no index: callers have computed them.
     out = np.empty(len(rows), source.dtype)
     _take(source, rows, out)
     return out
@@ -72,6 +74,7 @@ def text_bytes(column: pa.Array) -> tuple[Array, Array]:
     if is_nested(column.type):
         column = encode_values(column)
     _, offset_buffer, data = column.buffers()
+    # The buffers of a slice are those of the whole column: its own ends begin at the offset.
     ends = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return raw, ends.astype(np.int64)
@@ -87,10 +90,12 @@ def numbers(column: pa.Array) -> tuple[Array, Array, Array]:
         return empty, none, valid
     if pa.types.is_decimal(dtype):
         limbs = scalars.buffer_of(column, np.int64, 2)
+        # Copies, so that kernels get arrays without gaps.
         return limbs[::2].copy(), limbs[1::2].copy(), valid
     if pa.types.is_floating(dtype):
         return scalars.buffer_of(column, dtype.to_pandas_dtype()).astype(np.float64), none, valid
     low = scalars.buffer_of(column, dtype.to_pandas_dtype()).astype(np.int64)
+    # The upper half of a 64-bit number is its sign: sums of them need 128 bits from the first row on.
     return low, low >> 63 if dtype == pa.int64() else none, valid
 
 
@@ -137,6 +142,7 @@ def from_bytes(
     Raises DataError for more than 2 GiB of them, which Arrow's offsets do not reach.
     """
     n = len(valid)
+    # The one check of the size: kernels before it add lengths up in 64 bits.
     if offsets[-1] > _FARTHEST:
         raise DataError(
             f"a result has {int(offsets[-1]):,} bytes of {dtype} in one column, and {_FARTHEST:,} are the most. Let "

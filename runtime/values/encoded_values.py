@@ -17,6 +17,7 @@ NO_FLOAT = np.float64(0.0)
 NO_LIMBS = (np.int64(0), np.int64(0))
 _SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 _TOP = np.uint64(1 << 63)
+# Doubles: the powers up to 10 to the 22 are exact, the others rounded once.
 _TENS = np.array([10.0**p for p in range(39)])
 
 
@@ -36,6 +37,7 @@ def wide_at(column: Limbs, i: int) -> tuple[int, int]:
 def load_wide(field: Array, s: int) -> Wide:
     """The sum at slot s, which is held in two limbs where three are never needed."""
     middle = field[s, 1]
+    # Without a third limb the sign of the second goes on for ever, as in any two's complement.
     return field[s, 0], middle, field[s, 2] if field.shape[1] > 2 else middle >> 63
 
 
@@ -54,6 +56,7 @@ def clear_wide(field: Array, s: int) -> None:
 @kernel
 def store_pooled(field: Array, pool: PoolArrays, s: int, word: int) -> None:
     """Store an id, holding it and letting the former one go."""
+    # Held first: the former id may be the same one, and at zero holders a sweep would free it.
     hold(pool, word)
     release(pool, field[s])
     field[s] = word
@@ -66,6 +69,7 @@ def put_word(out: Array, k: int, word: int) -> None:
 
 @kernel
 def put_float(out: Array, k: int, value: float) -> None:
+    # Adding 0.0 turns -0.0 into 0.0 and changes nothing else: equal results have equal bits.
     out[k] = value + 0.0
 
 
@@ -88,6 +92,7 @@ def put_floats(out: Array, k: int, values: tuple[float, ...]) -> None:
 
 @kernel
 def word_to_float(word: int) -> float:
+    # The inverse of `real_word`: below zero all bits but the sign are turned round.
     return np.int64(word ^ ((word >> 63) & _SIGN)).view(np.float64)
 
 
@@ -96,8 +101,10 @@ def real_word(value: float) -> int:
     """The word of a double: NaN above infinity, -0.0 as 0.0."""
     clean = value + 0.0
     if np.isnan(clean):
+        # All NaNs become the one with the sign off, which is above infinity.
         clean = np.nan
     bits = np.float64(clean).view(np.int64)
+    # Doubles of one sign compare as their bits do, but negative ones the other way round: those are turned.
     return np.int64(bits ^ ((bits >> 63) & _SIGN))
 
 
@@ -139,6 +146,7 @@ def _wide_bytes(heap: Array, at: int) -> tuple[int, int]:
 @kernel
 def _inside(pool: PoolArrays, at: int) -> int:
     """A place from which 16 bytes can be read, where those of another type would be too few."""
+    # Damaged state may name a string of another type: any bytes are better than a read outside of the heap.
     return min(at, len(pool.heap) - 16)
 
 
@@ -177,6 +185,7 @@ def truncate_float(value: float, bits: int) -> int:
         return np.int64(0)
     limit = 2.0 ** (bits - 1)
     if value >= limit:
+        # Shifted as an unsigned number, since 2 to the 63 is no signed one.
         return np.int64((np.uint64(1) << np.uint64(bits - 1)) - np.uint64(1))
     if value < -limit:
         return -np.int64(1) << (bits - 1)
@@ -187,10 +196,12 @@ def truncate_float(value: float, bits: int) -> int:
 def float_to_decimal(value: float, precision: int, scale: int) -> tuple[tuple[int, int], bool]:
     """((low, high), whether it fits) of a double rounded HALF_UP to a scale."""
     scaled = np.floor(abs(value) * _TENS[scale] + 0.5)
+    # Written so that NaN does not fit either: it is below nothing.
     if not scaled < _TENS[precision]:
         return NO_LIMBS, False
     high = np.uint64(scaled / 2.0**64)
     low = np.uint64(scaled - np.float64(high) * 2.0**64)
     if value < 0:
+        # Two's complement over both halves: the carry goes up only where the lower one is 0.
         low, high = ~low + np.uint64(1), ~high + np.uint64(low == np.uint64(0))
     return (np.int64(low), np.int64(high)), True

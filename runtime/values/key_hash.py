@@ -14,6 +14,7 @@ from aggloom.runtime.values import scalars
 from aggloom.runtime.values.rows import encode_values
 from aggloom.type_layout import is_nested
 
+# These three are in checkpoints by their effect: another number sends keys to buckets that lack their state.
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(0x9FB21C651E98DF25)
 _START = np.uint64(0x243F6A8885A308D3)
@@ -35,6 +36,7 @@ def _hash_words(hashes: Hashes, words: Hashes, stride: int, valid: NDArray[np.bo
     """Mix a fixed-width column into the hashes; `valid` is empty where there are no nulls."""
     for row in range(len(hashes)):
         if len(valid) and not valid[row]:
+            # A NULL is no value's word: it is mixed in as a number that is unlikely to be one.
             hashes[row] = _mix(hashes[row], _NULL)
         else:
             for word in range(row * stride, (row + 1) * stride):
@@ -51,6 +53,7 @@ def _hash_bytes(
             hashes[row] = _mix(hashes[row], _NULL)
             continue
         start, end = offsets[row], offsets[row + 1]
+        # The length first: "a" and "a" with a zero byte behind it fill the same words.
         h = _mix(hashes[row], np.uint64(end - start))
         word = np.uint64(0)
         shift = np.uint64(0)
@@ -61,6 +64,7 @@ def _hash_bytes(
                 h = _mix(h, word)
                 word = np.uint64(0)
                 shift = np.uint64(0)
+        # Without the last word where the text ended on a full one: it would be all zeros, and cost a round.
         hashes[row] = _mix(h, word) if shift else h
 
 
@@ -73,6 +77,7 @@ def sort_by_bucket(hashes: Hashes, buckets: int) -> tuple[NDArray[np.int64], NDA
         # The high half, scaled: no division, and independent of the low bits that index slots.
         bucket = ((hashes[row] >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
         chosen[row] = bucket
+        # Counted one place further: after the sums below, each number is where its bucket begins.
         bounds[bucket + np.uint64(1)] += 1
     for bucket in range(buckets):
         bounds[bucket + 1] += bounds[bucket]
@@ -80,6 +85,7 @@ def sort_by_bucket(hashes: Hashes, buckets: int) -> tuple[NDArray[np.int64], NDA
     order = np.empty(len(hashes), np.int64)
     for row in range(len(hashes)):
         order[cursor[chosen[row]]] = row
+        # In the order of rows: the sort is stable, so that changes of a key stay in their order.
         cursor[chosen[row]] += 1
     return order, bounds
 
@@ -95,6 +101,7 @@ def _fixed_words(column: pa.Array) -> tuple[Hashes, int]:
     elif pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         column = column.cast(pa.int64())
     if column.null_count:
+        # The value below a NULL is whatever Arrow left there; 0 makes the words a function of the column alone.
         column = column.fill_null(False if pa.types.is_boolean(kind) else 0)
     if pa.types.is_boolean(kind):
         return scalars.truths(column).astype(np.int64).view(np.uint64), 1
@@ -103,6 +110,7 @@ def _fixed_words(column: pa.Array) -> tuple[Hashes, int]:
     else:
         values = column.to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind):
+        # As SQL groups: -0.0 with 0.0, and every NaN with every other.
         numbers = values.astype(np.float64) + 0.0
         numbers[np.isnan(numbers)] = np.nan
         return numbers.view(np.uint64), 1

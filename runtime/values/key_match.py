@@ -15,20 +15,22 @@ from aggloom.type_layout import is_nested
 
 def match_key(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Array:
     """Which of the rows of key columns are the key."""
-    found = np.ones(rows, np.bool_)
-    for column, wanted in zip(columns, key.columns, strict=True):
-        found &= _equal(column, wanted[0])
-    return found
+    matches = np.ones(rows, np.bool_)
+    for column, value_of_key in zip(columns, key.columns, strict=True):
+        matches &= _equal(column, value_of_key[0])
+    return matches
 
 
-def _equal(column: pa.Array, wanted: pa.Scalar) -> Array:
-    if not wanted.is_valid:
+def _equal(column: pa.Array, value_of_key: pa.Scalar) -> Array:
+    if not value_of_key.is_valid:
         return ~validity(column)
     if is_nested(column.type):
-        value = wanted.as_py()
+        value = value_of_key.as_py()
         return np.array([each == value for each in column.to_pylist()], np.bool_)
-    if pa.types.is_floating(column.type) and wanted.as_py() != wanted.as_py():
+    # Only NaN differs from itself.
+    if pa.types.is_floating(column.type) and value_of_key.as_py() != value_of_key.as_py():
         same = pc.is_nan(column)
     else:
-        same = pc.equal(column, wanted)
+        same = pc.equal(column, value_of_key)
+    # A NULL is not the value, whatever comparing it gives.
     return truths(pc.fill_null(same, False))

@@ -32,10 +32,13 @@ _READ = {kind: read for kind, _, _, read in _KINDS}
 def pack(value: Any) -> Any:
     """A value as a literal; raises DataError if it is none of those that a state may hold."""
     if isinstance(value, np.generic):
+        # NumPy's numbers print with the name of their type, which `literal_eval` does not read.
         value = value.item()
+    # The exact types, here and below: a subclass would come back as its base, and its user would not notice.
     if value is None or type(value) in (bool, int, str, bytes):
         return value
     if isinstance(value, float):
+        # Infinity minus itself, as NaN, is NaN: neither is a literal of Python.
         finite = value - value == 0
         return float(value) if finite else ("float", str(float(value)))
     if type(value) is list:

@@ -46,9 +46,9 @@ def check_markers(names: Iterable[str], declared: Sequence[str], where: str) -> 
 
     `op` is one, too, as in files: tables of lakes say their changes in `_change_type`.
     """
-    taken = {name.lower() for name in declared}
+    columns_of_schema = {name.lower() for name in declared}
     for name in names:
-        if name.lower() in taken:
+        if name.lower() in columns_of_schema:
             continue
         if name.lower() in MARKERS:
             raise InputFormatError(f"{where}: column {name!r} {MARKER_HINT}")

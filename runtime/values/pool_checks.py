@@ -22,6 +22,7 @@ def check_pooled_values(audit: Audit) -> None:
             continue
         for ids in _pieces(np.flatnonzero(marks), audit.pool.arrays.length):
             try:
+                # Arrow's full validation reads every value: what it accepts, no later query can stumble over.
                 from_words(ids, np.ones(len(ids), np.bool_), dtype, audit.pool).validate(full=True)
             except (ValueError, IndexError) as error:
                 raise corrupt_snapshot(
@@ -32,6 +33,7 @@ def check_pooled_values(audit: Audit) -> None:
 def _pieces(ids: Array, lengths: Array) -> Iterator[Array]:
     """Ids in pieces whose strings have about `_BYTES` bytes; id 0 stands for none."""
     ids = ids[ids > 0]
+    # One more than its bytes for each string, so that pieces of empty ones end, too.
     ends = np.cumsum(lengths[ids].astype(np.int64) + 1)
     cuts = np.flatnonzero(np.diff(ends // _BYTES)) + 1
     yield from np.split(ids, cuts)

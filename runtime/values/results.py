@@ -40,6 +40,7 @@ class _Lists:
 
     def only(self, keep: FlagArray) -> _Lists:
         """The same rows with some elements left out."""
+        # By the number of elements that stay before each place, old ends become new ones.
         places = np.concatenate([[0], np.cumsum(keep)])
         counts = self.counts[keep] if len(self.counts) else self.counts
         elements = self.elements.filter(pa.array(keep))
@@ -73,6 +74,7 @@ def finish(
     Options: `separator` (join), and either `absent_on_null` or `on_null="absent"`, which leave nulls out of arrays and
     JSON.
     """
+    # A slice of the elements is taken once, and ends count from 0: no later step has to think of an offset.
     first, last = int(offsets[0]), int(offsets[-1])
     lists = _Lists(
         elements.slice(first, last - first),
@@ -95,9 +97,11 @@ def texts(values: pa.Array) -> pa.Array:
     if pa.types.is_decimal(dtype):
         return _by_distinct(values, lambda value: format(value, "f"))
     if pa.types.is_timestamp(dtype):
+        # Without its zone: Arrow would write the zone behind the instant.
         values = values.cast(pa.timestamp(dtype.unit))
     text = values.cast(pa.string())
     if pa.types.is_timestamp(dtype) or pa.types.is_time(dtype):
+        # Spark writes no digits below seconds that are zero, and no point without any behind it.
         return pc.replace_substring_regex(text, pattern=r"\.0+$|(\.\d*?)0+$", replacement=r"\1")
     return text
 
@@ -122,6 +126,7 @@ def json_texts(values: pa.Array) -> pa.Array:
         json = _concat('"', texts(values), '"')
     else:
         json = texts(values)
+    # JSON's null, not SQL's: the value is in the text.
     return pc.if_else(values.is_valid(), json, "null")
 
 
@@ -153,6 +158,7 @@ def _join_last(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array
     lists = lists.only(validity(lists.elements.flatten()[1]))
     separators, items = lists.elements.flatten()
     last = lists.offsets[1:] - 1
+    # An empty list has no last item; the mask makes its separator NULL, and nothing is there to be joined.
     chosen = pa.array(last, mask=last < lists.offsets[:-1])
     return lists.join(texts(items), pc.fill_null(texts(separators).take(chosen), ""))
 
@@ -170,10 +176,11 @@ def _json_object(lists: _Lists, result: pa.DataType, options: Options) -> pa.Arr
     names, values = lists.elements.flatten()
     if names.null_count:
         raise DataError("JSON_OBJECTAGG: a key is NULL; leave such rows out with a FILTER")
-    keys, shown = json_texts(texts(names)).to_pylist(), json_texts(values).to_pylist()
+    keys, members_json = json_texts(texts(names)).to_pylist(), json_texts(values).to_pylist()
     json = []
     for (start, end), valid in zip(pairwise(lists.offsets.tolist()), lists.valid, strict=True):
-        members = dict(zip(keys[start:end], shown[start:end], strict=True))
+        # A key that comes twice has the value that came last, as in a Python dictionary.
+        members = dict(zip(keys[start:end], members_json[start:end], strict=True))
         text = ",".join(f"{key}:{value}" for key, value in members.items())
         json.append(f"{{{text}}}" if valid else None)
     return pa.array(json, pa.string())
@@ -214,11 +221,13 @@ def _by_distinct(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
 
 def _float_text(value: float, shortest: str) -> str:
     """A double as Java writes it, from the fewest digits that tell it from others."""
+    # Aggregated columns repeat: most texts are made a few times instead of once a row.
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     plain = format(Decimal(shortest), "f")
+    # Java's bounds for plain notation; beyond them it writes an exponent.
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return plain if "." in plain else plain + ".0"
     # Java looks for no fewer than two digits, which tells in the smallest numbers alone: 4.9E-324.
@@ -261,10 +270,10 @@ def _json_struct(values: pa.Array) -> pa.Array:
     return _concat("{", *pieces, "}")
 
 
-def _json_list(opened: str, shown: pa.Array, values: pa.Array, closed: str) -> pa.Array:
+def _json_list(opened: str, texts_of_elements: pa.Array, values: pa.Array, closed: str) -> pa.Array:
     """The texts of all elements of the lists `values`, list by list."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     whole = np.ones(len(values), np.bool_)
-    lists = _Lists(shown, np.zeros(0, np.int64), offsets, whole)
-    return _concat(opened, lists.join(shown, ","), closed)
+    lists = _Lists(texts_of_elements, np.zeros(0, np.int64), offsets, whole)
+    return _concat(opened, lists.join(texts_of_elements, ","), closed)

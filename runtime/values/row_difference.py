@@ -27,9 +27,11 @@ def row_difference(left: pa.Table, right: pa.Table) -> tuple[pa.Table, pa.Table]
     both = pa.concat_tables(
         [each.rename_columns(names).replace_schema_metadata(None) for each in (left, right)]
     )
+    # One numbering over both tables: a group's number means the same row on either side.
     groups = row_groups([comparable_values(column) for column in both.columns], both.num_rows)
     firsts = first_places(groups)
     sums = np.zeros(len(firsts), np.int64)
+    # A row of the left counts 1, one of the right -1: what is left over is on the side of the sign.
     weights = np.where(np.arange(both.num_rows) < left.num_rows, 1, -1)
     np.add.at(sums, groups, weights)
     return _take(both, firsts, sums, left.schema), _take(both, firsts, -sums, right.schema)
@@ -47,5 +49,6 @@ def comparable_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_nested(column.type):
         return column
     numbers: dict[Any, int] = {}
+    # Python's values, since Arrow can neither group nor compare nested columns.
     marks = [numbers.setdefault(same_value(value), len(numbers)) for value in column.to_pylist()]
     return pa.chunked_array([pa.array(marks, pa.int64())])

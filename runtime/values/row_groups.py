@@ -37,12 +37,14 @@ def first_places(groups: Groups) -> Groups:
         >>> first_places(np.array([0, 1, 0, 2])).tolist()
         [0, 1, 3]
     """
+    # Numbers are given out in order: a row whose number is a new maximum is the first of its group.
     return np.flatnonzero(np.diff(np.maximum.accumulate(groups), prepend=-1))
 
 
 def _number_values(column: pa.Array | pa.ChunkedArray) -> tuple[Groups, int]:
     """The number of each value, and how many there are."""
     if pa.types.is_dictionary(column.type):
+        # The values of a dictionary may repeat: only those of a new one number equal values alike.
         column = column.cast(column.type.value_type)
     encoded = column.dictionary_encode(null_encoding="encode")
     # The chunks of a column have one dictionary.

@@ -69,6 +69,7 @@ def decode(
     data, starts = _bytes(rows)
     for dtype, part in zip(types[:position], parts, strict=False):
         size = width(dtype)
+        # A column of fixed width in front is jumped over without a look; only texts and nested values are walked.
         starts = starts + size if size > 0 else _skip(_upright(data, part), starts, dtype)
     valid = data[starts] == _VALUE
     return _read_values(_upright(data, parts[position]), starts + 1, valid, types[position])
@@ -87,6 +88,7 @@ def decode_values(encoded: pa.BinaryArray, dtype: pa.DataType) -> pa.Array:
     if encoded.null_count == 0:
         return decode(encoded, [dtype], [PLAIN], 0)
     valid = scalars.validity(encoded)
+    # The number of each value among those that are not null: nulls have no bytes to decode.
     place = pa.array(np.cumsum(valid) - 1, mask=~valid)
     return decode(encoded.drop_null(), [dtype], [PLAIN], 0).take(place)
 
@@ -104,11 +106,14 @@ def _component(column: pa.Array, part: ColumnOrder) -> pa.BinaryArray:
             payload = _invert(payload)
         return pc.binary_join_element_wise(_binary(flags), payload, _NOTHING)
     fixed = scalars.wide_bytes(column) if is_wide_decimal(dtype) else _word_bytes(column)
+    # The payload below a null is the same for all nulls: they have to be equal, and to sort together.
     fixed[~valid] = 0
+    # Inverted bytes sort the other way round; the flag is not inverted, as nulls have their own rule.
     return _binary(np.hstack([flags, ~fixed if part.descending else fixed]))
 
 
 def _word_bytes(column: pa.Array) -> Array:
+    # The sign bit flipped and the highest byte first: bytes then compare as signed numbers do.
     words = scalars.scalar_words(column).view(np.uint64) ^ _SIGN
     return words.astype(">u8").view(np.uint8).reshape(-1, 8)
 
@@ -117,6 +122,7 @@ def _variable_payload(column: pa.Array) -> pa.BinaryArray:
     dtype = column.type
     if is_text(dtype):
         text = pc.fill_null(column.cast(pa.binary()), b"")
+        # A 0 byte is escaped, so that the two zeros at the end are less than any text that goes on.
         text = pc.replace_substring(text, pattern=b"\0", replacement=b"\0\xff")
         return pc.binary_join_element_wise(text, _END, _NOTHING)
     if pa.types.is_struct(dtype):
@@ -126,6 +132,7 @@ def _variable_payload(column: pa.Array) -> pa.BinaryArray:
     elements = pc.binary_join_element_wise(_MORE, elements, _NOTHING)
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    # Joined by Arrow, list by list: the elements of a row stand side by side with nothing in between.
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), elements), _NOTHING)
     return pc.binary_join_element_wise(joined, _NO_MORE, _NOTHING)
 
@@ -139,6 +146,7 @@ def _binary(matrix: Array) -> pa.BinaryArray:
 
 
 def _invert(rows: pa.BinaryArray) -> pa.BinaryArray:
+    # The buffer is flipped whole, so that the ends of a slice stay right.
     _, ends, data = rows.buffers()
     flipped = pa.py_buffer(~np.frombuffer(data, np.uint8))
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, ends, flipped], offset=rows.offset)
@@ -180,6 +188,7 @@ def _read_values(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -
 def _read_struct(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
     children = []
     for field in dtype:
+        # A struct that is null has fields as well, each of them null: walking needs no case for it.
         present = data[starts] == _VALUE
         children.append(_read_values(data, starts + 1, present, field.type))
         starts = _skip(data, starts, field.type)
@@ -190,10 +199,13 @@ def _read_struct(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -
 def _read_list(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
     code = _code(dtype.value_type)
     ends = np.zeros(len(starts) + 1, np.int64)
+    # Twice: the first walk counts the elements, so that the second has arrays of the right size.
     _find_elements(data, starts, code, ends, np.zeros(0, np.int64))
-    found = np.empty(int(ends[-1]), np.int64)
-    _find_elements(data, starts, code, ends, found)
-    elements = _read_values(data, found + 1, data[found] == _VALUE, dtype.value_type)
+    starts_of_elements = np.empty(int(ends[-1]), np.int64)
+    _find_elements(data, starts, code, ends, starts_of_elements)
+    elements = _read_values(
+        data, starts_of_elements + 1, data[starts_of_elements] == _VALUE, dtype.value_type
+    )
     buffers = [scalars.bitmap(valid), pa.py_buffer(ends.astype(np.int32))]
     return pa.Array.from_buffers(dtype, len(valid), buffers, children=[elements])
 
@@ -216,6 +228,7 @@ def _skip(data: Array, starts: Array, dtype: pa.DataType) -> Array:
 
 def _code(dtype: pa.DataType) -> Array:
     """Return the steps (what, how far) of a walk over a component."""
+    # The steps are computed once a type, so that kernels walk bytes without knowing types.
     return np.array([(_MOVE, 1), *_payload_code(dtype)], np.int64)
 
 
@@ -245,6 +258,7 @@ def _has_more(data: Array, at: int) -> bool:
 @kernel
 def _text_end(data: Array, at: int) -> int:
     while _goes_on(data, at):
+        # An escaped zero is two bytes.
         at += 2 if data[at] == 0 else 1
     return at + 2
 
@@ -273,14 +287,17 @@ def _skip_all(data: Array, starts: Array, code: Array, out: Array) -> None:
 
 
 @kernel
-def _find_elements(data: Array, starts: Array, code: Array, ends: Array, found: Array) -> None:
-    """Number the elements of arrays in `ends`, and, if `found` has room, say where each starts."""
+def _find_elements(
+    data: Array, starts: Array, code: Array, ends: Array, starts_of_elements: Array
+) -> None:
+    """Number the elements of arrays in `ends`, and, if `starts_of_elements` has room, say where each starts."""
     n = np.int64(0)
     for r in range(len(starts)):
         at = starts[r]
         while _has_more(data, at):
-            if len(found) > 0:
-                found[n] = at + 1
+            # An array without room is how the counting walk is told from the other: Numba has one type for both.
+            if len(starts_of_elements) > 0:
+                starts_of_elements[n] = at + 1
             n += 1
             at = _walk(data, at + 1, code)
         ends[r + 1] = n

@@ -41,6 +41,7 @@ def truths(column: pa.Array) -> Array:
         return np.empty(0, np.bool_)
     end = column.offset + len(column)
     bits = np.frombuffer(column.buffers()[1], np.uint8)
+    # Unpacked from the first byte on, since a slice may begin in the middle of one.
     return np.unpackbits(bits, count=end, bitorder="little")[column.offset :].view(np.bool_)
 
 
@@ -54,6 +55,7 @@ def buffer_of(column: pa.Array, dtype: Any, width: int = 1) -> Array:
 
 def float_words(values: FloatArray) -> Array:
     """Doubles as words: NaN above infinity, -0.0 as 0.0."""
+    # As in SQL's grouping: -0.0 is 0.0, and one NaN is all NaNs.
     clean = values + 0.0
     clean[np.isnan(clean)] = np.nan
     bits = clean.view(np.int64)
@@ -71,6 +73,7 @@ def scalar_words(column: pa.Array) -> Array:
     if len(column) == 0:
         return np.zeros(0, np.int64)
     if pa.types.is_decimal(dtype):
+        # The lower of two halves: a decimal of at most 18 digits fits into it, sign included.
         out = buffer_of(column, np.int64, 2)[::2].copy()
     elif pa.types.is_floating(dtype):
         out = float_words(buffer_of(column, dtype.to_pandas_dtype()).astype(np.float64))
@@ -79,12 +82,14 @@ def scalar_words(column: pa.Array) -> Array:
     else:
         out = buffer_of(column, carrier(dtype).to_pandas_dtype()).astype(np.int64)
     if column.null_count:
+        # The word of a null is 0 everywhere, so that equal rows have equal words.
         out[~validity(column)] = 0
     return out
 
 
 def wide_bytes(column: pa.Array) -> Array:
     """A wide decimal's values as rows of 16 bytes that sort as they do."""
+    # The highest byte first, with the sign bit flipped: bytes then sort as the numbers do.
     raw = buffer_of(column, np.uint8, 16).reshape(-1, 16)[:, ::-1].copy()
     raw[:, 0] ^= 0x80
     return raw
@@ -100,6 +105,7 @@ def from_scalar_words(
         return from_floats(words_to_floats(out), valid, dtype)
     if pa.types.is_boolean(dtype):
         return pa.array(out.astype(np.bool_), mask=~valid)
+    # Arrow keeps the array alive but not its contents: one that somebody still writes to is copied.
     data = out.astype(carrier(dtype).to_pandas_dtype(), copy=not (fresh or out.flags.owndata))
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
 

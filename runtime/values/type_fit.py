@@ -12,30 +12,31 @@ NANOSECONDS = ("error", "cut")
 NANOSECONDS_HINT = 'nanoseconds="cut" cuts times to microseconds'
 
 
-def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def fits(actual: pa.DataType, declared: pa.DataType) -> bool:
     """Tell whether a column of a file or a table may be read as a column of a schema."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if _is_json(found):
-        found = found.storage_type
-    if found == wanted:
+    if pa.types.is_dictionary(actual):
+        actual = actual.value_type
+    if _is_json(actual):
+        actual = actual.storage_type
+    if actual == declared:
         return True
-    if _is_uuid(found):
-        return _is_text(wanted)
-    if pa.types.is_integer(found):
+    if _is_uuid(actual):
+        return _is_text(declared)
+    # Any integer: whether each value fits is checked where it is cast.
+    if pa.types.is_integer(actual):
         return any(
-            test(wanted)
+            test(declared)
             for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
         )
-    if _is_text(wanted):
+    if _is_text(declared):
         # Bytes of a fixed length are no texts: intervals, identifiers and 96-bit times have them.
-        return _is_text(found) or (_is_bytes(found) and not pa.types.is_fixed_size_binary(found))
+        return _is_text(actual) or (_is_bytes(actual) and not pa.types.is_fixed_size_binary(actual))
     tests = (
         *(pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, _is_bytes),
         *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
         *(_is_list, pa.types.is_struct, pa.types.is_map),
     )
-    return any(test(found) and test(wanted) for test in tests)
+    return any(test(actual) and test(declared) for test in tests)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -71,6 +72,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if _is_list(kind):
         return pa.list_(plain_type(kind.value_type))
     if pa.types.is_timestamp(kind):
+        # No other unit has a type in SQL; nanoseconds are cut by another function, which may refuse.
         return pa.timestamp("us", kind.tz)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(plain_type(field.type)) for field in kind])

@@ -31,6 +31,7 @@ def sequence_merge(
     other_pool: PoolArrays,
     other_slot: int,
 ) -> None:
+    # From the oldest on: the other's rows come after all that are here, and stay in their order.
     node = np.int64(other.head[other_slot])
     while node != 0:
         word = other.words[node]

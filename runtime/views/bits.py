@@ -79,20 +79,20 @@ def _add_sign(bits: int, width: int) -> int:
 def all_bits(view: Bits, slot: int, count: int) -> int:
     """The bits that `count` values have: all of them, where `count` is how many are there."""
     width = view.counts.shape[1] - 1
-    found = np.int64(0)
+    bits = np.int64(0)
     for b in range(width):
-        found |= np.int64(view.counts[slot, b] == count) << b
-    return _add_sign(found, width)
+        bits |= np.int64(view.counts[slot, b] == count) << b
+    return _add_sign(bits, width)
 
 
 @kernel
 def any_bits(view: Bits, slot: int) -> int:
     """The bits that some value has."""
     width = view.counts.shape[1] - 1
-    found = np.int64(0)
+    bits = np.int64(0)
     for b in range(width):
-        found |= np.int64(view.counts[slot, b] > 0) << b
-    return _add_sign(found, width)
+        bits |= np.int64(view.counts[slot, b] > 0) << b
+    return _add_sign(bits, width)
 
 
 class FixedView:
@@ -112,8 +112,8 @@ class FixedView:
         self._reload()
 
     def _reload(self) -> None:
-        kept = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in self._by_slot)
-        self.arrays = self._arrays_type(*kept, *self._scratch)
+        by_slot = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in self._by_slot)
+        self.arrays = self._arrays_type(*by_slot, *self._scratch)
 
     def check_restored(self, audit: Audit, slots: int, pooled: bool, by_bytes: bool) -> None:
         """Raise StateCorruptError unless the arrays of a snapshot have a row for each slot."""

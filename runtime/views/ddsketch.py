@@ -37,6 +37,7 @@ _WIDTH = META_SIZE
 @kernel
 def _step(width: int) -> float:
     """The logarithm of g, for an error of 1 / width."""
+    # log((1 + a) / (1 - a)) with a = 1 / width, written so that small errors keep their digits.
     return np.log1p(2.0 / (width - 1))
 
 
@@ -57,6 +58,7 @@ def bin_of(word: int, width: int) -> int:
     if np.isinf(x):
         return _INFINITE if x > 0.0 else -_INFINITE
     step = _step(width)
+    # Rounded up: a bin holds its upper bound and not its lower one.
     number = np.int64(np.ceil(np.log(abs(x)) / step) + _offset(step))
     return number if x > 0.0 else -number
 
@@ -120,6 +122,7 @@ def binned_percentile(
     rows = ranked_total(view, slot)
     if rows == 0:
         return np.nan
+    # The nearest rank, halves upwards: ranks count from 0.
     rank = np.int64(np.floor(fraction * (rows - 1) + 0.5))
     return bin_value(ranked_at(view, slot, rank), view.meta[_WIDTH])
 
@@ -129,6 +132,7 @@ class DDSketchView(RankedView):
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         super().__init__(arena, name, slots)
+        # A tree that was made for another kind of view has no place for the width.
         if len(self.arrays.meta) == _WIDTH:
             arena.resize(f"{name}.meta", _WIDTH + 1)
             self._reload()

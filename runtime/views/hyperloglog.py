@@ -41,6 +41,7 @@ class HyperLogLogs(NamedTuple):
 def entry_of(code: int) -> int:
     """The entry of a value with this hash."""
     h = mix(code ^ _SALT)
+    # A mark behind the 38 bits ends the count of zeros: the greatest rank is 39.
     rest = h | (1 << RANKED_BITS)
     rank = np.int64(1)
     while rest & 1 == 0:
@@ -202,6 +203,7 @@ def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
         return 0
     z = np.float64(total) + registers * _tau(1.0 - full / registers)
     z = z / (1 << RANKED_BITS) + registers * _sigma(empty / registers)
+    # Ertl's factor, registers / (2 ln 2), corrected as Flajolet does for few registers.
     scale = registers / (2.0 * np.log(2.0)) / (1.0 + 1.079 / registers)
     return np.int64(np.floor(scale * registers / z + 0.5))
 

@@ -159,6 +159,7 @@ def _starts(out: ListOut) -> Array:
 
 def rows_of(out: ListOut, take: NumberArray) -> tuple[Array, Array, Array]:
     """(words, counts, offsets) of the lists at the rows `take`, one after the other."""
+    # The places of each list's elements: from where it starts, less what lists before it have taken.
     starts = _starts(out)[take]
     lengths = out.ends[take] - starts
     offsets = np.zeros(len(take) + 1, np.int64)
@@ -183,6 +184,7 @@ def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
 
 def concatenate_lists(a: ListOut, b: ListOut) -> ListOut:
     """The rows of a, then those of b."""
+    # Behind the last end arrays are room, not elements.
     a_used = int(a.ends[-1]) if len(a.ends) else 0
     b_used = int(b.ends[-1]) if len(b.ends) else 0
     return ListOut(

@@ -31,6 +31,7 @@ def multiset_entry(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: 
 @kernel
 def multiset_found(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> int:
     """The entry of a value that is probably there, made if it is not."""
+    # Looked up first, as it is there almost always: entering one may split blocks on its way.
     entry = tree_find(view, pool, False, slot, word)
     if entry == 0:
         entry = make_entry(view, pool, pooled, False, slot, word)

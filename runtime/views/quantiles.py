@@ -100,15 +100,15 @@ def _compress(view: Quantiles, pool: PoolArrays, pooled: bool, slot: int) -> Non
 def _give_away(tree: Tree, slot: int, widest: int, pool: PoolArrays, pooled: bool) -> None:
     """From the last entry on give g to the successor where that leaves its gap within `widest`."""
     first = tree_end(tree, slot, 0)
-    leaf, kept = tree_start(tree, slot, 1)
-    leaf, entry = tree_step(tree, pool, pooled, slot, leaf, kept, side=0)
+    leaf, successor = tree_start(tree, slot, 1)
+    leaf, entry = tree_step(tree, pool, pooled, slot, leaf, successor, side=0)
     while entry != 0 and entry != first:
-        if tree.heap[entry + G] + _gap(tree, kept) <= widest:
-            tree.heap[kept + G] += tree.heap[entry + G]
+        if tree.heap[entry + G] + _gap(tree, successor) <= widest:
+            tree.heap[successor + G] += tree.heap[entry + G]
             # Taken out by _drop: the walk goes on from its place.
             tree.heap[entry + G] = 0
         else:
-            kept = entry
+            successor = entry
         leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, side=0)
 
 
@@ -129,12 +129,12 @@ def _drop(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Take out the entries that gave their g away; the first is not one of them."""
     leaf, entry = tree_start(tree, slot, 0)
     while entry != 0:
-        kept = tree.heap[entry]
+        last_word = tree.heap[entry]
         leaf, entry = tree_step(tree, pool, pooled, slot, leaf, entry, side=1)
         if entry != 0 and tree.heap[entry + G] == 0:
             tree_remove(tree, pool, pooled, pooled, slot, tree.heap[entry])
             # Blocks may have moved: the walk starts again at the last word that stays.
-            leaf, entry = _find(tree, pool, pooled, slot, kept)
+            leaf, entry = _find(tree, pool, pooled, slot, last_word)
 
 
 @kernel
@@ -217,12 +217,14 @@ def summary_percentile(
     It is the first of the entries that can be off by the fewest ranks.
     """
     tree = view.tree
+    # The rank that is asked for, from 1 on.
     target = np.int64(max(1.0, np.ceil(fraction * view.rows[slot])))
     best, least = np.int64(0), view.rows[slot] + 1
     below = np.int64(0)
     leaf, entry = tree_start(tree, slot, 0)
     while entry != 0 and least > 0 and below < target + least:
         rank = below + tree.heap[entry + G]
+        # The rank may be as low as the first term says and as high as the second: the worse of both counts.
         error = max(target - rank, below + _gap(tree, entry) + 1 - target)
         if error < least:
             best, least = tree.heap[entry], error

@@ -140,6 +140,7 @@ def ranked_below(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: in
     block = np.int64(view.root[slot])
     rows = np.int64(0)
     while block != 0:
+        # Whole entries before the one in which the value would be.
         at = block_rank(view, pool, pooled, block, word) - 1
         for j in range(at):
             rows += view.heap[block + 3 + j * stride]

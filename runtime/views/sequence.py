@@ -76,6 +76,7 @@ def _unlink(view: Sequence, slot: int, node: int) -> None:
         view.preceding[after] = before
     else:
         view.tail[slot] = before
+    # The links of the node are left as they are: whoever gets it writes all of them.
     pairs.give_back(view.free, view.meta, node)
 
 
@@ -129,6 +130,7 @@ def sequence_owe(
     view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int, rows: int
 ) -> None:
     """Take out the oldest occurrences of a value, so many of them; its ghost waits for those that are not there."""
+    # As single retractions would: the oldest first, then the ghost for the rest.
     while rows > 0 and sequence_holds(view, slot, word):
         sequence_remove(view, pool, pooled, slot, word)
         rows -= 1
@@ -243,6 +245,7 @@ def _check_pairs(view: Sequence, marks: Array) -> bool:
                 return False
             node = after
         newest = np.int64(view.newest[oldest])
+        # A ghost has a negative number there, and is alone.
         if newest != node and (newest >= 0 or node != oldest):
             return False
     return count == view.meta[pairs.LIVE]

@@ -70,6 +70,7 @@ def _merge_entry(
     latest: bool,
 ) -> None:
     entry = tree_entry(view, pool, pooled, pooled, slot, word)
+    # As if the rows came one by one: `latest` stamps with each, otherwise the value only when it comes to be there.
     if count > 0 and (latest or view.heap[entry + 1] <= 0):
         view.heap[entry + 2] = stamp
     view.heap[entry + 1] += count
@@ -134,6 +135,7 @@ def compare_keys(pool: PoolArrays, widths: tuple[int, ...], a: int, b: int) -> i
     """-1, 0, 1 as the order key of word `a` sorts before, with or after that of word `b`."""
     if a == b:
         return 0
+    # The keys alone count: values of one key stand in any order, and their stamps tell them apart.
     a_length, b_length = key_length(pool, a, widths), key_length(pool, b, widths)
     at, bt = pool.offset[a], pool.offset[b]
     for j in range(min(a_length, b_length)):

@@ -60,8 +60,8 @@ class AsOfOperator(KeyedRows[AsOfState]):
             return
         records = sum(int(side.rows.sizes(slots)[0][0]) for side in self.state.sides)
         written = int(self.state.table.stamps("written")[slots[0]])
-        found = self._inserts(self._read_joined(slots))[0].to_pylist()
-        for row in found or self._describe_key(slots):
+        rows = self._inserts(self._read_joined(slots))[0].to_pylist()
+        for row in rows or self._describe_key(slots):
             yield StoredKeyState(None, None, records=records, written=written, results=row)
 
     @abstractmethod
@@ -88,10 +88,10 @@ class AsOfOperator(KeyedRows[AsOfState]):
         arrays = left.rows.arrays
         words, tiers = arrays.word[ids], arrays.arrival[ids] >> TIER
         until = right.rows.before(slots, words, tiers, equals=not self.spec.strict)
-        found = np.full(len(ids), -1, np.int64)
+        nearest = np.full(len(ids), -1, np.int64)
         there = np.flatnonzero(until > 0)
-        found[there] = right.rows.collect_between(slots[there], until[there] - 1, until[there])[1]
-        return found
+        nearest[there] = right.rows.collect_between(slots[there], until[there] - 1, until[there])[1]
+        return nearest
 
     def _expire(self, now: int, among: SlotArray | None = None) -> None:
         """Forget the keys among these slots (default: all) that were not written for so long."""

@@ -16,7 +16,7 @@ from aggloom.runtime.operators.as_of.side import AsOfSide
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.orphans import OrphanLedger
-from aggloom.runtime.operators.record_rounds import in_waves
+from aggloom.runtime.operators.record_rounds import run_in_rounds
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.step import JoinStep
 from aggloom.runtime.operators.steps import Rows, concat_changes, has_values, no_rows
@@ -29,9 +29,9 @@ _NONE = np.zeros(0, np.int64)
 class SideChanges(NamedTuple):
     """The rows of a side that came with a bundle, those that went with it, and the slots of both."""
 
-    came: Array = _NONE  # int64[came]
+    inserted: Array = _NONE  # int64[inserted]
     gone: Array = _NONE  # int64[gone]
-    came_slots: Array = _NONE  # int64[came]
+    inserted_slots: Array = _NONE  # int64[inserted]
     gone_slots: Array = _NONE  # int64[gone]
 
 
@@ -73,15 +73,16 @@ class NearestOperator(AsOfOperator, JoinStep):
         slots, rows = self.state.lookup(batch), side.select_stored(batch)
         return SlotChanges(rows, slots, is_retraction(kinds), np.flatnonzero(keep))
 
-    def _one_by_one(self, which: int, taken: SlotChanges) -> Rows:
+    def _one_by_one(self, which: int, changes_of_side: SlotChanges) -> Rows:
         """Each change by itself; those of different keys at once."""
-        if not len(taken.slots):
+        if not len(changes_of_side.slots):
             return no_rows(self.schema)
-        none = taken.some(_NONE)
+        none = changes_of_side.some(_NONE)
 
         def bundle(rows: NumberArray) -> tuple[Rows, Array]:
-            some = taken.some(rows)
+            some = changes_of_side.some(rows)
             joined_rows, kinds = self._bundle(*((some, none) if which == 0 else (none, some)))
+            # A slot has one change at a time here: it is the one that a joined row comes from.
             by_slot = np.zeros(self.state.table.capacity, np.int64)
             by_slot[some.slots] = rows
             # Equal rows are told together.
@@ -91,7 +92,7 @@ class NearestOperator(AsOfOperator, JoinStep):
             self._free()
             return changes, sources
 
-        return in_waves(taken.slots, bundle)
+        return run_in_rounds(changes_of_side.slots, bundle)
 
     def _bundle(self, left: SlotChanges, right: SlotChanges) -> tuple[Weighted, Kinds]:
         """Return the messages that changes of both sides bring; the rows that are gone are readable until `_free`."""
@@ -100,8 +101,9 @@ class NearestOperator(AsOfOperator, JoinStep):
         self.state.fit_rows()
         found = self.state.match_numbers
         inserted = np.zeros(len(found), np.bool_)
-        inserted[lefts.came] = True
-        looked = np.unique(np.concatenate([lefts.came, self._find_reached_rows(rights)]))
+        inserted[lefts.inserted] = True
+        # Rows that came, and rows that may find another one now.
+        looked = np.unique(np.concatenate([lefts.inserted, self._find_reached_rows(rights)]))
         old, new, fresh = found[looked] - 1, self._nearest(looked), inserted[looked]
         differs = fresh | (old != new)
         looked, old, new, fresh = looked[differs], old[differs], new[differs], fresh[differs]
@@ -122,10 +124,10 @@ class NearestOperator(AsOfOperator, JoinStep):
     def _find_reached_rows(self, rights: SideChanges) -> Array:
         """The rows of the left that changes of the right may concern: from their time on until the right's next one."""
         left, right = self.state.sides
-        ids = np.concatenate([rights.came, rights.gone])
+        ids = np.concatenate([rights.inserted, rights.gone])
         if not len(ids):
             return ids
-        slots = np.concatenate([rights.came_slots, rights.gone_slots])
+        slots = np.concatenate([rights.inserted_slots, rights.gone_slots])
         words = right.rows.arrays.word[ids]
         tiers, strict = np.zeros(len(ids), np.int64), self.spec.strict
         starts = left.rows.before(slots, words, tiers, equals=strict)
@@ -151,12 +153,15 @@ class NearestOperator(AsOfOperator, JoinStep):
             source=side.name,
         )
         applied = apply_changes(side.rows, changes, ledger)
-        inserted, gone = applied.came, applied.gone
-        came_slots, gone_slots = changes.slots[applied.came_by], changes.slots[applied.gone_by]
-        # A row may go in the bundle in which it came: nothing was told of it.
+        inserted, gone = applied.inserted, applied.gone
+        inserted_slots, gone_slots = (
+            changes.slots[applied.inserted_by],
+            changes.slots[applied.gone_by],
+        )
+        # A row may go in the bundle in which it inserted: nothing was told of it.
         stays, known = ~np.isin(inserted, gone), ~np.isin(gone, inserted)
         self._passing.append((side, gone[~known]))
-        return SideChanges(inserted[stays], gone[known], came_slots[stays], gone_slots[known])
+        return SideChanges(inserted[stays], gone[known], inserted_slots[stays], gone_slots[known])
 
     def _free(self) -> None:
         """Forget the rows that are gone."""

@@ -32,9 +32,9 @@ class AsOfSide:
         keeps_debts: bool = False,
     ) -> None:
         self.name = ("left", "right")[number]
-        kept = settings.stored_fields(number)
-        self.fields = [*kept, *more]
-        self.names = [field.name for field in kept]
+        stored = settings.stored_fields(number)
+        self.fields = [*stored, *more]
+        self.names = [field.name for field in stored]
         self.places = {field.name: place for place, field in enumerate(self.fields)}
         # Rows without a time stand before all others, where nothing finds them.
         order = SortColumn(self.places[settings.times[number]], descending=settings.is_descending)

@@ -23,7 +23,7 @@ GONE = pa.field("", pa.bool_())
 class AsOfState(RowState):
     """Keys, when each was written, and its rows.
 
-    found: by row of the left the number of the row that it was told with + 1, where it stays. due: by key, where rows
+    matches: by row of the left the number of the row that it was told with + 1, where it stays. due: by key, where rows
     wait, when something is to be done for it. directory: where the arena's arrays are mapped.
     """
 
@@ -43,7 +43,7 @@ class AsOfState(RowState):
     @property
     def match_numbers(self) -> Array:
         """The number of the row of the right, + 1, that each row of the left was told with; 0: with none."""
-        return self.arena.array("found", 0, "i8")
+        return self.arena.array("matches", 0, "i8")
 
     @property
     def due(self) -> Array:
@@ -58,7 +58,7 @@ class AsOfState(RowState):
     def fit_rows(self) -> None:
         """Have room for what is kept by row of the left, as many rows as there may be."""
         if not self.settings.waits and len(self.match_numbers) != self.left.rows.rows.capacity:
-            self.arena.resize("found", self.left.rows.rows.capacity)
+            self.arena.resize("matches", self.left.rows.rows.capacity)
 
     def free(self, side: AsOfSide, ids: RowIdArray) -> None:
         """Forget rows that are gone."""
@@ -111,10 +111,10 @@ class AsOfState(RowState):
         if self.settings.waits:
             audit.require_length(len(used), "due", self.due)
             return
-        audit.require_length(self.left.rows.rows.capacity, "found", self.match_numbers)
+        audit.require_length(self.left.rows.rows.capacity, "matches", self.match_numbers)
         rows = np.flatnonzero(self.match_numbers)
-        self.left.rows.rows.require_live(audit, "found", rows)
-        self.right.rows.rows.require_live(audit, "found", np.unique(self.match_numbers[rows] - 1))
+        self.left.rows.rows.require_live(audit, "matches", rows)
+        self.right.rows.rows.require_live(audit, "matches", np.unique(self.match_numbers[rows] - 1))
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
@@ -129,7 +129,7 @@ class AsOfState(RowState):
         if settings.waits:
             self._fit_due()
         else:
-            arena.array("found", self.left.rows.rows.capacity, "i8")
+            arena.array("matches", self.left.rows.rows.capacity, "i8")
         if "clock" not in arena:
             arena.array("clock", 1, "i8")[0] = BEFORE_ALL
 
@@ -147,6 +147,7 @@ class AsOfState(RowState):
     def _fit_due(self) -> None:
         """Have a time for each slot."""
         slots = self.table.capacity
+        # The array is found again in mapped files, or made here.
         known = len(self.arena.array("due", 0, "i8")) if "due" in self.arena else 0
         if known == 0:
             self.arena.array("due", slots, "i8")
@@ -171,9 +172,10 @@ class AsOfState(RowState):
             due[moved[there]] = self.due[there]
         else:
             old = np.flatnonzero(lefts >= 0)
+            # By match number: 0 stays 0, and any other becomes the new row's + 1.
             links = np.concatenate([np.zeros(1, np.int64), rights + 1])
-            found = arena.array("found", rows.rows.capacity, "i8")
-            found[lefts[old]] = links[self.match_numbers[old]]
+            numbers = arena.array("matches", rows.rows.capacity, "i8")
+            numbers[lefts[old]] = links[self.match_numbers[old]]
         arena.array("clock", 1, "i8")[:] = self.clock
         self.arena.adopt(arena)
         self._open(self.arena)

@@ -173,18 +173,19 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         state = self.state
         order = np.lexsort((state.left.rows.arrays.arrival[ids], times))
         ids = ids[order]
-        found = self._nearest(ids)
-        there = np.flatnonzero(found >= 0)
-        (gone,) = state.right.rows.rows.gather_columns(found[there], self._gone_place)
-        found[there[flags(gone)]] = -1
+        versions = self._nearest(ids)
+        there = np.flatnonzero(versions >= 0)
+        # A version may say that its key has no row from then on.
+        (gone,) = state.right.rows.rows.gather_columns(versions[there], self._gone_place)
+        versions[there[flags(gone)]] = -1
         if self._condition is not None:
-            there = np.flatnonzero(found >= 0)
-            holds = self._condition.holds(state.sides, ids[there], found[there])
-            found[there[~holds]] = -1
+            there = np.flatnonzero(versions >= 0)
+            holds = self._condition.holds(state.sides, ids[there], versions[there])
+            versions[there[~holds]] = -1
         if self.spec.how == "inner":
-            ids, found = ids[found >= 0], found[found >= 0]
+            ids, versions = ids[versions >= 0], versions[versions >= 0]
         one = np.ones(len(ids), np.int64)
-        rows = Weighted(ids.astype(np.int32), found.astype(np.int32), one)
+        rows = Weighted(ids.astype(np.int32), versions.astype(np.int32), one)
         return self._output.messages(rows, np.full(len(ids), INSERT, np.int8))
 
     def _forget_versions(self, slots: SlotArray, clock: int) -> None:

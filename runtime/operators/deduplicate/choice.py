@@ -73,14 +73,15 @@ def choose(
     """Which rows of a bundle replace which; row, time: what each slot has (see DeduplicateState)."""
     n = len(groups)
     stored = row[touched] != 0
+    # The row that a key had is numbered behind those of the bundle.
     best = np.where(stored, n + np.arange(len(touched)), -1)
     timed = times is not None and time is not None
     best_time = time[touched] if time is not None else np.empty(0, np.int64)
-    given = times if times is not None else np.empty(0, np.int64)
+    row_times = times if times is not None else np.empty(0, np.int64)
     before, acts = np.empty(n, np.int64), np.empty(n, np.bool_)
     _choose(
         groups,
-        given,
+        row_times,
         timed,
         last=keep == "last",
         best=best,

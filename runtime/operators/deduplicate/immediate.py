@@ -12,7 +12,7 @@ import pyarrow as pa
 from aggloom.errors import DataError
 from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
-from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
+from aggloom.runtime.operators.deduplicate.state import EMITTED, DeduplicateState
 from aggloom.runtime.operators.replacements import find_unlike, replace_rows
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.step import KeyedStep
@@ -60,6 +60,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         self.schema, self.keep, self.order, self.update_before = schema, keep, order, update_before
         self._insert = INSERT if sends_insert or update_before else UPDATE_AFTER
         self._folds, self.state_ttl_ms = not per_record and (order is None or compact), state_ttl_ms
+        # Each last row is a +U whatever there was before, so that nothing has to be remembered.
         self._stateless = keep == "last" and order is None and self._insert == UPDATE_AFTER
         holds = (keep == "last" or order is not None) and not self._stateless
         times = () if order is None else ("time",)
@@ -93,18 +94,19 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         times = order_numbers(batch, self.order) if self.order is not None else None
         slots = state.lookup(batch)
         time = None if times is None else state.time("time")
-        found = choose(*state.group_slots(slots), times, self.keep, state.row, time)
-        fresh = found.winners < n
-        written, winners = found.slots[fresh], found.winners[fresh]
-        before, acting = found.before, np.flatnonzero(found.acts)
+        choice = choose(*state.group_slots(slots), times, self.keep, state.row, time)
+        fresh = choice.winners < n
+        written, winners = choice.slots[fresh], choice.winners[fresh]
+        before, acting = choice.before, np.flatnonzero(choice.acts)
         if self._folds:
-            had = np.where(found.stored, n + np.arange(len(found.slots)), -1)
+            had = np.where(choice.stored, n + np.arange(len(choice.slots)), -1)
+            # Only the end of the bundle is told: the winner replaces what was there before it.
             before[winners] = had[fresh]
             acting = np.sort(winners)
         if state.holds:
-            changes = self._replace_rows(batch, found, before, acting, fresh)
+            changes = self._replace_rows(batch, choice, before, acting, fresh)
         else:
-            state.row[written] = GIVEN
+            state.row[written] = EMITTED
             changes = batch.take(pa.array(acting)), np.full(len(acting), INSERT, np.int8)
         if times is not None:
             state.time("time")[written] = times[winners]
@@ -113,18 +115,19 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         return changes
 
     def _replace_rows(
-        self, batch: pa.RecordBatch, found: Choice, before: Array, acting: Array, fresh: Array
+        self, batch: pa.RecordBatch, choice: Choice, before: Array, acting: Array, fresh: Array
     ) -> Rows:
         """The messages of rows that replace others, and the rows put in their places."""
         state, n = self.state, batch.num_rows
         rows = state.rows.encode(batch)
-        gone = fresh & found.stored
-        old = state.row[found.slots[gone]] - 1
+        gone = fresh & choice.stored
+        old = state.row[choice.slots[gone]] - 1
         # Of the rows that were there, those that are replaced, by the place of their keys.
         place = np.cumsum(gone) - 1
         was = before.copy()
-        kept = was >= n
-        was[kept] = n + place[was[kept] - n]
+        is_stored = was >= n
+        was[is_stored] = n + place[was[is_stored] - n]
+        # Where keys are forgotten, equal rows are told again, as in Flink.
         if not self.state_ttl_ms:
             acting = find_unlike(state.rows, rows, acting, was, old)
         changes = replace_rows(
@@ -137,7 +140,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
             insert=self._insert,
         )
         state.rows.delete(old)
-        state.row[found.slots[fresh]] = state.rows.insert(rows, found.winners[fresh]) + 1
+        state.row[choice.slots[fresh]] = state.rows.insert(rows, choice.winners[fresh]) + 1
         return changes
 
     def _pass_on(self, batch: pa.RecordBatch) -> Rows:
@@ -146,6 +149,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         if self._folds:
             arena = Arena()
             table = KeyTable(arena, Pool(arena), self.state.fields)
+            # Backwards: the first row of a slot is then its last.
             slots = table.lookup(batch)[::-1]
             acting = np.sort(len(slots) - 1 - np.unique(slots, return_index=True)[1])
         return batch.take(pa.array(acting)), np.full(len(acting), UPDATE_AFTER, np.int8)
@@ -175,9 +179,9 @@ def read_row_state(
         return
     row: dict[str, Any] = {}
     if state.row[slot] > 0 and state.holds:
-        found = state.gather(np.array([slot]))
+        rows = state.gather(np.array([slot]))
         names = state.schema.names[key.num_columns :]
-        row = {name: found.column(name)[0].as_py() for name in names}
+        row = {name: rows.column(name)[0].as_py() for name in names}
     written = int(state.write_times[slot]) if stamped else 0
     yield StoredKeyState(None, None, records=1, written=written, results=row)
 

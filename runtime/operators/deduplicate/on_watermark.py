@@ -26,7 +26,7 @@ from aggloom.runtime.operators.deduplicate.immediate import (
     read_row_state,
     refuse_retractions,
 )
-from aggloom.runtime.operators.deduplicate.state import GIVEN, NONE, DeduplicateState
+from aggloom.runtime.operators.deduplicate.state import EMITTED, NONE, DeduplicateState
 from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -119,7 +119,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         if not self._ttl:
             return
         used = self.state.used_slots()
-        used = used[self.state.row[used] == GIVEN]
+        used = used[self.state.row[used] == EMITTED]
         expired = used[now >= self.state.write_times[used] + self._ttl]
         if len(expired):
             self.counters["expired"] += len(expired)
@@ -141,24 +141,25 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         if not len(rows):
             return
         slots = state.lookup(batch.take(pa.array(rows)) if late.any() else batch)
-        opened = state.row[slots] != GIVEN
+        # A key whose row is out takes no other.
+        opened = state.row[slots] != EMITTED
         rows, slots = rows[opened], slots[opened]
-        given = None if times is None else times[rows]
-        found = choose(
+        order_times = None if times is None else times[rows]
+        choice = choose(
             *state.group_slots(slots),
-            given,
+            order_times,
             self.keep,
             state.row,
             None if times is None else state.time("time"),
         )
-        fresh = found.winners < len(slots)
-        touched, winners = found.slots[fresh], found.winners[fresh]
+        fresh = choice.winners < len(slots)
+        touched, winners = choice.slots[fresh], choice.winners[fresh]
         state.drop_rows(touched[state.row[touched] > 0])
         encoded = state.rows.encode(batch)
         state.row[touched] = state.rows.insert(encoded, rows[winners]) + 1
         state.time("due")[touched] = due[rows[winners]]
-        if given is not None:
-            state.time("time")[touched] = given[winners]
+        if order_times is not None:
+            state.time("time")[touched] = order_times[winners]
         state.pool.sweep()
 
     def emit_due(self, now: int) -> Rows:
@@ -176,14 +177,14 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
             state.forget(slots)
         else:
             state.drop_rows(slots)
-            state.row[slots], state.write_times[slots] = GIVEN, now
+            state.row[slots], state.write_times[slots] = EMITTED, now
             state.rows.shrink()
             state.tidy()
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
     def _drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: Array) -> None:
         """Count the rows that came too late, and keep them if they are asked for."""
-        found = int(late.sum())
-        self.counters["late_dropped"] += found
-        if found and self._hands_out:
+        count = int(late.sum())
+        self.counters["late_dropped"] += count
+        if count and self._hands_out:
             self._late.append((batch.filter(pa.array(late)), kinds[late]))

@@ -16,7 +16,7 @@ from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
-NONE, GIVEN = 0, -1
+NONE, EMITTED = 0, -1
 """The numbers that stand for the row of a key that has none: yet, or any more, since it was emitted."""
 
 
@@ -39,9 +39,9 @@ def _group(slots: Array, numbers: Array, touched: Array, groups: Array) -> int:
 class DeduplicateState(RowState):
     """The keys that came, when each was written, and its row.
 
-    holds: whether rows are kept; without them a key that came has row GIVEN. times: the numbers that are kept for each
-    key besides, by name. directory: where the arena's arrays are mapped, created or reopened; None keeps them on the
-    heap.
+    holds: whether rows are kept; without them a key that came has row EMITTED. times: the numbers that are kept for
+    each key besides, by name. directory: where the arena's arrays are mapped, created or reopened; None keeps them on
+    the heap.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class DeduplicateState(RowState):
 
     @property
     def row(self) -> Array:
-        """Each slot's row + 1, NONE or GIVEN."""
+        """Each slot's row + 1, NONE or EMITTED."""
         return self.arena.array("row", 0, "i8")
 
     def time(self, name: str) -> Array:
@@ -120,7 +120,7 @@ class DeduplicateState(RowState):
         audit.require_length(1, "clock", self.clock)
         with_row = np.flatnonzero(self.row > 0)
         # What was emitted is remembered where rows wait to be, or are not kept.
-        least = GIVEN if "due" in self._times or not self.holds else NONE
+        least = EMITTED if "due" in self._times or not self.holds else NONE
         right = bool((self.row >= least).all() and (used[with_row] != 0).all())
         audit.require(right and (self.holds or not len(with_row)), "row", "it names rows wrongly")
         if self.holds:
@@ -157,8 +157,8 @@ class DeduplicateState(RowState):
         if self.holds:
             _, places = self.rows.copy_into(arena)
             row = arena.array("row", 0, "i8")
-            kept = np.flatnonzero(row > 0)
-            row[kept] = places[row[kept] - 1] + 1
+            with_row = np.flatnonzero(row > 0)
+            row[with_row] = places[row[with_row] - 1] + 1
         arena.array("clock", 1, "i8")[:] = self.clock
         self.arena.adopt(arena)
         self._open(self.arena)

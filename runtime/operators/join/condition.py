@@ -43,5 +43,5 @@ class Condition:
         if not arrays:
             arrays = [pa.array(np.zeros(len(ids[0]), np.int8))]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        found, _ = self._calc.run(batch, np.zeros(len(ids[0]), np.int8))
-        return flags(found.column(0))
+        values, _ = self._calc.run(batch, np.zeros(len(ids[0]), np.int8))
+        return flags(values.column(0))

@@ -40,13 +40,14 @@ class IntervalJoinOperator(TimedJoinOperator):
         """As of a Join; whether a row of an outer side has had a partner is remembered, since that may have left."""
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
+        # Matching has counted degrees anew; those that were counted over time are put back.
         for side, degree in zip(self.state.sides, degrees, strict=True):
             side.bag.arrays.degree[:] = degree
         paired = (rows.left >= 0) & (rows.right >= 0)
         parts = [Weighted(*(each[paired] for each in rows))]
         for which, side in enumerate(self.state.sides):
             if side.settings.alone and not self.spec.waits:
-                ids = np.concatenate([_NONE, *(found for _, found in side.bag.walk(slots))])
+                ids = np.concatenate([_NONE, *(row_ids for _, row_ids in side.bag.walk(slots))])
                 leaves = (side.bag.arrays.degree[ids] > 0) == (self.spec.how == "semi")
                 parts.append(self._alone(which, ids[leaves]))
         return self._emit_insertions(Weighted.of(parts))
@@ -65,12 +66,15 @@ class IntervalJoinOperator(TimedJoinOperator):
             if self.spec.once:
                 refuse_retractions(each.kinds, self.name)
             due = self._until(which, each.batch.column(self.spec.times[which]))
+            # Until the watermark has passed the earliest of these times, a bundle need not look at stored rows.
             self._next = min(self._next, int(due[due > self.now].min(initial=AFTER_ALL)))
         return self.apply(inputs, clock.processing)
 
-    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
+    def _apply_bundle(
+        self, changes_by_side: Sequence[EncodedChanges], touched: Array, now: int
+    ) -> Rows:
         """As of a Join, without the rows that come when they can get no partner any more."""
-        changes = super()._apply_bundle(taken, touched, now)
+        changes = super()._apply_bundle(changes_by_side, touched, now)
         if not self.spec.once:
             return changes
         past = [ids[self._due(n, ids) <= self.now] for n, ids in enumerate(self._fresh)]
@@ -78,6 +82,7 @@ class IntervalJoinOperator(TimedJoinOperator):
 
     def _emit_bundle(self, bundle: BundleItems) -> Rows:
         changes = super()._emit_bundle(bundle)
+        # Rows that this bundle has brought: they had no count before.
         self._fresh = [each.new[(each.new >= 0) & (each.before == 0)] for each in bundle.items]
         return changes
 

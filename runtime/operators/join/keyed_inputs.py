@@ -97,30 +97,38 @@ class Joining(KeyedRows[JoinState], JoinStep):
 
         Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
         """
-        taken = [self._encode_changes(which, bundle) for which, bundle in enumerate(inputs)]
-        touched = self.state.distinct(*(each.slots for each in taken))
+        changes_by_input = [
+            self._encode_changes(which, bundle) for which, bundle in enumerate(inputs)
+        ]
+        touched = self.state.distinct(*(each.slots for each in changes_by_input))
         each = self.spec.per_record
-        changes = self._apply_each(taken, now) if each else self._apply_bundle(taken, touched, now)
+        changes = (
+            self._apply_each(changes_by_input, now)
+            if each
+            else self._apply_bundle(changes_by_input, touched, now)
+        )
         self.state.leave(touched)
         return changes
 
     @abstractmethod
-    def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
+    def _apply_each(self, changes_by_input: Sequence[EncodedChanges], now: int) -> Rows:
         """Return the rows that each change by itself brings, those of an input before those of the next."""
 
     @abstractmethod
-    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
+    def _apply_bundle(
+        self, changes_by_input: Sequence[EncodedChanges], touched: Array, now: int
+    ) -> Rows:
         """Return the rows that all changes together bring; touched: their slots."""
 
     @abstractmethod
     def _read_joined(self, slots: SlotArray) -> Rows:
         """All joined rows of slots, each an insertion."""
 
-    def _store_changes(self, taken: Sequence[EncodedChanges], now: int) -> list[Items]:
+    def _store_changes(self, changes_by_input: Sequence[EncodedChanges], now: int) -> list[Items]:
         """Store the changes and return what they come to by row; rows that are gone have to be freed."""
-        nets = [self._net(which, rows) for which, rows in enumerate(taken)]
+        nets = [self._net(which, rows) for which, rows in enumerate(changes_by_input)]
         items = [side.store(net) for side, net in zip(self.state.sides, nets, strict=True)]
-        for each, ttl, name in zip(taken, self.spec.ttls, self.spec.names, strict=True):
+        for each, ttl, name in zip(changes_by_input, self.spec.ttls, self.spec.names, strict=True):
             if ttl:
                 self.state.table.stamps(name)[each.slots] = now
         return items
@@ -162,6 +170,7 @@ class Joining(KeyedRows[JoinState], JoinStep):
         # The row may come later in this bundle.
         early = np.zeros(len(changes.slots), np.bool_)
         early[orphans] = True
+        # Orphans behind all others: each of them may find what came after it.
         order = np.concatenate([np.flatnonzero(~early), orphans])
         changes, retracts = changes.some(order), retracts[order]
         net = side.net(changes.slots, changes.rows, retracts)

@@ -70,13 +70,13 @@ def meet_unchanged(
 
     cursor: the item, and the link to go on with or 0. An item whose slot is -1 meets nothing.
     """
-    found, item, link = np.int64(0), cursor[0], cursor[1]
+    total, item, link = np.int64(0), cursor[0], cursor[1]
     # A row brings up to two pairs, and both have to fit: the cursor cannot stop between them.
     room = len(pairs.mine) - 1
-    while item < len(slots) and found < room:
+    while item < len(slots) and total < room:
         if link == 0 and slots[item] >= 0:
             link = np.int64(bag.head[slots[item]])
-        while link != 0 and found < room:
+        while link != 0 and total < room:
             row = link - 1
             # Above 0 the other side's row changes in this bundle, too: meet_changed pairs it, with what it was and
             # is.
@@ -85,30 +85,30 @@ def meet_unchanged(
                 if before[item] > 0:
                     _put(
                         pairs,
-                        found,
+                        total,
                         old[item],
                         other=row,
                         mine_count=before[item],
                         other_count=count,
                         after=False,
                     )
-                    found += 1
+                    total += 1
                 if after[item] > 0:
                     _put(
                         pairs,
-                        found,
+                        total,
                         new[item],
                         other=row,
                         mine_count=after[item],
                         other_count=count,
                         after=True,
                     )
-                    found += 1
+                    total += 1
             link = np.int64(bag.after[row])
         if link == 0:
             item += 1
     cursor[0], cursor[1] = item, link
-    return found
+    return total
 
 
 @kernel
@@ -138,40 +138,40 @@ def meet_changed(
     pairs: MatchedPairs,
 ) -> int:
     """The pairs of items with the items of the other side, as `chain_items` left them; see meet_unchanged."""
-    found, item, link = np.int64(0), cursor[0], cursor[1]
+    count, item, link = np.int64(0), cursor[0], cursor[1]
     room = len(pairs.mine) - 1
-    while item < len(slots) and found < room:
+    while item < len(slots) and count < room:
         if link == 0 and slots[item] >= 0:
             link = np.int64(head[slots[item]])
-        while link != 0 and found < room:
+        while link != 0 and count < room:
             k = link - 1
             if before[item] > 0 and others_before[k] > 0:
                 _put(
                     pairs,
-                    found,
+                    count,
                     old[item],
                     other=others_old[k],
                     mine_count=before[item],
                     other_count=others_before[k],
                     after=False,
                 )
-                found += 1
+                count += 1
             if after[item] > 0 and others_after[k] > 0:
                 _put(
                     pairs,
-                    found,
+                    count,
                     new[item],
                     other=others_new[k],
                     mine_count=after[item],
                     other_count=others_after[k],
                     after=True,
                 )
-                found += 1
+                count += 1
             link = np.int64(chain[k])
         if link == 0:
             item += 1
     cursor[0], cursor[1] = item, link
-    return found
+    return count
 
 
 @kernel
@@ -183,7 +183,7 @@ def tally(
     now: Array,
     mark: Array,
     touched: Array,
-    found: int,
+    count: int,
 ) -> int:
     """Add up what rows met before and after; `touched` gets those without a mark, which get one of -1."""
     for k in range(len(ids)):
@@ -196,6 +196,6 @@ def tally(
         # alone.
         if mark[row] == 0:
             mark[row] = -1
-            touched[found] = row
-            found += 1
-    return found
+            touched[count] = row
+            count += 1
+    return count

@@ -85,6 +85,7 @@ class Matcher:
         touched = [np.empty(0, np.int64) for _ in range(2)]
         for which, items in enumerate(bundle.items):
             mark = self._by_id[which][2]
+            # Rows that change in this bundle are left to `meet_changed`, which knows what they were and what they are.
             mark[items.new[items.new >= 0]] = 1
             mark[items.old[items.old >= 0]] = 1
         bring = self.settings.pairs_leave
@@ -102,6 +103,7 @@ class Matcher:
                     total += int(weight.sum())
                     if limit is not None and total > limit:
                         raise TooManyMatches(self._widest(pairs))
+                    # Pairs from before the bundle go, those from after it come.
                     np.negative(weight, out=weight, where=~pairs.after)
                     yield Weighted(
                         pairs.mine.astype(np.int32), pairs.other.astype(np.int32), weight
@@ -135,6 +137,7 @@ class Matcher:
                 ),
                 len(left),
             )
+            # Zeros again for the slots that were used: there are as many as the state has keys.
             head[right.slots] = 0
 
     def match_unchanged(self, which: int, items: Items) -> Iterator[MatchedPairs]:
@@ -150,15 +153,15 @@ class Matcher:
     def _chunks(self, walk: Callable[[Array], int], items: int) -> Iterator[MatchedPairs]:
         cursor = np.zeros(2, np.int64)
         while cursor[0] < items:
-            found = walk(cursor)
-            if found:
-                yield self._room.first(found)
+            count = walk(cursor)
+            if count:
+                yield self._room.first(count)
 
     def _tally_pairs(self, which: int, pairs: MatchedPairs, touched: Array) -> Array:
         """Add up what the rows of a side met; the rows that have not changed and met something."""
         was, now, mark = self._by_id[which]
         more = np.empty(len(pairs.mine), np.int64)
-        found = tally(
+        count = tally(
             pairs.mine,
             pairs.other_count,
             pairs.after,
@@ -166,9 +169,9 @@ class Matcher:
             now=now,
             mark=mark,
             touched=more,
-            found=0,
+            count=0,
         )
-        return np.concatenate([touched, more[:found]])
+        return np.concatenate([touched, more[:count]])
 
     def _by_degree(
         self, which: int, bundle: BundleItems, touched: Array
@@ -176,24 +179,29 @@ class Matcher:
         """The rows of a side that leave alone, by how many rows each meets: which, and how many come or go."""
         side, items = self.state.sides[which], bundle.items[which]
         was, now, _ = self._by_id[which]
-        kept = side.settings.keeps_degrees
+        keeps_degrees = side.settings.keeps_degrees
         degree = side.bag.arrays.degree
         there, comes = items.before > 0, items.after > 0
+        # Where there is none, any row will do: items that are absent are not told.
         old, new = np.where(there, items.old, 0), np.where(comes, items.new, 0)
-        met_before = degree[old].astype(np.int64) if kept else was[old]
+        met_before = degree[old].astype(np.int64) if keeps_degrees else was[old]
         met_after = now[new]
         same = there & comes & (old == new)
-        if kept:
+        # For the same row, matches with rows that did not change are in its degree already.
+        if keeps_degrees:
             met_after = np.where(same, met_before + now[new] - was[old], met_after)
             degree[new[comes]] = np.maximum(met_after[comes], 0)
         semi = self.settings.how == "semi"
         yield from self._of_items(items, (met_before > 0) == semi, (met_after > 0) == semi)
         if not len(touched):
             return
-        before = degree[touched].astype(np.int64) if kept else was[touched]
-        after = np.maximum(before + now[touched] - was[touched], 0) if kept else now[touched]
-        if kept:
+        before = degree[touched].astype(np.int64) if keeps_degrees else was[touched]
+        after = (
+            np.maximum(before + now[touched] - was[touched], 0) if keeps_degrees else now[touched]
+        )
+        if keeps_degrees:
             degree[touched] = after
+        # Only its first match, or the loss of its last, decides whether a row leaves alone.
         turned = (before > 0) != (after > 0)
         ids, leaves = touched[turned], (after[turned] > 0) == semi
         counts = side.bag.arrays.count[ids].astype(np.int64)
@@ -207,6 +215,7 @@ class Matcher:
         items, mark = bundle.items[which], self._by_id[which][2]
         semi = self.settings.how == "semi"
         slots = self.state.mask_unmatchable(bundle.slots)
+        # A key with a NULL in it meets nothing, as if the other side were empty.
         was, now = bundle.was_empty[1 - which] | (slots < 0), other.is_empty(slots)
         place = self._by_slot[1]
         place[bundle.slots] = np.arange(len(slots))
@@ -217,6 +226,7 @@ class Matcher:
             return
         sign = np.where(now[turned] != semi, 1, -1)
         for positions, ids in side.bag.walk(slots[turned], _CHUNK):
+            # Those that have changed were told with the items.
             unchanged = mark[ids] <= 0
             ids, signs = ids[unchanged], sign[positions[unchanged]]
             yield ids, side.bag.arrays.count[ids] * signs
@@ -242,6 +252,7 @@ class Matcher:
     def _fit(self) -> None:
         slots = self.state.table.capacity
         if len(self._by_slot[0]) < slots:
+            # Zeros between bundles (`_clear`): made anew only where the state has grown.
             self._by_slot = [np.zeros(slots, np.int32) for _ in range(2)]
         for which, side in enumerate(self.state.sides):
             rows = side.bag.rows.capacity

@@ -35,19 +35,21 @@ class JoinOperator(Joining):
         words = (f"{one} {'<=>' if safe else '='} {other}" for one, other, safe in pairs)
         return f"{self.spec.how} join on {' AND '.join(words) or 'TRUE'}"
 
-    def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
+    def _apply_each(self, changes_by_side: Sequence[EncodedChanges], now: int) -> Rows:
         ledgers = [self._ledger(which) for which in range(2)]
         each = OneByOne(self.spec, self.state, self._matcher, ledgers, now)
-        each.take(taken)
+        each.take(changes_by_side)
         rows, kinds = each.messages()
         changes = self._output.messages(rows, kinds)
         each.free()
         return changes
 
-    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
+    def _apply_bundle(
+        self, changes_by_side: Sequence[EncodedChanges], touched: Array, now: int
+    ) -> Rows:
         left, right = self.state.sides
         was_empty = left.is_empty(touched), right.is_empty(touched)
-        first, second = self._store_changes(taken, now)
+        first, second = self._store_changes(changes_by_side, now)
         changes = self._emit_bundle(BundleItems((first, second), touched, was_empty))
         left.free(first)
         right.free(second)
@@ -63,6 +65,7 @@ class JoinOperator(Joining):
     def _read_joined(self, slots: SlotArray) -> Rows:
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
+        # Matching has counted degrees anew; those that were counted over time are put back.
         for side, degree in zip(self.state.sides, degrees, strict=True):
             side.bag.arrays.degree[:] = degree
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))

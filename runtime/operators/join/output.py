@@ -78,6 +78,7 @@ class JoinOutput:
         """As net, as the stored rows that messages are made of."""
         weight = rows.weight
         if not len(weight) or weight.min() > 0:
+            # Rows that only come have nothing to replace and cannot cancel each other.
             return rows, np.full(len(weight), INSERT, np.int8)
         partner = self._by_key(rows)
         if partner is None:
@@ -86,6 +87,7 @@ class JoinOutput:
         else:
             same = (partner >= 0) & ~self._differ(self._shown, rows, partner)
             if same.any():
+                # The partners' places among the rows that are left.
                 places = np.cumsum(~same) - 1
                 partner = np.where(partner >= 0, places[partner], -1)[~same]
                 rows = rows.some(~same)
@@ -105,11 +107,11 @@ class JoinOutput:
             require_memory(64 * int(times.sum()), "joined rows")
             ids = tuple(np.repeat(each, times) for each in ids)
             kinds = np.repeat(kinds, times)
-        found: dict[str, pa.Array] = {}
+        column_of: dict[str, pa.Array] = {}
         for side, places, own in zip(self.state.sides, self._shown, ids, strict=True):
             names = [side.fields[place].name for place in places]
-            found |= zip(names, side.bag.rows.gather_columns(own, places), strict=True)
-        arrays = [found[name] for name in self.settings.columns]
+            column_of |= zip(names, side.bag.rows.gather_columns(own, places), strict=True)
+        arrays = [column_of[name] for name in self.settings.columns]
         if not arrays:
             return (
                 pa.RecordBatch.from_struct_array(pa.array([{}] * len(kinds), pa.struct([]))),
@@ -134,6 +136,7 @@ class JoinOutput:
         groups, firsts = self._number_rows(rows, self._key)
         sides = 2 * groups + (rows.weight > 0)
         if np.bincount(sides, minlength=2 * len(firsts)).max() > 1:
+            # Two rows of a key on one side: some of them may cancel, which has to be seen first.
             return None
         return _pairs(groups, firsts, rows.weight)
 
@@ -152,11 +155,12 @@ class JoinOutput:
             if len(places):
                 hash_joined(side.bag.rows.arrays, places, ids, hashes)
         while True:
+            # At least twice as many cells as rows, so that an empty one is near.
             table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int64)
-            found = name_hashes(hashes, table, firsts, groups)
+            count = name_hashes(hashes, table, firsts, groups)
             other = self._differ(columns, rows, firsts[groups])
             if not other.any():
-                return groups, firsts[:found]
+                return groups, firsts[:count]
             # Different rows with one hash; those that are like the first of them keep it.
             hashes[other] += 1
 

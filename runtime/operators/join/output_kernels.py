@@ -21,6 +21,7 @@ def hash_joined(rows: RowArrays, columns: Array, ids: Array, hashes: Array) -> N
             value, null = np.int64(0), True
             if row >= 0 and not is_null(rows.flags, row, columns[n]):
                 value, null = hash_value(rows, row, columns[n]), False
+            # The mark of a NULL makes its hash another than that of the value 0.
             h = combine(h, value) ^ np.int64(null)
         hashes[k] = h
 
@@ -32,16 +33,17 @@ def name_hashes(hashes: Array, table: Array, firsts: Array, groups: Array) -> in
     firsts: by number its first row. table: zeros, a power of two of them that is greater than the number of rows; a
     cell has the upper half of a hash beside the number + 1.
     """
-    found, mask = np.int64(0), np.int64(len(table) - 1)
+    count, mask = np.int64(0), np.int64(len(table) - 1)
     for k in range(len(hashes)):
         h = hashes[k]
         at = h & mask
+        # It ends, as the table has more cells than there are rows.
         while True:
             cell = table[at]
             if cell == 0:
-                table[at] = (h & ~_LOW) | (found + 1)
-                firsts[found], groups[k] = k, found
-                found += 1
+                table[at] = (h & ~_LOW) | (count + 1)
+                firsts[count], groups[k] = k, count
+                count += 1
                 break
             # Half of the hash is in the cell: the whole one, which is elsewhere in memory, is read where the half
             # fits.
@@ -51,7 +53,7 @@ def name_hashes(hashes: Array, table: Array, firsts: Array, groups: Array) -> in
                     groups[k] = g
                     break
             at = (at + 1) & mask
-    return found
+    return count
 
 
 @kernel
@@ -96,6 +98,7 @@ def pair_up(groups: Array, weights: Array, gone: Array, come: Array, partner: Ar
         j = other[g]
         if j >= 0:
             partner[k], partner[j] = j, k
+            # A third row of the key has to find another partner.
             other[g] = -1
         else:
             mine[g] = k

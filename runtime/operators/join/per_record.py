@@ -86,18 +86,19 @@ class OneByOne:
         self._messages: list[_Messages] = []
         self._gone: tuple[list[Array], list[Array]] = ([], [])
 
-    def take(self, taken: Sequence[EncodedChanges]) -> None:
+    def take(self, changes_by_side: Sequence[EncodedChanges]) -> None:
         """Apply changes of both sides; those of the right are numbered after those of the left."""
-        slots = np.concatenate([each.slots for each in taken])
+        slots = np.concatenate([each.slots for each in changes_by_side])
         # Rows that never match do not see each other.
         rank = ranks(slots, (self.state.mask_unmatchable(slots) < 0) & (not self.state.keeps_debts))
         order = np.argsort(rank, kind="stable")
         cuts = np.flatnonzero(np.diff(rank[order])) + 1
-        lefts = len(taken[0].slots)
+        # One numbering over both sides, in which those of the left come first.
+        lefts = len(changes_by_side[0].slots)
         for wave in np.split(order, cuts):
             for which, rows in enumerate((wave[wave < lefts], wave[wave >= lefts] - lefts)):
                 if len(rows):
-                    self._step(which, taken[which].some(rows), rows + which * lefts)
+                    self._step(which, changes_by_side[which].some(rows), rows + which * lefts)
 
     def messages(self) -> tuple[Weighted, Kinds]:
         """Return the messages that all changes bring, in their order; the rows are readable until `free`."""
@@ -118,26 +119,28 @@ class OneByOne:
             if len(ids):
                 side.bag.free(ids)
 
-    def _step(self, which: int, taken: EncodedChanges, changes: Array) -> None:
+    def _step(self, which: int, changes_of_side: EncodedChanges, changes: Array) -> None:
         """Changes of one side, no two of which see each other."""
         side = self.state.sides[which]
-        taken, changes = self._cancel_debts(which, taken, changes)
+        changes_of_side, changes = self._cancel_debts(which, changes_of_side, changes)
         # What is told is the row that came, whatever is stored.
-        shown = side.bag.rows.insert(taken.rows)
+        shown = side.bag.rows.insert(changes_of_side.rows)
         side.bag.fit()
         self._gone[which].append(shown)
-        met = self._find_matches(which, taken.slots, shown)
+        met = self._find_matches(which, changes_of_side.slots, shown)
         sums = np.bincount(met.here, weights=met.times, minlength=len(changes)).astype(np.int64)
-        back = is_retraction(taken.kinds)
-        step = _Step(which, taken.kinds, back, changes, shown)
+        back = is_retraction(changes_of_side.kinds)
+        step = _Step(which, changes_of_side.kinds, back, changes, shown)
         if self.settings.pairs_leave:
             self._alone(step, np.where(back, DELETE, INSERT), sums == 0)
         elif which == 0:
-            self._alone(step, taken.kinds, (sums > 0) == (self.settings.how == "semi"))
-        self._meet(step, self._replace(step, taken, met, sums), taken.slots)
-        self._store(which, taken, sums)
+            self._alone(step, changes_of_side.kinds, (sums > 0) == (self.settings.how == "semi"))
+        self._meet(step, self._replace(step, changes_of_side, met, sums), changes_of_side.slots)
+        self._store(which, changes_of_side, sums)
 
-    def _replace(self, step: _Step, taken: EncodedChanges, met: _Matches, sums: Array) -> _Matches:
+    def _replace(
+        self, step: _Step, changes_of_side: EncodedChanges, met: _Matches, sums: Array
+    ) -> _Matches:
         """Replace rows for those that came without them: the old one no longer meets what the new one does not meet.
 
         Returns the pairs, of which those that both rows make are known to the other side.
@@ -145,12 +148,13 @@ class OneByOne:
         side = self.state.sides[step.which]
         if not side.bag.replaces or step.back.all():
             return met
-        old = side.bag.find_encoded(taken.slots, taken.rows)
+        old = side.bag.find_encoded(changes_of_side.slots, changes_of_side.rows)
         rows = np.flatnonzero((old >= 0) & ~step.back)
         if not len(rows):
             return met
-        before = self._find_matches(step.which, taken.slots[rows], old[rows])
+        before = self._find_matches(step.which, changes_of_side.slots[rows], old[rows])
         before = _Matches(rows[before.here], before.there, before.times, before.known)
+        # Both rows of a pair as one number, so that pairs can be searched for among others.
         one, other = (each.here << 32 | each.there for each in (met, before))
         kinds = np.full(len(old), DELETE, np.int8)
         gone = _Step(step.which, kinds, np.ones(len(old), np.bool_), step.changes, old)
@@ -159,7 +163,7 @@ class OneByOne:
             alone = was if self.settings.how == "semi" else ~was
             still = (sums > 0) == (self.settings.how == "semi")
             self._alone(gone, kinds, (old >= 0) & ~step.back & alone & ~still, _PADDING)
-        self._meet(gone, before.some(~np.isin(other, one)), taken.slots)
+        self._meet(gone, before.some(~np.isin(other, one)), changes_of_side.slots)
         return met._replace(known=np.isin(one, other))
 
     def _meet(self, step: _Step, met: _Matches, slots: SlotArray) -> None:
@@ -171,6 +175,7 @@ class OneByOne:
             self._emit_semi_rows(step, met)
         if other.settings.keeps_degrees:
             degree, there = other.bag.arrays.degree, met.there
+            # A pair that the old row made, too, is counted already.
             more = np.where(step.back[met.here], -1, ~met.known)
             degree[there] = np.maximum(degree[there] + more, 0)
             self._stamp(other, slots[met.here])
@@ -201,17 +206,18 @@ class OneByOne:
             kind = np.where(back, DELETE, INSERT)
         elif other.settings.alone:
             kind = np.where(back, kind, INSERT)
-        emitted, shown = step.changes[met.here], step.shown[met.here]
+        emitted, stored = step.changes[met.here], step.shown[met.here]
         self._tell(
-            step.which, emitted, _JOINED, mine=shown, others=met.there, kinds=kind, times=met.times
+            step.which, emitted, _JOINED, mine=stored, others=met.there, kinds=kind, times=met.times
         )
 
     def _alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
         if self.state.sides[step.which].settings.alone:
             pad = np.full(int(leaves.sum()), -1, np.int64)
-            emitted, shown = step.changes[leaves], step.shown[leaves]
+            emitted, stored = step.changes[leaves], step.shown[leaves]
+            # `pad` is -1 everywhere, and so `-pad` once for each row.
             self._tell(
-                step.which, emitted, phase, mine=shown, others=pad, kinds=kinds[leaves], times=-pad
+                step.which, emitted, phase, mine=stored, others=pad, kinds=kinds[leaves], times=-pad
             )
 
     def _emit_semi_rows(self, step: _Step, met: _Matches) -> None:
@@ -232,14 +238,14 @@ class OneByOne:
             times=met.times,
         )
 
-    def _find_matches(self, which: int, slots: SlotArray, shown: Array) -> _Matches:
+    def _find_matches(self, which: int, slots: SlotArray, stored: Array) -> _Matches:
         """The pairs of rows with those of the other side that they match."""
         none, one = np.zeros(len(slots), np.int64), np.ones(len(slots), np.int64)
         items = Items(slots, none - 1, np.arange(len(slots)), none, one)
         parts = [(none[:0], none[:0], none[:0])]
         for pairs in self._matcher.match_unchanged(which, items):
             if self._matcher.condition is not None:
-                mine = shown[pairs.mine]
+                mine = stored[pairs.mine]
                 ids = (mine, pairs.other) if which == 0 else (pairs.other, mine)
                 pairs = pairs.select(self._matcher.condition.holds(self.state.sides, *ids))
             parts.append((pairs.mine.copy(), pairs.other.copy(), pairs.other_count.copy()))
@@ -247,31 +253,36 @@ class OneByOne:
         return _Matches(here, there, times, np.zeros(len(here), np.bool_))
 
     def _cancel_debts(
-        self, which: int, taken: EncodedChanges, changes: Array
+        self, which: int, changes_of_side: EncodedChanges, changes: Array
     ) -> tuple[EncodedChanges, Array]:
         """Return the changes that count, where orphan retractions are kept."""
         side, ledger = self.state.sides[which], self._ledgers[which]
         if not ledger.keeps:
-            return taken, changes
-        back = is_retraction(taken.kinds)
+            return changes_of_side, changes
+        back = is_retraction(changes_of_side.kinds)
         counts = np.zeros(len(back), np.bool_)
-        counts[ledger.cancel(taken.slots, back, taken.rows.take)] = True
-        early = np.flatnonzero(back & (side.bag.find_encoded(taken.slots, taken.rows) < 0))
-        ledger.add(taken.slots[early], taken.rows.take(early))
+        counts[ledger.cancel(changes_of_side.slots, back, changes_of_side.rows.take)] = True
+        # They are debts, which rows that are yet to come make good.
+        early = np.flatnonzero(
+            back & (side.bag.find_encoded(changes_of_side.slots, changes_of_side.rows) < 0)
+        )
+        ledger.add(changes_of_side.slots[early], changes_of_side.rows.take(early))
         counts[early] = False
         left = np.flatnonzero(counts)
-        return taken.some(left), changes[left]
+        return changes_of_side.some(left), changes[left]
 
-    def _store(self, which: int, taken: EncodedChanges, met: Array) -> None:
+    def _store(self, which: int, changes_of_side: EncodedChanges, met: Array) -> None:
         side = self.state.sides[which]
-        back = is_retraction(taken.kinds)
-        applied = side.bag.apply_encoded(taken.slots, taken.rows, back)
+        back = is_retraction(changes_of_side.kinds)
+        applied = side.bag.apply_encoded(changes_of_side.slots, changes_of_side.rows, back)
         self._gone[which].append(applied.gone[applied.gone >= 0])
         if side.settings.keeps_degrees:
             side.bag.arrays.degree[applied.ids[~back]] = met[~back]
         orphans = np.flatnonzero(applied.outcomes == ORPHAN)
-        self._ledgers[which].report(taken.numbers[orphans], taken.slots[orphans])
-        self._stamp(side, taken.slots)
+        self._ledgers[which].report(
+            changes_of_side.numbers[orphans], changes_of_side.slots[orphans]
+        )
+        self._stamp(side, changes_of_side.slots)
 
     def _stamp(self, side: JoinSide, slots: SlotArray) -> None:
         if side.settings.ttl_ms:

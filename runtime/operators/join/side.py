@@ -108,23 +108,27 @@ class JoinSide:
         groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
         table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
         identity = bag.index.identity
-        found = name_groups(
+        count = name_groups(
             slots, rows, identity, table=table, hashes=hashes, groups=groups, firsts=firsts
         )
-        firsts = firsts[:found]
-        theirs = slots if found == n else slots[firsts]
-        some = rows if found == n else rows.take(firsts)
+        firsts = firsts[:count]
+        # If no two changes are about one row, the changes themselves are the items.
+        theirs = slots if count == n else slots[firsts]
+        some = rows if count == n else rows.take(firsts)
+        # As it was before the bundle: nothing is stored before all of it has been summed up.
         old = bag.find_encoded(theirs, some)
         there = old >= 0
         before = np.where(there, bag.arrays.count[np.where(there, old, 0)], 0).astype(np.int64)
-        after, last = before.copy(), np.full(found, -1, np.int64)
+        after, last = before.copy(), np.full(count, -1, np.int64)
         orphans = np.empty(n, np.int64)
         stray = follow(groups, retracts, bag.replaces, after, last, orphans)
         changed = before != after
         if bag.replaces:
             both = np.flatnonzero((before > 0) & (after > 0) & (last >= 0))
+            # A row that another like it replaced has not changed for anybody.
             changed[both] = ~bag.rows.equal(old[both], rows, last[both])
         elif len(rows.words):
+            # A row that is gone in the end is not stored at all.
             last[after == 0] = -1
         if not changed.all():
             theirs, old, last = theirs[changed], old[changed], last[changed]
@@ -148,6 +152,7 @@ class JoinSide:
         new = np.where(net.after > 0, net.old, -1)
         gone = (net.old >= 0) & (net.after == 0)
         if gone.any():
+            # Before the new rows: one of them may have the identity of a row that goes.
             bag.take(net.old[gone])
         fresh = net.after > 0 if bag.replaces else (net.after > 0) & (net.before == 0)
         comes = np.flatnonzero(fresh)
@@ -173,10 +178,10 @@ class JoinSide:
 
     def all_of(self, slots: SlotArray) -> Items:
         """All rows of slots, as if they had just come."""
-        found = list(self.bag.walk(slots))
+        chunks = list(self.bag.walk(slots))
         none = np.zeros(0, np.int64)
-        positions = np.concatenate([none, *(each for each, _ in found)])
-        ids = np.concatenate([none, *(each for _, each in found)])
+        positions = np.concatenate([none, *(each for each, _ in chunks)])
+        ids = np.concatenate([none, *(each for _, each in chunks)])
         counts = self.bag.arrays.count[ids].astype(np.int64)
         absent = np.full(len(ids), -1, np.int64)
         return Items(slots[positions], absent, ids, np.zeros(len(ids), np.int64), counts)

@@ -26,7 +26,7 @@ def name_groups(
 
     table: zeros, a power of two of them that is greater than the number of changes.
     """
-    found, mask = np.int64(0), np.int64(len(table) - 1)
+    count, mask = np.int64(0), np.int64(len(table) - 1)
     for begin in range(0, len(slots), BLOCK):
         stop = min(begin + BLOCK, len(slots))
         # As `look_ahead` does: what the block will meet is read first. There are no more rows than changes, so that
@@ -43,17 +43,19 @@ def name_groups(
             at = mix(h) & mask
             while True:
                 g = np.int64(table[at]) - 1
+                # The first change about this row, whose hash takes the place of one that is not needed any more.
                 if g < 0:
-                    table[at] = found + 1
-                    hashes[found], firsts[found], groups[r] = h, r, found
-                    found += 1
+                    table[at] = count + 1
+                    hashes[count], firsts[count], groups[r] = h, r, count
+                    count += 1
                     break
                 s = firsts[g]
+                # Hashes first, then slots: columns are compared only where both are equal.
                 if hashes[g] == h and slots[s] == slots[r] and same_row(identity, rows, r, rows, s):
                     groups[r] = g
                     break
                 at = (at + 1) & mask
-    return found
+    return count
 
 
 @kernel
@@ -64,7 +66,7 @@ def follow(
 
     count: how often each row is there before. last: -1 by row. orphans: the changes that take back what is not there.
     """
-    found = 0
+    stray = 0
     for r in range(len(groups)):
         g = groups[r]
         if not retracts[r]:
@@ -75,17 +77,17 @@ def follow(
         elif count[g] > 0:
             count[g] -= 1
         else:
-            orphans[found] = r
-            found += 1
-    return found
+            orphans[stray] = r
+            stray += 1
+    return stray
 
 
 @kernel
-def add_distinct(slots: Array, mark: Array, out: Array, found: int) -> int:
-    """Put the slots without a mark behind the first `found` and mark them; how many there are then."""
+def add_distinct(slots: Array, mark: Array, out: Array, marked: int) -> int:
+    """Put the slots without a mark behind the first `marked` and mark them; how many there are then."""
     for r in range(len(slots)):
         if mark[slots[r]] == 0:
             mark[slots[r]] = 1
-            out[found] = slots[r]
-            found += 1
-    return found
+            out[marked] = slots[r]
+            marked += 1
+    return marked

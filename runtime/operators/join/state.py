@@ -59,6 +59,7 @@ class JoinState(RowState):
         if not strict or not len(slots):
             return slots
         nulls = self.table.index.arrays.nulls[slots]
+        # In the type of the mask: NumPy would make a signed number of an unsigned one otherwise.
         never = (nulls & np.array(strict).astype(nulls.dtype)) != 0
         return np.where(never, -1, slots) if never.any() else slots
 
@@ -67,16 +68,18 @@ class JoinState(RowState):
         if len(self._mark) < self.table.capacity:
             self._mark = np.zeros(self.table.capacity, np.int8)
         out = np.empty(min(sum(map(len, parts)), self.table.capacity), np.int64)
-        found = 0
+        count = 0
         for slots in parts:
-            found = add_distinct(slots, self._mark, out, found)
-        self._mark[out[:found]] = 0
-        return out[:found]
+            count = add_distinct(slots, self._mark, out, count)
+        # Back to zeros, so that the next call need not clear as many marks as there are keys.
+        self._mark[out[:count]] = 0
+        return out[:count]
 
     def leave(self, touched: SlotArray) -> None:
         """Forget the keys among these that have nothing left, and give memory back."""
         empty = touched
         for bag in self._bags():
+            # A debt alone keeps its key: the row that makes it good has to find it.
             empty = empty[~bag.holds(empty)]
         if len(empty):
             self.table.forget(empty)

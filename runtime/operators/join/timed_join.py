@@ -43,6 +43,7 @@ class TimedState(JoinState):
             arena.array("clock", 1, "i8")[0] = BEFORE_ALL
 
     def _compact(self) -> None:
+        # The clock has one place and no slot: copying keys does not take it along.
         now = int(self.clock[0])
         super()._compact()
         self.clock[0] = now
@@ -97,7 +98,7 @@ class TimedJoinOperator(ClockedStep[Sequence[InputBatch]], JoinOperator):
 
     def _in_time(self, inputs: Sequence[InputBatch]) -> list[InputBatch]:
         """The rows that are not too late; the others are counted."""
-        found = []
+        on_time = []
         for which, each in enumerate(inputs):
             late = self._is_late(which, each.batch)
             if late is not None and late.any():
@@ -105,8 +106,8 @@ class TimedJoinOperator(ClockedStep[Sequence[InputBatch]], JoinOperator):
                 self.counters["late_dropped"] += count
                 self.counters[f"late_dropped_{self.spec.names[which]}"] += count
                 each = InputBatch(each.batch.filter(pa.array(~late)), each.kinds[~late])
-            found.append(each)
-        return found
+            on_time.append(each)
+        return on_time
 
     def _emit_insertions(self, rows: Weighted) -> Rows:
         return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
@@ -116,9 +117,10 @@ def times_of(column: pa.Array, zone: str, missing: int, later: int = 0) -> Array
     """Times as milliseconds since 1970, rounded down, after so many microseconds were added; NULL is `missing`."""
     micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
     there = np.asarray(micros.fill_null(0).to_numpy(zero_copy_only=False))
-    found = (there + later) // 1000
+    # Shifted before it is rounded: bounds have microseconds.
+    millis = (there + later) // 1000
     if column.type.tz is None:
-        found = to_instants(found, zone)
+        millis = to_instants(millis, zone)
     if column.null_count:
-        found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, missing)
-    return found
+        millis = np.where(column.is_valid().to_numpy(zero_copy_only=False), millis, missing)
+    return millis

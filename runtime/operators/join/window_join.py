@@ -35,10 +35,11 @@ class WindowJoinOperator(TimedJoinOperator):
         return self._last(batch.column(name)) <= self.now
 
     def _apply_inputs(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        taken = self._encode_changes(0, inputs[0]), self._encode_changes(1, inputs[1])
-        touched = self.state.distinct(*(each.slots for each in taken))
-        for which, rows in enumerate(taken):
+        changes_by_side = self._encode_changes(0, inputs[0]), self._encode_changes(1, inputs[1])
+        touched = self.state.distinct(*(each.slots for each in changes_by_side))
+        for which, rows in enumerate(changes_by_side):
             side = self.state.sides[which]
+            # Nothing is told before the window is over, so that rows that are gone can be freed at once.
             side.free(side.store(self._net(which, rows)))
         self._next = min(self._next, int(self._ends(touched).min(initial=AFTER_ALL)))
         self.state.leave(touched)
@@ -51,6 +52,7 @@ class WindowJoinOperator(TimedJoinOperator):
         ends = self._ends(used)
         over = ends <= self.now
         self._next = int(ends[~over].min(initial=AFTER_ALL))
+        # Windows in the order of their ends; those with the same end as their slots came.
         slots = used[over][np.argsort(ends[over], kind="stable")]
         if not len(slots):
             return no_rows(self.schema)
@@ -68,6 +70,7 @@ class WindowJoinOperator(TimedJoinOperator):
         table = self.state.table
         place = [field.name for field in table.fields].index(self.spec.times[0])
         arrays = table.index.arrays
+        # Straight from the words of the keys: no row has to be read for its window.
         there = (columns.take(arrays.nulls, slots) >> place) & 1 == 0
         words = columns.take(arrays.words[:, place], slots)
         field = table.fields[place]

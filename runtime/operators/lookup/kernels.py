@@ -15,41 +15,44 @@ def follow(
     depth: Array,
     debts: Array,
     stays: Array,
-    taken: Array,
+    removals: Array,
     under: Array,
     top: Array,
     stray: Array,
 ) -> int:
     """Take changes as they stand; return how many take back what is not there: their numbers are in `stray`.
 
-    By key: depth, how many arrivals are stored; debts, how many rows were taken back before they came; taken, how many
-    stored arrivals go, the latest first; top, the last change that came and stays, or -1. By change: stays, whether it
-    came and stays; under, the one below it.
+    By key: depth, how many arrivals are stored; debts, how many rows were taken back before they came; removals, how
+    many stored arrivals go, the latest first; top, the last change that came and stays, or -1. By change: stays,
+    whether it came and stays; under, the one below it.
     """
-    found = 0
+    orphan_count = 0
     for r in range(len(groups)):
         g = groups[r]
         if adds[r]:
+            # A debt is made good by the row: neither of them is told.
             if debts[g] > 0:
                 debts[g] -= 1
                 continue
             if replaces:
+                # The row of its key in this bundle has not been stored yet, and goes without a trace.
                 if top[g] >= 0:
                     stays[top[g]] = False
                     top[g] = -1
-                elif taken[g] < depth[g]:
-                    taken[g] += 1
+                elif removals[g] < depth[g]:
+                    removals[g] += 1
             stays[r] = True
             under[r] = top[g]
             top[g] = r
         elif top[g] >= 0:
+            # The latest arrival goes first: what the table said last is what a retraction takes back.
             stays[top[g]] = False
             top[g] = under[top[g]]
-        elif taken[g] < depth[g]:
-            taken[g] += 1
+        elif removals[g] < depth[g]:
+            removals[g] += 1
         else:
             if keeps:
                 debts[g] += 1
-            stray[found] = r
-            found += 1
-    return found
+            stray[orphan_count] = r
+            orphan_count += 1
+    return orphan_count

@@ -37,12 +37,13 @@ from aggloom.runtime.values.clock import Clock
 class LookupSettings:
     """The settings that a MaterialisedLookup is made from.
 
-    given: the columns that come: `keys` of the key, others of the row, the list of answers. result: those that leave.
-    replaces: whether a row takes the place of the one of its key. output_key: by which an update is told, if by any.
+    input_schema: the columns that come: `keys` of the key, others of the row, the list of answers. result: those that
+    leave. replaces: whether a row takes the place of the one of its key. output_key: by which an update is told, if by
+    any.
     """
 
     name: str
-    given: pa.Schema
+    input_schema: pa.Schema
     keys: int
     result: pa.Schema
     replaces: bool
@@ -55,7 +56,7 @@ class LookupSettings:
     @property
     def key(self) -> pa.Schema:
         """The columns of the key."""
-        return pa.schema(list(self.given)[: self.keys])
+        return pa.schema(list(self.input_schema)[: self.keys])
 
 
 class _Arrivals(NamedTuple):
@@ -107,8 +108,8 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
             return
         records, written = int(self.state.depth[slots[0]]), int(self.state.write_times[slots[0]])
         rows = self._read_joined(slots)
-        found = rows.to_pylist() if rows.num_columns else [{}] * rows.num_rows
-        for row in found or [{}]:
+        joined_rows = rows.to_pylist() if rows.num_columns else [{}] * rows.num_rows
+        for row in joined_rows or [{}]:
             yield StoredKeyState(None, None, records=records, written=written, results=row)
 
     def _read_joined(self, slots: SlotArray) -> pa.RecordBatch:
@@ -123,12 +124,12 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         adds = ~is_retraction(kinds)
         slots, groups = np.unique(state.lookup(batch), return_inverse=True)
         depth, debts = state.depth[slots], state.debts[slots]
-        stays, taken = np.zeros(n, np.bool_), np.zeros(len(slots), np.int64)
+        stays, removals = np.zeros(n, np.bool_), np.zeros(len(slots), np.int64)
         under, top = np.full(n, -1, np.int64), np.full(len(slots), -1, np.int64)
         stray = np.empty(n, np.int64)
         keeps = settings.on_orphan_retraction == "keep"
         replaces = settings.replaces
-        found = follow(
+        orphan_count = follow(
             groups,
             adds,
             replaces,
@@ -136,25 +137,26 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
             depth=depth,
             debts=debts,
             stays=stays,
-            taken=taken,
+            removals=removals,
             under=under,
             top=top,
             stray=stray,
         )
-        if found:
+        if orphan_count:
             policy = settings.on_orphan_retraction
             ledger = OrphanLedger(state.table, None, policy=policy, counters=self.counters)
-            ledger.report(stray[:found], slots[groups[stray[:found]]])
-        places, gone = state.latest(slots[taken > 0], taken[taken > 0])
-        gone_slots = slots[taken > 0][places]
+            ledger.report(stray[:orphan_count], slots[groups[stray[:orphan_count]]])
+        places, gone = state.latest(slots[removals > 0], removals[removals > 0])
+        gone_slots = slots[removals > 0][places]
         real = ~state.is_nothing(gone)
         counts = state.bag.counts(gone[real])
         old_ids, old_slots = _repeat_rows(gone[real], counts), np.repeat(gone_slots[real], counts)
         rows = np.flatnonzero(stays)
         arrivals = self._join_arrivals(batch, rows, slots[groups[rows]])
+        # Before new rows come: one of them may equal a row that goes.
         state.bag.take(gone)
         new_ids = state.arrive(arrivals.slots, arrivals.arrivals, arrivals.rows, arrivals.nothing)
-        state.depth[slots] = depth - taken + np.bincount(groups[rows], minlength=len(slots))
+        state.depth[slots] = depth - removals + np.bincount(groups[rows], minlength=len(slots))
         state.debts[slots] = debts
         state.write_times[slots] = now
         real = ~arrivals.nothing
@@ -192,6 +194,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         picked = batch.take(pa.array(rows))
         lists = picked.column(batch.num_columns - 1)
         counts = np.diff(lists.offsets.to_numpy())
+        # A row without answers is stored as well, once, so that a retraction of it finds something.
         nothing = np.repeat(counts == 0, np.maximum(counts, 1))
         arrivals = np.repeat(np.arange(len(rows)), np.maximum(counts, 1))
         # Where there is no answer, what stands beside it is NULL.

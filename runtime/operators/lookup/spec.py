@@ -23,7 +23,7 @@ class LookupSpec(LookupSettings, OperatorSpec[MaterialisedLookup]):
     def of(cls, node: MaterialisedLookup, options: PlanOptions, zone: str = "UTC") -> Self:
         return cls(
             name=node.name,
-            given=node.inputs[0].schema,
+            input_schema=node.inputs[0].schema,
             keys=len(node.key),
             result=node.schema,
             replaces=node.replaces,
@@ -41,7 +41,7 @@ class LookupSpec(LookupSettings, OperatorSpec[MaterialisedLookup]):
 
     @property
     def rows(self) -> pa.Schema:
-        return self.given
+        return self.input_schema
 
     @property
     def ttl_ms(self) -> int:

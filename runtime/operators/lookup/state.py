@@ -77,17 +77,19 @@ class LookupState(RowState):
     def latest(self, slots: SlotArray, arrivals: NumberArray) -> tuple[Array, Array]:
         """The rows of the latest so many arrivals of slots: (place in `slots`, id)."""
         none = np.zeros(0, np.int64)
-        found = list(self.bag.walk(slots))
-        places = np.concatenate([none, *(each for each, _ in found)])
-        ids = np.concatenate([none, *(each for _, each in found)])
+        chunks = list(self.bag.walk(slots))
+        places = np.concatenate([none, *(each for each, _ in chunks)])
+        ids = np.concatenate([none, *(each for _, each in chunks)])
         if not len(ids):
             return places, ids
         (column,) = self.bag.rows.gather_columns(ids, np.zeros(1, np.int64))
         numbers = column.to_numpy(zero_copy_only=False)
+        # The latest arrival of each slot first.
         order = np.lexsort((-numbers, places))
         places, ids, numbers = places[order], ids[order], numbers[order]
         new_slot = np.concatenate([[True], places[1:] != places[:-1]])
         new_arrival = new_slot | np.concatenate([[True], numbers[1:] != numbers[:-1]])
+        # Numbers of arrivals over all slots; less those of the slots before, they count from 1 in each.
         rank = np.cumsum(new_arrival)
         before = np.maximum.accumulate(np.where(new_slot, rank - 1, 0))
         keep = rank - before <= arrivals[places]

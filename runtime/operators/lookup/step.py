@@ -84,42 +84,44 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.Re
     return pa.RecordBatch.from_arrays([*own, lists.cast(node.schema.types[-1])], schema=node.schema)
 
 
-def pair_answers(asked: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> AnswerPairs:
+def pair_answers(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> AnswerPairs:
     """The rows that come, each with what the table says to it; raises LookupFailedError."""
-    numbers = np.flatnonzero(asks(asked, batch, comes))
-    keys, which = _distinct(asked, batch, numbers)
-    answers = _Named(asked).answers(keys) if keys else []
-    return match_answers(asked, batch, comes, numbers, which, _tabulate_answers(asked, answers))
+    numbers = np.flatnonzero(asks(question, batch, comes))
+    keys, which = _distinct(question, batch, numbers)
+    answers = _Named(question).answers(keys) if keys else []
+    return match_answers(
+        question, batch, comes, numbers, which, _tabulate_answers(question, answers)
+    )
 
 
-def pair_lists(asked: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListArray) -> AnswerPairs:
+def pair_lists(question: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListArray) -> AnswerPairs:
     """Rows with the lists of answers that an engine has put beside them, NULL for none."""
-    numbers = np.flatnonzero(asks(asked, batch, np.ones(batch.num_rows, np.bool_)))
+    numbers = np.flatnonzero(asks(question, batch, np.ones(batch.num_rows, np.bool_)))
     lists = lists.take(pa.array(numbers)).fill_null([])
     counts = np.diff(lists.offsets.to_numpy()).astype(np.int64)
-    if asked.meets_one and (counts > 1).any():
+    if question.meets_one and (counts > 1).any():
         row = int(numbers[np.argmax(counts > 1)])
-        key = tuple(batch.column(name)[row].as_py() for name in asked.keys)
+        key = tuple(batch.column(name)[row].as_py() for name in question.keys)
         raise LookupAnswerError(
-            f"lookup table {asked.name}, key {request_of(asked).format_key(key)}: {counts.max()} rows, and "
-            f"{', '.join(asked.table.key)} is declared to be its key; take the key away, or the rows"
+            f"lookup table {question.name}, key {request_of(question).format_key(key)}: {counts.max()} rows, and "
+            f"{', '.join(question.table.key)} is declared to be its key; take the key away, or the rows"
         )
     flat = lists.flatten()
-    parts = [c.cast(f.type) for c, f in zip(flat.flatten(), asked.answers, strict=False)]
-    rows = pa.RecordBatch.from_arrays(parts, schema=asked.answers)
+    parts = [c.cast(f.type) for c, f in zip(flat.flatten(), question.answers, strict=False)]
+    rows = pa.RecordBatch.from_arrays(parts, schema=question.answers)
     which, none = np.arange(len(numbers)), np.zeros(len(numbers), np.bool_)
     found = FoundAnswers(rows, np.cumsum(counts) - counts, counts, none)
-    return match_answers(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
+    return match_answers(question, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
 
 
-def asks(asked: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
+def asks(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
     """Which of the rows that come ask: those with a key, that pass what they have to."""
-    asking = comes & has_values(batch, asked.keys)
-    return asking if asked.before is None else asking & _holds(asked.before, batch)
+    asking = comes & has_values(batch, question.keys)
+    return asking if question.before is None else asking & _holds(question.before, batch)
 
 
 def match_answers(
-    asked: LookupQuestion,
+    question: LookupQuestion,
     batch: pa.RecordBatch,
     comes: FlagArray,
     numbers: NumberArray,
@@ -128,49 +130,53 @@ def match_answers(
 ) -> AnswerPairs:
     """Pairs of rows with those of the answers that pass the condition, rows without any padded if they are to be.
 
-    numbers: the rows that have asked. which: of each the place of its answer.
+    numbers: the rows that have question. which: of each the place of its answer.
     """
     table, mine = answers.rows, answers.counts[which]
     rows = np.repeat(numbers, mine)
+    # Where the answers of a row begin, less the pairs of the rows before it: pairs of a row then count on.
     first = np.repeat(answers.starts[which] - (np.cumsum(mine) - mine), mine)
     places = first + np.arange(len(rows))
     left_out = np.zeros(batch.num_rows, np.bool_)
     left_out[numbers[answers.unsaid[which]]] = True
-    if asked.condition is not None and len(rows):
+    if question.condition is not None and len(rows):
         passes = np.concatenate(
             [
                 _test_condition(
-                    asked, batch, table, rows[at : at + _PAIRS], places[at : at + _PAIRS]
+                    question, batch, table, rows[at : at + _PAIRS], places[at : at + _PAIRS]
                 )
                 for at in range(0, len(rows), _PAIRS)
             ]
         )
         rows, places = rows[passes], places[passes]
-    if asked.kind == "left":
-        found = np.zeros(batch.num_rows, np.bool_)
-        found[rows] = True
-        alone = np.flatnonzero(comes & ~found & ~left_out)
+    if question.kind == "left":
+        is_paired = np.zeros(batch.num_rows, np.bool_)
+        is_paired[rows] = True
+        alone = np.flatnonzero(comes & ~is_paired & ~left_out)
         rows = np.concatenate([rows, alone])
         places = np.concatenate([places, np.full(len(alone), -1, np.int64)])
+        # Stable: the pairs of a row stay in the order of its answers.
         order = np.argsort(rows, kind="stable")
         rows, places = rows[order], places[order]
     return AnswerPairs(rows, places, table, left_out)
 
 
-def request_of(asked: LookupQuestion) -> Request:
+def request_of(question: LookupQuestion) -> Request:
     """Return the request of a lookup join to its table. Its columns are read under the names of the joined rows."""
-    columns = tuple(right for _, right in asked.pairs)
-    read = pa.schema([asked.table.columns.field(name) for _, name in asked.names])
-    more = [asked.table.columns.field(n) for n in dict.fromkeys(columns) if n not in read.names]
-    return Request(asked.name, asked.table, columns, pa.schema([*read, *more]), asked.pushed)
+    columns = tuple(right for _, right in question.pairs)
+    read = pa.schema([question.table.columns.field(name) for _, name in question.names])
+    more = [question.table.columns.field(n) for n in dict.fromkeys(columns) if n not in read.names]
+    return Request(
+        question.name, question.table, columns, pa.schema([*read, *more]), question.pushed
+    )
 
 
 class _Named:
     """An open table whose rows have the columns that the joined rows read, and no others."""
 
-    def __init__(self, asked: LookupQuestion) -> None:
-        request = request_of(asked)
-        self._table, self._width = open_table(request), len(asked.names)
+    def __init__(self, question: LookupQuestion) -> None:
+        request = request_of(question)
+        self._table, self._width = open_table(request), len(question.names)
         self._is_wider = len(request.read) > self._width
 
     def answers(self, keys: Sequence[Key]) -> list[Answer]:
@@ -180,24 +186,24 @@ class _Named:
         return [rows and [row[: self._width] for row in rows] for rows in found]
 
 
-def _tabulate_answers(asked: LookupQuestion, answers: Sequence[Answer]) -> FoundAnswers:
+def _tabulate_answers(question: LookupQuestion, answers: Sequence[Answer]) -> FoundAnswers:
     """Answers as columns."""
     flat = [row for rows in answers for row in rows or ()]
-    width = len(asked.answers)
+    width = len(question.answers)
     columns = [[row[place] for row in flat] for place in range(width)]
-    arrays = [pa.array(v, f.type) for v, f in zip(columns, asked.answers, strict=True)]
+    arrays = [pa.array(v, f.type) for v, f in zip(columns, question.answers, strict=True)]
     counts = np.array([len(rows or ()) for rows in answers], np.int64)
     unsaid = np.array([rows is None for rows in answers], np.bool_)
-    table = pa.RecordBatch.from_arrays(arrays, schema=asked.answers)
+    table = pa.RecordBatch.from_arrays(arrays, schema=question.answers)
     return FoundAnswers(table, np.cumsum(counts) - counts, counts, unsaid)
 
 
 def _distinct(
-    asked: LookupQuestion, batch: pa.RecordBatch, numbers: Array
+    question: LookupQuestion, batch: pa.RecordBatch, numbers: Array
 ) -> tuple[list[Key], Array]:
     """The different keys of some rows, as they come, and for each row which it is."""
     picked = pa.array(numbers)
-    columns = [batch.column(name).take(picked).to_pylist() for name in asked.keys]
+    columns = [batch.column(name).take(picked).to_pylist() for name in question.keys]
     known: dict[Hashable, int] = {}
     keys: list[Key] = []
     which = np.empty(len(numbers), np.int64)
@@ -217,15 +223,19 @@ def _distinct(
 
 
 def _test_condition(
-    asked: LookupQuestion, batch: pa.RecordBatch, table: pa.RecordBatch, rows: Array, places: Array
+    question: LookupQuestion,
+    batch: pa.RecordBatch,
+    table: pa.RecordBatch,
+    rows: Array,
+    places: Array,
 ) -> Array:
     """Tell whether pairs pass the condition."""
     pairs = AnswerPairs(rows, places, table, rows)
     names = [*batch.schema.names, *table.schema.names]
     schema = pa.schema([*batch.schema, *table.schema])
     both = pa.RecordBatch.from_arrays(_take_columns(batch, pairs, names), schema=schema)
-    assert asked.condition is not None
-    return _holds(asked.condition, both)
+    assert question.condition is not None
+    return _holds(question.condition, both)
 
 
 def _holds(condition: str, batch: pa.RecordBatch) -> Array:

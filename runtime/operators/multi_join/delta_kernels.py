@@ -34,20 +34,22 @@ def meet_rows(
     that meets nothing meets -1. cursor: the joined row, the link to go on with or 0, whether links are of items,
     whether the row has met any. at: of each row that is met the number of the joined row.
     """
-    found, row, link = np.int64(0), cursor[0], cursor[1]
+    count, row, link = np.int64(0), cursor[0], cursor[1]
     items, met = cursor[2] != 0, cursor[3] != 0
+    # Unlike a pair of two sides, a joined row meets one row at a time: any room that is left is enough.
     room = len(at)
-    while row < len(places) and found < room:
+    while row < len(places) and count < room:
         place = np.int64(places[row])
         if place >= 0:
             if link == 0 and not items:
                 link = np.int64(bag.head[slots[place]])
             if not items:
-                while link != 0 and found < room:
+                while link != 0 and count < room:
                     k = link - 1
+                    # A row that has changed is passed by: what it was stands among the items.
                     if len(mark) == 0 or mark[k] == 0:
-                        at[found], ids[found], counts[found] = row, k, bag.count[k]
-                        found += 1
+                        at[count], ids[count], counts[count] = row, k, bag.count[k]
+                        count += 1
                         met = True
                     link = np.int64(bag.after[k])
                 # No room is left within the row: the next call goes on at this link.
@@ -56,25 +58,26 @@ def meet_rows(
                 if len(head) != 0:
                     items, link = True, np.int64(head[place])
             if items:
-                while link != 0 and found < room:
+                while link != 0 and count < room:
                     k = link - 1
+                    # An item that was not there before the bundle is nothing that could be met.
                     if before[k] > 0:
-                        at[found], ids[found], counts[found] = row, old[k], before[k]
-                        found += 1
+                        at[count], ids[count], counts[count] = row, old[k], before[k]
+                        count += 1
                         met = True
                     link = np.int64(chain[k])
                 if link != 0:
                     break
         if pads and not met:
-            if found == room:
+            if count == room:
                 # With no rows left to walk: the row is begun anew, and meets none again.
                 items, link = False, np.int64(0)
                 break
-            at[found], ids[found], counts[found] = row, -1, 1
-            found += 1
+            at[count], ids[count], counts[count] = row, -1, 1
+            count += 1
         row, link, items, met = row + 1, np.int64(0), False, False
     cursor[0], cursor[1], cursor[2], cursor[3] = row, link, items, met
-    return found
+    return count
 
 
 @kernel
@@ -96,31 +99,31 @@ def meet_items(
 
     when: BEFORE the bundle, AFTER it, or both. See meet_rows.
     """
-    found, row, link = np.int64(0), cursor[0], cursor[1]
+    count, row, link = np.int64(0), cursor[0], cursor[1]
     # A changed row brings what it was and what it is, and both have to fit.
     room = len(at) - 1
-    while row < len(places) and found < room:
+    while row < len(places) and count < room:
         place = np.int64(places[row])
         if link == 0 and place >= 0:
             link = np.int64(head[place])
-        while link != 0 and found < room:
+        while link != 0 and count < room:
             k = link - 1
             # The stored row is the same, and only its count has changed: one entry stands for both times.
             if old[k] == new[k]:
-                at[found], ids[found], counts[found] = row, old[k], after[k] - before[k]
-                when[found] = BEFORE | AFTER
-                found += 1
+                at[count], ids[count], counts[count] = row, old[k], after[k] - before[k]
+                when[count] = BEFORE | AFTER
+                count += 1
             else:
                 if before[k] > 0:
-                    at[found], ids[found], counts[found] = row, old[k], -before[k]
-                    when[found] = BEFORE
-                    found += 1
+                    at[count], ids[count], counts[count] = row, old[k], -before[k]
+                    when[count] = BEFORE
+                    count += 1
                 if after[k] > 0:
-                    at[found], ids[found], counts[found] = row, new[k], after[k]
-                    when[found] = AFTER
-                    found += 1
+                    at[count], ids[count], counts[count] = row, new[k], after[k]
+                    when[count] = AFTER
+                    count += 1
             link = np.int64(chain[k])
         if link == 0:
             row += 1
     cursor[0], cursor[1] = row, link
-    return found
+    return count

@@ -47,6 +47,7 @@ class Combined(NamedTuple):
     def extend(self, at: NumberArray, ids: Array, counts: NumberArray) -> Combined:
         """Put a row of the next input (ids: int32[n] or int64[n]) beside each of those with the numbers `at`."""
         rows = self
+        # The usual case is one match for each row: nothing has to be copied then.
         if len(at) != len(self.weight) or not np.array_equal(at, np.arange(len(at))):
             rows = self.some(at)
         return Combined((*rows.ids, ids.astype(np.int32)), rows.weight * counts, rows.places)
@@ -80,10 +81,10 @@ class Deltas:
         self.settings, self.state = settings, state
         self._conditions: list[Condition | None] = [None]
         for number, step in enumerate(settings.steps):
-            found = None
+            condition = None
             if step.condition is not None:
-                found = Condition(step.condition, settings.tables[: number + 2], settings.zone)
-            self._conditions.append(found)
+                condition = Condition(step.condition, settings.tables[: number + 2], settings.zone)
+            self._conditions.append(condition)
         self._room = [np.empty(_CHUNK, np.int64) for _ in range(3)]
         self._when = np.empty(_CHUNK, np.int8)
         self._place = np.zeros(0, np.int32)
@@ -97,6 +98,7 @@ class Deltas:
         self._slots = changed.slots
         self._views = [self._view(changed, n) for n in range(len(changed.items))]
         parts, total = [], 0
+        # The first input last: inputs that had their turn are read as they are now, the rest as they were.
         for which in (*range(1, len(self._views)), 0):
             if not len(self._views[which].items):
                 continue
@@ -106,6 +108,7 @@ class Deltas:
                     places, counts = np.unique(rows.places, return_counts=True)
                     raise TooManyMatches(int(self._slots[places[np.argmax(counts)]]))
                 parts.append(rows)
+        # Back to zeros, for the rows that were marked alone.
         for view, mark in zip(self._views, self._marks, strict=True):
             for ids in (view.items.old, view.items.new):
                 mark[ids[ids >= 0]] = 0
@@ -135,11 +138,11 @@ class Deltas:
 
     def _leads(self, which: int, early: frozenset[int]) -> Array:
         """Tell whether joined rows of a place can leave: of each other input that has to have a row there is one."""
-        found = np.ones(len(self._slots), np.bool_)
+        leads = np.ones(len(self._slots), np.bool_)
         for n, view in enumerate(self._views):
             if n != which and not (n and self.settings.steps[n - 1].padded):
-                found &= ~(view.was_empty if n in early else view.is_empty)
-        return found
+                leads &= ~(view.was_empty if n in early else view.is_empty)
+        return leads
 
     def _start(self, places: Array) -> Combined:
         return Combined((), np.ones(len(places), np.int64), places)
@@ -173,18 +176,18 @@ class Deltas:
         padded = which > 0 and self.settings.steps[which - 1].padded
         condition = self._conditions[which]
         view = self._views[which] if early else None
-        found = np.zeros(len(rows.weight) if padded and condition else 0, np.bool_)
+        matched = np.zeros(len(rows.weight) if padded and condition else 0, np.bool_)
         pads = padded and condition is None
         for at, ids, counts in self._match_rows(rows, which, view, pads):
             more = rows.extend(at, ids, counts)
             if condition is not None:
                 holds = condition.holds(self.state.sides, *more.ids)
                 if padded:
-                    found[at[holds]] = True
+                    matched[at[holds]] = True
                 more = more.some(holds) if not holds.all() else more
             yield more
-        if len(found) and not found.all():
-            yield rows.pad(np.flatnonzero(~found))
+        if len(matched) and not matched.all():
+            yield rows.pad(np.flatnonzero(~matched))
 
     def _match_rows(
         self, rows: Combined, which: int, view: _View | None, pads: bool, unchanged: bool = False
@@ -232,6 +235,7 @@ class Deltas:
             turned = np.flatnonzero((view.was_empty != view.is_empty)[mine] & (places >= 0))
             gone = view.is_empty[mine[turned]]
         else:
+            # With a condition, a row whose matches turned may still have one among the rows that did not change.
             turned = np.flatnonzero(had != has)
             doubtful = rows.some(turned)
             settled = np.zeros(len(turned), np.bool_)
@@ -256,9 +260,9 @@ class Deltas:
         """Yield the finds of a walk, in a room that is used again as soon as anything else is looked for."""
         cursor = np.zeros(4, np.int64)
         while cursor[0] < rows:
-            found = walk(cursor)
-            if found:
-                at, ids, counts = (each[:found] for each in self._room)
+            count = walk(cursor)
+            if count:
+                at, ids, counts = (each[:count] for each in self._room)
                 yield at, ids, counts
 
     def _view(self, changed: BundleItems, which: int) -> _View:
@@ -269,6 +273,8 @@ class Deltas:
                 self._place = np.zeros(self.state.table.capacity, np.int32)
             if len(self._marks[which]) < side.bag.rows.capacity:
                 self._marks[which] = np.zeros(side.bag.rows.capacity, np.int8)
+            # By slot the place among those of this bundle. Other slots have what an older bundle left, and are never
+            # asked.
             self._place[changed.slots] = np.arange(len(changed.slots))
             places = self._place[items.slots].astype(np.int64)
             head, chain = np.zeros(len(changed.slots), np.int32), np.empty(len(items), np.int32)

@@ -42,17 +42,19 @@ class MultiJoinOperator(Joining):
             f"multi join ({', '.join(words)}) on {', '.join(f.name for f in self.spec.key_fields)}"
         )
 
-    def _apply_bundle(self, taken: Sequence[EncodedChanges], touched: Array, now: int) -> Rows:
-        changed = self._store_bundle(taken, touched, now)
+    def _apply_bundle(
+        self, changes_by_input: Sequence[EncodedChanges], touched: Array, now: int
+    ) -> Rows:
+        changed = self._store_bundle(changes_by_input, touched, now)
         changes = self._output.net(self._find_deltas(changed))
         self._free(changed)
         return changes
 
-    def _apply_each(self, taken: Sequence[EncodedChanges], now: int) -> Rows:
+    def _apply_each(self, changes_by_input: Sequence[EncodedChanges], now: int) -> Rows:
         """Each change is a bundle of its own; those of different keys are taken at once."""
-        starts = np.cumsum([0, *(len(each.slots) for each in taken)])
-        slots = np.concatenate([each.slots for each in taken])
-        kinds = np.concatenate([each.kinds for each in taken])
+        starts = np.cumsum([0, *(len(each.slots) for each in changes_by_input)])
+        slots = np.concatenate([each.slots for each in changes_by_input])
+        kinds = np.concatenate([each.kinds for each in changes_by_input])
         rank = ranks(slots, np.zeros(len(slots), np.bool_))
         order = np.argsort(rank, kind="stable")
         batches, all_kinds, numbers = [no_rows(self.schema)[0]], [kinds[:0]], [order[:0]]
@@ -61,11 +63,12 @@ class MultiJoinOperator(Joining):
                 continue
             some = [
                 each.some(wave[(wave >= start) & (wave < end)] - start)
-                for each, (start, end) in zip(taken, pairwise(starts), strict=True)
+                for each, (start, end) in zip(changes_by_input, pairwise(starts), strict=True)
             ]
             # Each slot has one change.
             changed = self._store_bundle(some, slots[wave], now)
             rows = self._output.cancel_rows(self._find_deltas(changed))
+            # By key, what goes before what comes.
             rows = rows.some(np.lexsort((rows.weight > 0, rows.places)))
             each = wave[rows.places]
             batch, kind = self._output.messages(rows, self._kinds(rows, kinds[each]))
@@ -73,29 +76,30 @@ class MultiJoinOperator(Joining):
             all_kinds.append(kind)
             numbers.append(np.repeat(each, np.abs(rows.weight)))
             self._free(changed)
+        # Back in the order of the changes that brought them: stable, so that those of one stay together as they are.
         every = np.argsort(np.concatenate(numbers), kind="stable")
         table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(every))
         (batch,) = table.combine_chunks().to_batches() or [no_rows(self.schema)[0]]
         return batch, np.concatenate(all_kinds)[every]
 
-    def _kinds(self, rows: Combined, given: Kinds) -> Kinds:
+    def _kinds(self, rows: Combined, change_kinds: Kinds) -> Kinds:
         """Return the kind by which each joined row is told, beside the kind of the change that it comes from."""
         comes = rows.weight > 0
         kinds = np.where(comes, INSERT, DELETE).astype(np.int8)
         if not any(step.padded for step in self.spec.steps):
             # A row that another takes the place of goes without a change of its own.
-            own = comes != is_retraction(given)
-            kinds = np.where(own, given, kinds)
+            own = comes != is_retraction(change_kinds)
+            kinds = np.where(own, change_kinds, kinds)
         if not self.update_before:
             # Whether a new half comes for it is not known yet.
             kinds = np.where(kinds == UPDATE_BEFORE, DELETE, kinds)
         return kinds.astype(np.int8)
 
     def _store_bundle(
-        self, taken: Sequence[EncodedChanges], touched: Array, now: int
+        self, changes_by_input: Sequence[EncodedChanges], touched: Array, now: int
     ) -> BundleItems:
         was_empty = [side.is_empty(touched) for side in self.state.sides]
-        return BundleItems(self._store_changes(taken, now), touched, was_empty)
+        return BundleItems(self._store_changes(changes_by_input, now), touched, was_empty)
 
     def _free(self, changed: BundleItems) -> None:
         for side, items in zip(self.state.sides, changed.items, strict=True):

@@ -80,10 +80,10 @@ class MultiJoinSettings:
     @cached_property
     def read_columns(self) -> frozenset[str]:
         """The columns that leave or that a condition reads."""
-        found = set(self.columns)
+        names = set(self.columns)
         for step in self.steps:
-            found |= set(columns_of(step.condition or "TRUE"))
-        return frozenset(found)
+            names |= set(columns_of(step.condition or "TRUE"))
+        return frozenset(names)
 
     @cached_property
     def sides(self) -> tuple[SideSettings, ...]:
@@ -93,10 +93,10 @@ class MultiJoinSettings:
     @cached_property
     def strict(self) -> int:
         """A bit for each column of the key in which a NULL keeps a row of the first input from leaving."""
-        found = 0
+        bits = 0
         for step in self.steps:
-            found |= 0 if step.padded else step.strict
-        return found
+            bits |= 0 if step.padded else step.strict
+        return bits
 
     def required_places(self, which: int) -> tuple[int, ...]:
         """The columns of the key in which a NULL keeps a row of this input from leaving."""

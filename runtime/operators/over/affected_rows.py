@@ -40,7 +40,9 @@ def reach(
 ) -> Stretches:
     """The rows that changes touch; places: of the slots of the changed rows. inserted: which of these are there."""
     position, sizes = standing.position, standing.sizes[0]
+    # A changed row itself is computed anew, if it is still there.
     parts = [Lines(position, position + inserted)]
+    # Calls with one frame reach the same rows, which are looked for once.
     for call in {_key(call): call for call in calls}.values():
         if call.function in _COUNTING:
             parts.append(_reach_count(call, standing, places, balance))
@@ -88,9 +90,11 @@ def _merge_stretches(places: Array, starts: Array, stops: Array) -> Stretches:
     """The same rows, each once."""
     some = starts < stops
     places, starts, stops = places[some], starts[some], stops[some]
+    # Slot and position in one number, so that the stretches of all slots are sorted at once.
     firsts, lasts = (places << _SHIFT) + starts, (places << _SHIFT) + stops
     order = np.argsort(firsts, kind="stable")
     firsts, lasts = firsts[order], lasts[order]
+    # A stretch may end behind those that begin after it: the farthest end so far counts.
     ends = np.maximum.accumulate(lasts)
     opens = np.ones(len(firsts), np.bool_)
     # Slots lie so far apart that no stretch reaches the next one's.

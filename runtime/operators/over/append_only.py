@@ -30,7 +30,7 @@ from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
-_NUMBERS = ("given", "seen", "times", "last", "due")
+_NUMBERS = ("emitted", "seen", "times", "last", "due")
 """Numbers by key: the kept rows that were emitted; how many ever were, and of how many times; the last time, + 1,
 and the next, in milliseconds."""
 
@@ -124,12 +124,12 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         """Raise StateCorruptError unless no more rows are said to have been seen than there are."""
         state = self.state
         slots = np.arange(state.table.capacity, dtype=np.int64)
-        given, sizes = state.number("given"), state.sorted.sizes(slots)[0]
-        if not ((given >= 0) & (given <= sizes)).all():
+        emitted, sizes = state.number("emitted"), state.sorted.sizes(slots)[0]
+        if not ((emitted >= 0) & (emitted <= sizes)).all():
             raise corrupt_snapshot("more rows were emitted than there are")
-        waiting = slots[given < sizes] if self._waits else slots[:0]
+        waiting = slots[emitted < sizes] if self._waits else slots[:0]
         if len(waiting):
-            ids = state.sorted.collect_between(waiting, given[waiting], given[waiting] + 1)[1]
+            ids = state.sorted.collect_between(waiting, emitted[waiting], emitted[waiting] + 1)[1]
             first = self._times(state.sorted.rows.gather(ids))
             if not (first == state.number("due")[waiting]).all():
                 raise corrupt_snapshot("a row is due at another time than its key says")
@@ -165,9 +165,9 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         batch = self._stamp_rows(batch, clock)
         state = self.state
         late = self._is_late(batch, due)
-        found = int(late.sum())
-        self.counters["late_dropped"] += found
-        if found:
+        late_count = int(late.sum())
+        self.counters["late_dropped"] += late_count
+        if late_count:
             if self.spec.late_rows:
                 self._late.append((batch.filter(pa.array(late)), kinds[late]))
             batch, due = batch.filter(pa.array(~late)), due[~late]
@@ -178,6 +178,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
             self._sums.fit(state.table.capacity)
         none = self._count_waiting(slots) == 0
         times = state.number("due")
+        # Nothing waits there: the time of rows that are out already must not win over those that come.
         times[slots[none]] = np.iinfo(np.int64).max
         np.minimum.at(times, slots, due)
         state.sorted.insert(slots, batch)
@@ -205,7 +206,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
 
     def _count_waiting(self, slots: SlotArray) -> Array:
         """Return the number of rows of slots that were not emitted yet."""
-        return self.state.sorted.sizes(slots)[0] - self.state.number("given")[slots]
+        return self.state.sorted.sizes(slots)[0] - self.state.number("emitted")[slots]
 
     def emit_due(self, now: int) -> Rows:
         changes = self._emit_certain()
@@ -221,20 +222,21 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         slots = used[waiting & (state.number("due")[used] <= int(state.clock[0]))]
         if not len(slots):
             return no_rows(self.schema)
-        given = state.number("given")[slots]
+        emitted = state.number("emitted")[slots]
         sizes = state.sorted.sizes(slots)[0]
-        stretch, ids = state.sorted.collect_between(slots, given, sizes)
+        stretch, ids = state.sorted.collect_between(slots, emitted, sizes)
         rows = state.sorted.rows.gather(ids)
         due = self._times(rows)
         fired = due <= int(state.clock[0])
         if not fired.all():
             left = np.flatnonzero(~fired)
+            # Backwards, so that the time of a key's first row is written last, and stays.
             state.number("due")[slots[stretch[left[::-1]]]] = due[left[::-1]]
             rows, stretch = rows.filter(pa.array(fired)), stretch[fired]
             ids, due = ids[fired], due[fired]
         counts = np.bincount(stretch, minlength=len(slots))
         opens = np.r_[0, np.cumsum(counts)[:-1]]
-        position = np.arange(len(ids)) - opens[stretch] + given[stretch]
+        position = np.arange(len(ids)) - opens[stretch] + emitted[stretch]
         standing = Standing(state.sorted, state.pool, slots[stretch], ids, position)
         values = self._values(rows, standing, stretch, due)
         arrivals = state.sorted.arrays.arrival[ids]
@@ -262,13 +264,15 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
                 return state.table.place(int(standing.slots[np.searchsorted(stretch, number)]))
 
             if self._sums is not None:
-                found = self._sums.add_rows(rows, standing.slots, peers, self.spec)
+                results = self._sums.add_rows(rows, standing.slots, peers, self.spec)
             else:
                 _, dense = np.unique(stretch, return_inverse=True)
-                found = self._computing.some(
+                results = self._computing.some(
                     state.sorted, standing, dense, place, [c is None for c in columns]
                 )
-            columns = [new if own is None else own for own, new in zip(columns, found, strict=True)]
+            columns = [
+                new if own is None else own for own, new in zip(columns, results, strict=True)
+            ]
         return columns
 
     def _peers(self, standing: Standing) -> Array:
@@ -304,23 +308,23 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         times[slots] += np.bincount(stretch, weights=new, minlength=len(slots)).astype(np.int64)
         seen[slots] += counts
         last[slots] = due[opens + counts - 1]
-        state.number("given")[slots] += counts
+        state.number("emitted")[slots] += counts
         self._drop(slots, self._keeping.first(state, slots))
 
     def _drop(self, slots: SlotArray, until: Array) -> None:
         """Forget the rows of slots up to a position."""
         state = self.state
-        until = np.clip(until, 0, state.number("given")[slots])
+        until = np.clip(until, 0, state.number("emitted")[slots])
         _, ids = state.sorted.collect_between(slots, np.zeros(len(slots), np.int64), until)
-        state.number("given")[slots] -= until
+        state.number("emitted")[slots] -= until
         state.sorted.take(ids)
         state.free(ids)
 
     def _over(self, slots: SlotArray) -> Array:
         """When the kept rows of slots that have any are out of every frame, in milliseconds."""
         assert self._keeping.until is not None
-        kept = slots[self.state.number("given")[slots] > 0]
-        return self.state.number("last")[kept] + self._keeping.until + 1
+        with_rows = slots[self.state.number("emitted")[slots] > 0]
+        return self.state.number("last")[with_rows] + self._keeping.until + 1
 
     def _clean(self) -> None:
         """Let rows go that time has taken out of every frame, and keys that have nothing else."""
@@ -328,14 +332,14 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
             return
         state = self.state
         used = state.used_slots()
-        kept = used[state.number("given")[used] > 0]
-        if not len(kept):
+        with_rows = used[state.number("emitted")[used] > 0]
+        if not len(with_rows):
             return
-        over = kept[self._over(kept) <= int(state.clock[0])]
+        over = with_rows[self._over(with_rows) <= int(state.clock[0])]
         if not len(over):
             return
         if not self._keeping.rows:
-            self._drop(over, state.number("given")[over])
+            self._drop(over, state.number("emitted")[over])
         if self._keeping.forgets:
             empty = over[state.sorted.sizes(over)[0] == 0]
             if len(empty):

@@ -53,8 +53,8 @@ class Standing:
 
     @cached_property
     def places(self) -> tuple[Array, Array, Array]:
-        found = self.rows.places(self.ids)
-        return found.position, found.rank, found.dense_rank
+        standing = self.rows.places(self.ids)
+        return standing.position, standing.rank, standing.dense_rank
 
     @property
     def position(self) -> Array:
@@ -110,14 +110,14 @@ class Standing:
     def at(self, distance: str, *, equals: bool) -> Array:
         """Return the number of rows before the sort keys at a distance from these; `equals`: or that have them."""
         word, tier, beyond = key_at(self.values, distance, self.rows.key.columns[0], self.pool)
-        found = self.rows.before(self.slots, word, tier, equals=equals)
+        before = self.rows.before(self.slots, word, tier, equals=equals)
         follows = not distance.startswith("-")
         if equals != follows and beyond.any():
             # What lies beyond the last value of the type lies behind, or before, the rows that have it, too.
             there = self.rows.before(self.slots, word, tier, equals=follows)
-            found = np.where(beyond, there, found)
+            before = np.where(beyond, there, before)
         # NULLs lie at no distance but among themselves.
-        return np.where(self._null, self.behind if equals else self.first, found)
+        return np.where(self._null, self.behind if equals else self.first, before)
 
 
 def frame_lines(standing: Standing, frame: FrameClause) -> Lines:

@@ -61,8 +61,10 @@ def _move_values(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
 
 def _move_decimals(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
     kind = values.type
+    # With a digit more no sum overflows before it has been compared with the type's limits.
     wide = pa.decimal256(kind.precision + 1, kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
+    # A step of twice the range leaves it from anywhere, and a greater one does no more.
     step = max(min(far, 2 * greatest), -2 * greatest).quantize(Decimal(1).scaleb(-kind.scale))
     moved = pc.add(
         values.cast(pa.decimal256(kind.precision + 1, kind.scale)), pa.scalar(step, wide)

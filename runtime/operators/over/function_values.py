@@ -33,21 +33,21 @@ class Computing:
         standing: Standing,
         stretch: NumberArray,
         place: Callable[[int], str],
-        asked: list[bool],
+        is_needed: list[bool],
     ) -> list[Any]:
-        """As `values`, of the calls that are asked for; None for the others."""
+        """As `values`, of the calls that are needed; None for the others."""
         spec = self.spec
         columns: list[Any] = [None] * len(spec.calls)
         for number, call in enumerate(spec.calls):
-            if call.function and asked[number]:
+            if call.function and is_needed[number]:
                 columns[number] = standing_values(call, standing)
         aggregates = spec.aggregates
         fields = [spec.results[number] for number in aggregates]
         for frame in dict.fromkeys(spec.calls[number].frame for number in aggregates):
             lines = frame_lines(standing, frame)
             holes = find_holes(standing, frame)
-            found = self._slid(rows, standing, stretch, lines, holes, fields, place)
-            for number, column in zip(aggregates, found, strict=True):
+            results = self._slid(rows, standing, stretch, lines, holes, fields, place)
+            for number, column in zip(aggregates, results, strict=True):
                 if spec.calls[number].frame == frame:
                     columns[number] = column
         return columns
@@ -86,20 +86,22 @@ class Computing:
         first, until = lines.starts[opens], lines.stops[last]
         lengths = np.maximum(until - first, 0)
         _, ids = rows.collect_within(standing.slots[opens], first, first + lengths)
+        # Positions in slots become places in the batch, in which the stretches lie one behind the other.
         shift = np.r_[0, np.cumsum(lengths)[:-1]] - first
         batch = self._inputs(rows, ids)
         here = shift[stretch]
-        given = stretch, lines.starts + here, lines.stops + here
+        frames = stretch, lines.starts + here, lines.stops + here
         if holes is not None:
             moved = Holes(holes.starts + here, holes.stops + here, holes.keeps)
-            holed = HoledLines(*given, standing.position + here, moved)
+            holed = HoledLines(*frames, standing.position + here, moved)
             order = self.spec.adds_in_order
             return slide_around(self.handler, batch, holed, fields, place, in_order=order)
-        return slide(self.handler, batch, count, given, fields, place)
+        return slide(self.handler, batch, count, frames, fields, place)
 
     def _inputs(self, rows: SortedRows, ids: RowIdArray) -> pa.RecordBatch:
         """Return the values that the handler reads of rows."""
         if not len(self._read):
+            # A batch without columns has its number of rows from an array of empty structs.
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
         names = self.spec.spec.handler_schema.names if self.spec.spec else []
         return pa.RecordBatch.from_arrays(rows.rows.gather_columns(ids, self._read), names)

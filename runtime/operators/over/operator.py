@@ -27,7 +27,7 @@ from aggloom.runtime.operators.over.output import (
 )
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
-from aggloom.runtime.operators.record_rounds import in_waves
+from aggloom.runtime.operators.record_rounds import run_in_rounds
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
@@ -105,7 +105,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
                 changes, places = self._bundle(some, slots[rows], kinds[rows], clock.processing)
                 return changes, rows[places]
 
-            changes = in_waves(slots, bundle)
+            changes = run_in_rounds(slots, bundle)
         else:
             changes, _ = self._bundle(batch, slots, kinds, clock.processing)
         if is_retraction(kinds).any() or self.state.debts is not None:
@@ -145,7 +145,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         ledger = self._ledger(self.spec.on_orphan_retraction)
         inserted, inserted_by, deleted, deleted_by = apply_changes(state.sorted, bundle, ledger)
         state.fit_rows()
-        # A row may go in the bundle in which it came: nothing was told of it.
+        # A row may go in the bundle in which it inserted: nothing was told of it.
         brief = deleted[state.value_numbers[deleted] == 0]
         if len(brief):
             stays = ~np.isin(inserted, brief)
@@ -190,14 +190,16 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         fresh = np.flatnonzero(was < 0)
         came_as[fresh] = INSERT
         if self.spec.per_record:
+            # The kinds in which rows came, by the ids that they got.
             by_id = np.argsort(ids)
             came_as[fresh] = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
         self._replaced = was[was >= 0]
+        # A copy, since merging puts other ids into `before` alone.
         before, after = ValuedRows(places, every.copy(), was), ValuedRows(places, every, new)
         if not self.spec.per_record:
-            left, kept = self._merge_replaced(lost, before, after, came_as, keys.slots)
-            lost, before, after = lost.take(left), before.take(kept), after.take(kept)
-            came_as, where = came_as[kept], (where[0][left], where[1][kept])
+            left, stays = self._merge_replaced(lost, before, after, came_as, keys.slots)
+            lost, before, after = lost.take(left), before.take(stays), after.take(stays)
+            came_as, where = came_as[stays], (where[0][left], where[1][stays])
         return messages(
             lost,
             before,
@@ -236,9 +238,9 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         )
         left = np.ones(len(lost.ids), np.bool_)
         left[old] = False
-        kept = np.ones(len(after.ids), np.bool_)
-        kept[new[same & equal]] = False
-        return left, kept
+        stays = np.ones(len(after.ids), np.bool_)
+        stays[new[same & equal]] = False
+        return left, stays
 
     def _compute_values(
         self, keys: _Keys, stretches: Stretches

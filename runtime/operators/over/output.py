@@ -83,8 +83,8 @@ def pair_values(
     ids = np.concatenate([gone.ids, fresh.ids])
     comes = np.arange(len(ids)) >= len(gone.ids)
     partner = pair_rows(store, places, ids, comes, slots[places], identity)[: len(gone.ids)]
-    found = np.flatnonzero(partner >= 0)
-    return found, partner[found] - len(gone.ids)
+    replaced = np.flatnonzero(partner >= 0)
+    return replaced, partner[replaced] - len(gone.ids)
 
 
 def inserts(places: NumberArray, ids: RowIdArray, value_numbers: NumberArray) -> ValuedChanges:

@@ -25,6 +25,7 @@ def standing_values(call: ColumnCall, standing: Standing) -> pa.Array:
     if call.function == "DENSE_RANK":
         return pa.array(standing.dense + 1)
     if call.function == "PERCENT_RANK":
+        # The share of a row that is alone is 0.
         return pa.array(standing.first / np.maximum(sizes - 1, 1))
     if call.function == "CUME_DIST":
         return pa.array(standing.behind / sizes)
@@ -34,6 +35,7 @@ def standing_values(call: ColumnCall, standing: Standing) -> pa.Array:
 def _bucket(position: Array, sizes: Array, buckets: int) -> Array:
     """The bucket of each row, from 1 on; the first ones have a row more where the rows do not go into them."""
     least, more = sizes // buckets, sizes % buckets
+    # Rows in the larger buckets, which come first.
     large = more * (least + 1)
     inside = (position - large) // np.maximum(least, 1)
     return np.where(position < large, position // (least + 1), more + inside) + 1
@@ -52,11 +54,11 @@ def _of_others(call: ColumnCall, standing: Standing) -> pa.Array:
     there = np.flatnonzero((targets >= 0) & (targets < standing.sizes[0]))
     ids = np.full(len(targets), -1, np.int64)
     ids[there] = _ids_at(rows, standing.slots[there], targets[there])
-    found = store.gather_columns(ids, np.array(call.columns[:1]))[0]
+    values = store.gather_columns(ids, np.array(call.columns[:1]))[0]
     if len(call.columns) < 2:
-        return found
+        return values
     default = store.gather_columns(standing.ids, np.array(call.columns[1:]))[0]
-    return pc.if_else(pa.array(ids >= 0), found, default)
+    return pc.if_else(pa.array(ids >= 0), values, default)
 
 
 class _Split(NamedTuple):
@@ -117,14 +119,15 @@ def _with_values(call: ColumnCall, standing: Standing) -> Array:
         return _nth(call, standing, base, before, valued)
     here = base + standing.position
     if call.function == "LAG":
-        wanted = before[here] - call.number if call.number else before[here]
-        inside = wanted >= before[base]
+        target = before[here] - call.number if call.number else before[here]
+        inside = target >= before[base]
     else:
-        wanted = before[here + 1] + call.number - 1 if call.number else before[here]
-        inside = wanted < before[opens[place + 1]]
+        target = before[here + 1] + call.number - 1 if call.number else before[here]
+        inside = target < before[opens[place + 1]]
     if not call.number:
         return standing.position
-    at = valued[np.clip(wanted, 0, max(len(valued) - 1, 0))] if len(valued) else here
+    # Clipped to what can be read; what was outside becomes -1 below.
+    at = valued[np.clip(target, 0, max(len(valued) - 1, 0))] if len(valued) else here
     return np.where(inside & (len(valued) > 0), at - base, -1)
 
 
@@ -134,11 +137,12 @@ def _nth(call: ColumnCall, standing: Standing, base: Array, before: Array, value
         return np.full(len(base), -1, np.int64)
     lines, opens, closes, keeps = _split_frames(call, standing)
     own = base + standing.position
-    kept = keeps & (before[own + 1] > before[own])
+    own_stays = keeps & (before[own + 1] > before[own])
     first, skipped = before[base + lines.starts], call.number - 1
     ahead = before[base + opens] - first
-    wanted = np.where(skipped < ahead, first, before[base + closes] - ahead - kept) + skipped
-    inside = wanted < before[base + lines.stops]
-    at = valued[np.clip(wanted, 0, len(valued) - 1)] - base
-    found = np.where(inside, at, -1)
-    return np.where(kept & (skipped == ahead), standing.position, found)
+    target = np.where(skipped < ahead, first, before[base + closes] - ahead - own_stays) + skipped
+    inside = target < before[base + lines.stops]
+    # Clipped to what can be read; what was outside becomes -1 below.
+    at = valued[np.clip(target, 0, len(valued) - 1)] - base
+    places = np.where(inside, at, -1)
+    return np.where(own_stays & (skipped == ahead), standing.position, places)

@@ -57,12 +57,13 @@ class Keeping:
 
     def first(self, state: OverState, slots: SlotArray) -> Array:
         """The position of the first row of slots that is kept; all have rows that were emitted."""
-        given = state.number("given")[slots]
-        first = given - self.rows
+        emitted = state.number("emitted")[slots]
+        first = emitted - self.rows
         if self.distance is None or not len(slots):
             return first
-        _, ids = state.sorted.collect_between(slots, given - 1, given)
-        standing = Standing(state.sorted, state.pool, slots, ids, given - 1)
+        _, ids = state.sorted.collect_between(slots, emitted - 1, emitted)
+        standing = Standing(state.sorted, state.pool, slots, ids, emitted - 1)
         if Decimal(self.distance) == 0:
+            # At distance 0 are the rows of the same time, which a frame holds whole.
             return np.minimum(first, standing.first)
         return np.minimum(first, standing.at(self.distance, equals=False))

@@ -39,10 +39,10 @@ class Sums:
         def place(slot: int) -> str:
             return f"accumulator {slot}"
 
-        found, where = results_after(handler, rows, slots, place)
+        results, where = results_after(handler, rows, slots, place)
         # The last row that ties with each.
         last = np.searchsorted(peers, peers, side="right") - 1
-        by_row = list(handler.to_arrow(found, fields, where))
+        by_row = list(handler.to_arrow(results, fields, where))
         columns: list[Any] = [None] * len(spec.calls)
         for number, column in zip(spec.aggregates, by_row, strict=True):
             frame = spec.calls[number].frame

@@ -62,6 +62,7 @@ def _steps(
                 n += 1
         first, last = start, stop
         if write:
+            # Of neighbours with the same frame the first has an item, whose values serve for all of them.
             known = changes or (not opens and values[k - 1] >= 0 and start < stop)
             values[k] = item if known and start < stop else -1
     return n, item + 1
@@ -70,6 +71,7 @@ def _steps(
 def steps_of(stretch: NumberArray, starts: NumberArray, stops: NumberArray) -> tuple[Steps, Array]:
     """The steps of frames, which never go back within a stretch, and by row the item that has its values, or -1."""
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    # Twice: the first walk counts, so that the second has room for what it writes.
     count, _ = _steps(
         stretch,
         starts,
@@ -134,9 +136,9 @@ def results_of_steps(
             # Else every row comes once, as they stand.
             inputs = handler.pick(inputs, steps.rows)
         step = _by_waves if handler.KERNELS.fold is None else _fold_steps
-        found, where = step(handler, inputs, steps, place)
+        results, where = step(handler, inputs, steps, place)
         take = np.where(values < 0, 0, 1 + where[np.maximum(values, 0)])
-        out = handler.concatenate(out, found)
+        out = handler.concatenate(out, results)
     return list(handler.to_arrow(out, fields, take))
 
 
@@ -157,10 +159,11 @@ def _fold_steps(
     handler: Any, inputs: Any, steps: Steps, place: Callable[[int], str]
 ) -> tuple[Any, Array]:
     """The results, and by item where its own are."""
-    given = inputs, steps.stretches, steps.retracts, steps.items
-    _, noted = handler.fold(*given, keep_orphans=False)
+    arguments = inputs, steps.stretches, steps.retracts, steps.items
+    _, noted = handler.fold(*arguments, keep_orphans=False)
     handler.refuse_overflow(noted.after, place)
     items = int(steps.items[-1]) + 1
+    # The results before each item, then those after it: the second half is asked for.
     return noted.both, items + np.arange(items)
 
 
@@ -180,8 +183,8 @@ def _by_waves(
     outs, item, step = [], 0, 0
     for end, cut in zip(ends, cuts, strict=True):
         some, slots = of_step[step:cut], owners[by_wave[item:end]]
-        given = handler.pick(inputs, some), steps.stretches[some], steps.retracts[some]
-        handler.update(*given, keep_orphans=False)
+        arguments = handler.pick(inputs, some), steps.stretches[some], steps.retracts[some]
+        handler.update(*arguments, keep_orphans=False)
         outs.append(handler.values(slots))
         handler.refuse_overflow(outs[-1], place)
         item, step = int(end), int(cut)

@@ -78,6 +78,7 @@ class Difference:
         gone = int(np.count_nonzero(left[: len(before.ids)]))
         places, ids, numbers = places[left], ids[left], numbers[left]
         if self.by in ("key", "number") and replaced is None:
+            # A place, or a number of it, has one row: the halves of an update meet in a walk, without a search.
             return self._pair_in_place(store, places, ids, numbers, gone)
         comes = np.arange(len(ids)) >= gone
         partner = self._partners(store, places, ids, numbers, comes, slots)
@@ -90,6 +91,7 @@ class Difference:
         if len(pairs):
             same[pairs] = mark_same(store, ids[pairs], ids[twin[pairs]], store.every_column)
             if self.numbered:
+                # The same row at another number has changed where the number is one of its columns.
                 same[pairs] &= numbers[pairs] == numbers[twin[pairs]]
         kinds = name_kinds(comes, partner)
         is_emitted = ~same & (self.update_before | (kinds != UPDATE_BEFORE))
@@ -160,5 +162,7 @@ class Difference:
             return order_halves(comes, partner, places)
         phase = numbers.copy()
         if replaced is not None:
+            # A row that was replaced is told before any new row takes a number.
             phase[~comes & np.isin(ids, replaced)] = -1
+        # The last of these is the first to sort by.
         return np.lexsort((comes, seat_halves(partner), phase, places))

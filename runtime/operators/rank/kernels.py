@@ -42,6 +42,7 @@ def in_range(
         if there < end or end <= 0:
             out[r] = end > 0
             continue
+        # DENSE_RANK numbers sort keys: the row to be compared with is the first of the last of them.
         last = key_start(tree, slot, end - 1) if function == DENSE_RANK else end - 1
         entry, _ = order_at(tree, slot, last)
         word = tree.heap[entry]
@@ -65,6 +66,7 @@ def drop_same(
     mark: zero for every row of the store, before and after.
     """
     for k in range(before):
+        # One more than the place, since 0 is no mark.
         mark[ids[k]] = k + 1
     for k in range(before, len(ids)):
         j = np.int64(mark[ids[k]]) - 1
@@ -92,7 +94,7 @@ def pair_numbers(
     The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
     A row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
     """
-    i, j, found = np.int64(0), np.int64(before), 0
+    i, j, count = np.int64(0), np.int64(before), 0
     while i < before or j < len(ids):
         order = np.int64(0)
         if i == before:
@@ -105,18 +107,20 @@ def pair_numbers(
             if order == 0 and marked:
                 order = numbers[i] - numbers[j]
         if order < 0:
-            chosen[found], kinds[found] = i, 3
-            found += 1
+            # A number, or a place, that nobody has any more.
+            chosen[count], kinds[count] = i, 3
+            count += 1
             i += 1
         elif order > 0:
-            chosen[found], kinds[found] = j, 0
-            found += 1
+            # One that nobody had.
+            chosen[count], kinds[count] = j, 0
+            count += 1
             j += 1
         else:
             if not same_row(every, rows, ids[i], rows, ids[j]):
-                chosen[found], kinds[found] = i, 1
-                chosen[found + 1], kinds[found + 1] = j, 2
-                found += 2
+                chosen[count], kinds[count] = i, 1
+                chosen[count + 1], kinds[count + 1] = j, 2
+                count += 2
             i += 1
             j += 1
-    return int(found)
+    return int(count)

@@ -23,7 +23,7 @@ from aggloom.runtime.operators.rank.visible_rows import (
     ends_of,
     find_visible,
 )
-from aggloom.runtime.operators.record_rounds import in_waves
+from aggloom.runtime.operators.record_rounds import run_in_rounds
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.step import KeyedStep
@@ -84,6 +84,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         else:
             every = np.arange(len(slots))
             changes, _ = self._bundle(batch, slots, retracts, every, clock.processing)
+        # Only what takes rows away can leave a key without any.
         if retracts.any() or self.state.debts is not None:
             self._leave(np.unique(slots))
         self.state.pool.sweep()
@@ -92,17 +93,20 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
     def contents(self) -> Rows:
         """The rows that are seen, each an insertion."""
         slots = self.state.used_slots()
-        found = self._find_visible(slots)
-        kinds = np.full(len(found.ids), INSERT, np.int8)
-        return self._rows(NumberedChanges(found.places, found.ids, found.numbers, kinds)), kinds
+        visible = self._find_visible(slots)
+        kinds = np.full(len(visible.ids), INSERT, np.int8)
+        return (
+            self._rows(NumberedChanges(visible.places, visible.ids, visible.numbers, kinds)),
+            kinds,
+        )
 
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
-        found = self._find_visible(slots)
-        kinds = np.full(len(found.ids), INSERT, np.int8)
-        rows = self._rows(NumberedChanges(found.places, found.ids, found.numbers, kinds))
+        visible = self._find_visible(slots)
+        kinds = np.full(len(visible.ids), INSERT, np.int8)
+        rows = self._rows(NumberedChanges(visible.places, visible.ids, visible.numbers, kinds))
         written = int(self.state.table.stamps("written")[slots[0]])
         records = int(self.state.sorted.sizes(slots)[0][0])
         names = self.schema.names[key.num_columns :]
@@ -136,6 +140,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             changed = pc.fill_null(
                 batch.column(column).take(pa.array(rows[new])).cast(pa.int64()), 0
             )
+            # One more, as 0 says that the key has yet to learn it.
             self.state.end[fresh[new]] = 1 + np.clip(changed.to_numpy(), 0, _FAR)
             self.state.table.stamps("written")[fresh[new]] = now
 
@@ -158,29 +163,32 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             some = batch.take(pa.array(rows))
             return self._bundle(some, slots[rows], retracts[rows], rows, now)
 
-        return in_waves(slots, bundle)
+        return run_in_rounds(slots, bundle)
 
     def _bundle(
         self, batch: pa.RecordBatch, slots: SlotArray, retracts: FlagArray, rows: Array, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: how what is seen changes, and by message the first row of its key."""
-        given = SlotChanges(batch, slots, retracts, rows)
+        changes_in_range = SlotChanges(batch, slots, retracts, rows)
         if self.spec.strategy != "retract":
             fits = self._in_range(batch, slots)
             if not fits.all():
-                given = given.some(np.flatnonzero(fits))
-        touched, firsts, order, _ = group_rows(given.slots, self.state.table.capacity)
+                changes_in_range = changes_in_range.some(np.flatnonzero(fits))
+        touched, firsts, order, _ = group_rows(changes_in_range.slots, self.state.table.capacity)
         before = self._find_visible(touched)
-        gone, replaced = self._apply(given, order)
+        gone, replaced = self._apply(changes_in_range, order)
         after = self._find_visible(touched)
         # Per record, a row that moves up is taken from its old number before it is at the new one.
-        shown = replaced if self.spec.per_record and len(replaced) else None
-        changed = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
+        replaced_first = replaced if self.spec.per_record and len(replaced) else None
+        changed = self._difference.messages(
+            self.state.sorted.rows, before, after, touched, replaced_first
+        )
         changed = changed.some(order_by_arrival(changed.places, firsts, len(order)))
         changes = self._rows(changed), changed.kinds
+        # Not before the messages have been gathered from these rows.
         self.state.sorted.free(gone)
         self.state.table.stamps("written")[touched] = now
-        return changes, given.numbers[firsts[changed.places]]
+        return changes, changes_in_range.numbers[firsts[changed.places]]
 
     def _apply(self, changes: SlotChanges, order: Array) -> tuple[Array, Array]:
         """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced.
@@ -220,6 +228,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
             stops = ends_of(rows, self._function, touched, stops)
+        # Rows are only added: what is behind the last number will never be seen.
         _, cut = rows.collect_between(touched, stops, np.full(len(touched), _FAR))
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut
@@ -243,6 +252,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             out=fits,
         )
         if rows.unique:
+            # A row that replaces one in range is taken wherever it would stand itself.
             fits |= rows.find(slots, batch) >= 0
         return fits
 

@@ -31,9 +31,11 @@ def find_replaced(batch: pa.RecordBatch, kinds: Kinds, key: Sequence[int]) -> Ar
         pc.fill_null(column.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
         for column in columns
     ]
+    # One number for each different key.
     _, rows = np.unique(np.stack(codes), axis=1, return_inverse=True)
     rows = rows.reshape(-1)
     added = np.flatnonzero(~is_retraction(kinds))
     last = np.full(int(rows.max()) + 1, -1)
+    # A deletion that comes before the last row of its key was the old half of an update.
     np.maximum.at(last, rows[added], added)
     return gone & (last[rows] > np.arange(len(kinds)))

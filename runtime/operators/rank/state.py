@@ -71,6 +71,7 @@ class RankState(SortedState):
         self.sorted.free(ids)
         if self.debts is not None:
             self.debts.empty(slots)
+        # A key that gets this slot has to learn its own.
         self.end[slots] = 0
         self.table.forget(slots)
         self._fit()

@@ -27,8 +27,8 @@ def ends_of(rows: SortedRows, function: int, slots: SlotArray, ends: NumberArray
     if function == ROW_NUMBER:
         return np.minimum(np.maximum(ends, 0), sizes)
     if function == DENSE_RANK:
-        wanted = np.minimum(np.maximum(ends, 0), keys)
-        return np.where(wanted < keys, rows.key_starts(slots, wanted), sizes)
+        count = np.minimum(np.maximum(ends, 0), keys)
+        return np.where(count < keys, rows.key_starts(slots, count), sizes)
     return _after_ties(rows, slots, np.maximum(ends, 0), sizes)
 
 
@@ -45,10 +45,11 @@ def find_visible(
     if function == ROW_NUMBER:
         opens = np.flatnonzero(np.r_[True, places[1:] != places[:-1]]) if len(places) else places
         lengths = np.diff(np.r_[opens, len(places)])
+        # Numbers go on from `start` within a key, and begin anew with the next.
         numbers = start + np.arange(len(places)) - np.repeat(opens, lengths)
     else:
-        found = rows.places(ids)
-        numbers = 1 + (found.rank if function == RANK else found.dense_rank)
+        standing = rows.places(ids)
+        numbers = 1 + (standing.rank if function == RANK else standing.dense_rank)
     return VisibleRows(places, ids, numbers)
 
 

@@ -67,12 +67,14 @@ class WindowRankOperator(ClockedStep[Rows], RankOperator):
         return (int(lasts.min()) if len(lasts) else None), None
 
     def snapshot(self) -> bytes:
+        # Every snapshot has a clock, also that of a bucket which no row has reached.
         self.clock  # noqa: B018
         return super().snapshot()
 
     def _take(self, batch: pa.RecordBatch) -> None:
         """Store the rows that are in range."""
         assert self.spec.window is not None
+        # The end of a window is the first moment that is not in it.
         late = self._milliseconds(batch.column(self.spec.window)) - 1 <= self.clock[0]
         self.counters["late_dropped"] += int(late.sum())
         if late.any():
@@ -91,9 +93,12 @@ class WindowRankOperator(ClockedStep[Rows], RankOperator):
         if not over.any():
             return no_rows(self.schema)
         slots = used[over][np.argsort(lasts[over], kind="stable")]
-        found = self._find_visible(slots)
-        kinds = np.full(len(found.ids), INSERT, np.int8)
-        changes = self._rows(NumberedChanges(found.places, found.ids, found.numbers, kinds)), kinds
+        visible = self._find_visible(slots)
+        kinds = np.full(len(visible.ids), INSERT, np.int8)
+        changes = (
+            self._rows(NumberedChanges(visible.places, visible.ids, visible.numbers, kinds)),
+            kinds,
+        )
         self.counters["fired"] += len(slots)
         self.state.forget(slots)
         return changes

@@ -49,6 +49,7 @@ def event_times(batch: pa.RecordBatch, name: str) -> Array:
             f"filter them out with WHERE {name} IS NOT NULL"
         )
     micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+    # Rounded down, before 1970 too, as `//` does.
     return np.asarray(micros.to_numpy(zero_copy_only=False)) // 1000
 
 

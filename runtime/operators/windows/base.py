@@ -133,9 +133,9 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
 
     def drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: FlagArray) -> None:
         """Count the rows that came too late, and keep them if they are asked for."""
-        found = int(late.sum())
-        self.counters["late_dropped"] += found
-        if found and self.windowing.late_rows:
+        count = int(late.sum())
+        self.counters["late_dropped"] += count
+        if count and self.windowing.late_rows:
             rows = batch.filter(pa.array(late))
             on = self.windowing.assigner.columns[0]
             self._late.append((self._output.late(rows, on), kinds[late]))
@@ -174,6 +174,7 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
         """The last millisecond that is over, by the clock that windows fire by."""
         if self.windowing.assigner.event_time:
             return int(self.clock[WATERMARK])
+        # The millisecond of the clock is not over yet.
         return int(self.clock[PROCESSING]) - 1
 
     def move_clock(self, clock: Clock) -> Rows:

@@ -46,8 +46,8 @@ class ElementStore:
 
     def take(self, numbers: NumberArray) -> pa.RecordBatch:
         """The rows of these numbers with their times as the last column."""
-        taken = pa.Table.from_batches(self._chunks, self._schema).take(pa.array(numbers))
-        batches = taken.combine_chunks().to_batches()
+        rows = pa.Table.from_batches(self._chunks, self._schema).take(pa.array(numbers))
+        batches = rows.combine_chunks().to_batches()
         return batches[0] if batches else empty(self._schema)
 
     def elements(self, numbers: list[int]) -> Elements:
@@ -64,14 +64,15 @@ class ElementStore:
 
     def tidy(self, panes: Iterable[Pane], *, wholly: bool = False) -> None:
         """Forget rows that no pane has, once they are many or `wholly`; panes are told the new numbers."""
-        if not wholly and self._count <= 2 * self._kept + _ROOMY:
+        # Copying pays once half of the rows are of no window.
+        if not wholly and self._count <= 2 * self._tidy_count + _ROOMY:
             return
         listed = [pane for pane in panes if pane.rows]
-        kept = sorted({number for pane in listed for number in pane.rows})
-        places = {number: place for place, number in enumerate(kept)}
+        numbers = sorted({number for pane in listed for number in pane.rows})
+        places = {number: place for place, number in enumerate(numbers)}
         for pane in listed:
             pane.rows = [places[number] for number in pane.rows]
-        self._fill([self.take(np.array(kept, np.int64))] if kept else [])
+        self._fill([self.take(np.array(numbers, np.int64))] if numbers else [])
 
     def dump(self) -> bytes:
         """All rows as an Arrow stream."""
@@ -87,7 +88,7 @@ class ElementStore:
         self._count = 0
         for chunk in chunks:
             self._append(chunk)
-        self._kept = self._count
+        self._tidy_count = self._count
 
     def _append(self, chunk: pa.RecordBatch) -> None:
         if self._coded and chunk.num_rows:
@@ -127,14 +128,14 @@ class Eviction:
             return numbers
         elements = self._elements(numbers)
         try:
-            kept = getattr(self._evictor, method)(elements, window, ctx)
+            answer = getattr(self._evictor, method)(elements, window, ctx)
         except AggloomError:
             raise
         except Exception as error:
             raise DataError(
                 f"evictor {self._evictor.text} failed in {method}: {type(error).__name__}: {error}"
             ) from error
-        mask = np.asarray(kept)
+        mask = np.asarray(answer)
         if mask.dtype != np.bool_ or mask.shape != (len(numbers),):
             raise DataError(
                 f"evictor {self._evictor.text}: {method} must return a boolean for each of {len(numbers)} "
@@ -144,6 +145,7 @@ class Eviction:
 
     def _elements(self, numbers: list[int]) -> Elements:
         if self._counts:
+            # It counts and looks at no row.
             return Elements(self._nothing, np.zeros(len(numbers), np.int64))
         return self._store.elements(numbers)
 

@@ -52,7 +52,7 @@ from aggloom.runtime.values.clock import Clock
 
 _AT_ONCE = 1 << 20
 """Rows that are written down before they are added up."""
-_BOOK, _GIVEN, _ELEMENTS = "window.book", "window.given", "window.elements"
+_BOOK, _EMITTED, _ELEMENTS = "window.book", "window.emitted", "window.elements"
 
 
 class GeneralWindowOperator(WindowOperator):
@@ -183,8 +183,8 @@ class GeneralWindowOperator(WindowOperator):
         handler, ledger = self.state.handler, self._ledger
         if self._store is not None:
             store, first = self._store, self._store.add(rows, times)
-            taken = retracts.tolist()
-            return lambda live, row: self._keep(live, store, first + row, taken[row])
+            retract_flags = retracts.tolist()
+            return lambda live, row: self._keep(live, store, first + row, retract_flags[row])
         inputs = handler.bind(rows)
         self._source = lambda numbers: (handler.pick(inputs, numbers), retracts[numbers])
         return lambda live, row: ledger.add(row, live.pane)
@@ -364,12 +364,12 @@ class GeneralWindowOperator(WindowOperator):
         """Write what is kept in Python into the arena."""
         windows = self._book.windows.values()
         self._changes.tidy(windows, wholly=True)
-        kept = {_GIVEN: self._changes.dump()}
+        parts = {_EMITTED: self._changes.dump()}
         if self._store is not None:
             self._store.tidy((live.pane for live in windows), wholly=True)
-            kept[_ELEMENTS] = self._store.dump()
-        kept[_BOOK] = self._book.dump()
-        for name, data in kept.items():
+            parts[_ELEMENTS] = self._store.dump()
+        parts[_BOOK] = self._book.dump()
+        for name, data in parts.items():
             self.state.arena.array(name, 0, "u1")
             self.state.arena.replace(name, len(data))[:] = np.frombuffer(data, np.uint8)
 
@@ -377,7 +377,7 @@ class GeneralWindowOperator(WindowOperator):
         arena = self.state.arena
         try:
             self._book.load(arena.array(_BOOK, 0, "u1").tobytes())
-            self._changes.load(arena.array(_GIVEN, 0, "u1").tobytes())
+            self._changes.load(arena.array(_EMITTED, 0, "u1").tobytes())
             if self._store is not None:
                 self._store.load(arena.array(_ELEMENTS, 0, "u1").tobytes())
             used = set(self.state.index.used_slots().tolist())

@@ -53,8 +53,8 @@ class Placer:
             return assigner.assign(local)
         seen = batch.drop_columns([self._column])
         try:
-            found = assigner.assign_rows(seen, local)
-            rows, starts, ends = (np.asarray(part, np.int64) for part in found)
+            windows = assigner.assign_rows(seen, local)
+            rows, starts, ends = (np.asarray(part, np.int64) for part in windows)
         except AggloomError:
             raise
         except Exception as error:
@@ -62,6 +62,7 @@ class Placer:
                 f"assigner {assigner.text} failed in assign_rows: {type(error).__name__}: {error}"
             ) from error
         fits = rows.ndim == 1 and len(rows) == len(starts) == len(ends)
+        # By row: numbers begin with 0 at the least, never fall, and end with the last row's at the most.
         if not fits or (len(rows) and (np.diff(rows, prepend=0, append=len(local) - 1) < 0).any()):
             raise DataError(
                 f"assigner {assigner.text}: assign_rows must return the number of the row, the start and the end of "

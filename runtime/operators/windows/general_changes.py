@@ -37,7 +37,7 @@ class FiringMessage(NamedTuple):
 
 
 class FiringChanges:
-    """The results that windows have emitted and may still change (`updates`), by row number; Live.given names them.
+    """The results that windows have emitted and may still change (`updates`), by row number; Live.emitted names them.
 
     Rows of the bundle's firings are numbered after those.
     """
@@ -53,22 +53,22 @@ class FiringChanges:
         self._firings: list[tuple[Live, tuple[int, ...]]] = []
         self._renewed: list[Live] = []
         self._gone: list[tuple[int, int, int]] = []
-        self._kept = 0
+        self._tidy_count = 0
 
     def fire(self, live: Live) -> int:
         """The number of a new firing of a window."""
         firing = len(self._firings)
-        self._firings.append((live, live.given))
+        self._firings.append((live, live.emitted))
         if self.updates:
-            live.given = (self._rows.num_rows + firing,)
+            live.emitted = (self._rows.num_rows + firing,)
             self._renewed.append(live)
         return firing
 
     def take_back(self, live: Live) -> None:
         """A window has become part of another one: its results hold no longer."""
-        gone = [(len(self._firings), row, live.key.slot) for row in live.given]
+        gone = [(len(self._firings), row, live.key.slot) for row in live.emitted]
         self._gone.extend(gone)
-        live.given = ()
+        live.emitted = ()
 
     def take(
         self, records: NumberArray, results: list[pa.Array], windows: Iterable[Live]
@@ -86,7 +86,7 @@ class FiringChanges:
             ]
         whole = self._batch(messages)
         for live in self._renewed:
-            live.given = tuple(row for row in live.given if row < base or alive[row - base])
+            live.emitted = tuple(row for row in live.emitted if row < base or alive[row - base])
         self._firings, self._renewed, self._gone = [], [], []
         self.tidy(windows, wholly=not self.updates)
         return whole
@@ -94,20 +94,20 @@ class FiringChanges:
     def contents(self, windows: Iterable[Live]) -> tuple[pa.RecordBatch, Kinds]:
         """The results that are out and may change, as insertions."""
         return self._batch(
-            [FiringMessage(INSERT, row, live.key.slot) for live in windows for row in live.given]
+            [FiringMessage(INSERT, row, live.key.slot) for live in windows for row in live.emitted]
         )
 
     def tidy(self, windows: Iterable[Live], *, wholly: bool = False) -> None:
         """Forget results of windows that are over, once they are many or `wholly`."""
-        if not wholly and self._rows.num_rows <= 2 * self._kept + _ROOMY:
+        if not wholly and self._rows.num_rows <= 2 * self._tidy_count + _ROOMY:
             return
-        named = [live for live in windows if live.given] if self.updates else []
-        rows = [row for live in named for row in live.given]
+        named = [live for live in windows if live.emitted] if self.updates else []
+        rows = [row for live in named for row in live.emitted]
         self._rows = self._rows.take(pa.array(rows, pa.int64())) if rows else empty(self._schema)
-        self._kept, at = len(rows), 0
+        self._tidy_count, at = len(rows), 0
         for live in named:
-            live.given = tuple(range(at, at + len(live.given)))
-            at += len(live.given)
+            live.emitted = tuple(range(at, at + len(live.emitted)))
+            at += len(live.emitted)
 
     def dump(self) -> bytes:
         """The results as an Arrow stream."""
@@ -117,12 +117,12 @@ class FiringChanges:
         """Load what `dump` wrote."""
         batches = from_bytes(data, self._schema).combine_chunks().to_batches()
         self._rows = batches[0] if batches else empty(self._schema)
-        self._kept = self._rows.num_rows
+        self._tidy_count = self._rows.num_rows
 
     def check_numbers(self, windows: Iterable[Live]) -> None:
         """Raise ValueError unless the results that windows name are there."""
         there = range(self._rows.num_rows)
-        if any(row not in there for live in windows for row in live.given):
+        if any(row not in there for live in windows for row in live.emitted):
             raise ValueError("a window names a result that is not there")
 
     def _result_rows(self, results: list[pa.Array]) -> pa.RecordBatch:
@@ -137,10 +137,12 @@ class FiringChanges:
         messages: list[FiringMessage] = []
         gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
         for number, (live, before) in enumerate(self._firings):
+            # What a merge has taken back before this firing is told before it.
             while gone and gone[0][0] <= number:
                 messages.append(FiringMessage(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1
             for row in before:
+                # A firing without rows has given nothing out.
                 if row >= base and not alive[row - base]:
                     continue
                 if alive[number] and (starts[row], ends[row]) == live.local:
@@ -172,8 +174,8 @@ class FiringChanges:
         kinds, rows, slots, _ = (
             np.array([message[at] for message in messages], np.int64) for at in range(4)
         )
-        taken = self._rows.take(pa.array(rows))
-        starts, ends, *values = taken.columns
+        results = self._rows.take(pa.array(rows))
+        starts, ends, *values = results.columns
         keys = self._state.key_columns(slots)[:-1]
         batch = self.output.batch(keys, starts.to_numpy(), ends.to_numpy(), values)
         return batch, kinds.astype(np.int8)

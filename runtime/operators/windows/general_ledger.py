@@ -99,6 +99,7 @@ class Ledger:
 
     def add(self, row: int, pane: Pane) -> None:
         """A row comes to a pane, or leaves it."""
+        # Rows that come after its result was read go into the next wave.
         if pane.wave < 0 or pane.closed:
             self._enter(pane, pane.wave + 1)
         wave = self._waves[pane.wave]
@@ -117,6 +118,7 @@ class Ledger:
 
     def merge(self, into: Pane, other: Pane) -> None:
         """Move what is in a pane to another one."""
+        # Behind all that has happened to either of them.
         wave = max(into.wave, other.wave) + 1
         if other.wave < 0:
             self._enter(other, wave)
@@ -168,6 +170,8 @@ class Ledger:
         inputs, retracts = source(rows)
         if self._policy == "error" and retracts.any():
             self._refuse_orphans(slots, retracts)
+        # A count that owes rows may pass zero and come back: while it is far away, no retraction takes it for the last
+        # one.
         away = AWAY_FROM_ZERO if keep and state.handler.RETRACTING else 0
         touched = np.unique(slots) if away else slots
         if away:

@@ -35,7 +35,7 @@ def place(
         if touched:
             return merged(touched, own, instants)
     else:
-        found: Live | None = None
+        live_of_row: Live | None = None
         for parts, whole in _merges(assigner, [own, *(key.windows if key else ())]):
             lives = [key.windows[part] for part in parts if key and part in key.windows]
             whole_instants = instants_of(whole, assigner.zone)
@@ -46,9 +46,9 @@ def place(
                 )
             live = merged(lives, whole, whole_instants) if lives else None
             if window[0] in parts:
-                found, own, instants = live, whole, whole_instants
-        if found is not None:
-            return found
+                live_of_row, own, instants = live, whole, whole_instants
+        if live_of_row is not None:
+            return live_of_row
     return None if book.is_late(instants) else book.open_window(slot, own, instants)
 
 
@@ -57,21 +57,21 @@ def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merg
 
     Raises DataError if the assigner fails, or if what it says is no partition of the windows.
     """
-    given = sorted({Window(*window) for window in windows})
+    windows_of_key = sorted({Window(*window) for window in windows})
     merges: list[Merged] = []
 
     def merge(parts: Sequence[Window], whole: Window) -> None:
         merges.append(([Window(*part) for part in parts], Window(*whole)))
 
     try:
-        assigner.merge_windows(given, merge)
+        assigner.merge_windows(windows_of_key, merge)
     except AggloomError:
         raise
     except Exception as error:
         raise DataError(
             f"assigner {assigner.text} failed in merge_windows: {type(error).__name__}: {error}"
         ) from error
-    left = set(given)
+    left = set(windows_of_key)
     for parts, whole in merges:
         if not parts or not set(parts) <= left or len(set(parts)) < len(parts):
             raise _wrong(assigner, f"{parts} are not all windows that were given, each once")

@@ -41,10 +41,10 @@ class Live:
     """A window that is not over.
 
     local: on the wall clock of the assigner's zone. window: in instants, as triggers see it. cleanup: the timer by
-    which it ends, if ever. state: what its trigger remembers. given: which results are out and still valid.
+    which it ends, if ever. state: what its trigger remembers. emitted: which results are out and still valid.
     """
 
-    __slots__ = ("cleanup", "given", "id", "key", "local", "pane", "state", "window")
+    __slots__ = ("cleanup", "emitted", "id", "key", "local", "pane", "state", "window")
 
     def __init__(
         self, number: int, pane: Pane, local: Window, window: Window, cleanup: int | None
@@ -52,7 +52,7 @@ class Live:
         self.id, self.key, self.pane = number, pane.key, pane
         self.local, self.window, self.cleanup = local, window, cleanup
         self.state: dict[str, Any] = {}
-        self.given: tuple[int, ...] = ()
+        self.emitted: tuple[int, ...] = ()
 
 
 class WindowRegistry:
@@ -133,6 +133,7 @@ class WindowRegistry:
             key.slot = slots[key.slot]
         self.keys = {key.slot: key for key in self.keys.values()}
         for live in self.windows.values():
+            # A pane before its first row has no slot that could have moved.
             live.pane.slot = slots.get(live.pane.slot, -1)
 
     def dump(self) -> bytes:
@@ -183,14 +184,16 @@ class WindowRegistry:
         state = json.dumps(live.state) if live.state else "{}"
         timers = f"{self.event.of(live.id)},{self.processing.of(live.id)}"
         place = f"{live.id},{start},{end},{since},{until},{pane.id},{pane.slot}"
-        return f"[{place},{pane.rows},{list(live.given)},{timers},{state}]"
+        return f"[{place},{pane.rows},{list(live.emitted)},{timers},{state}]"
 
     def _load(self, key: Key, dumped: list[Any]) -> None:
-        number, start, end, since, until, pane, slot, rows, given, event, processing, state = dumped
+        number, start, end, since, until, pane, slot, rows, emitted, event, processing, state = (
+            dumped
+        )
         window = Window(since, until)
         cleanup = self.cleanup_of(window)
         live = Live(number, Pane(pane, key, slot, rows), Window(start, end), window, cleanup)
-        live.state, live.given = state, tuple(given)
+        live.state, live.emitted = state, tuple(emitted)
         self._enter(live)
         for time in event:
             self.register_event(time, live)

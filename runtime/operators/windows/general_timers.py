@@ -47,6 +47,7 @@ class Timers:
         """When the next timer comes due."""
         while self._heap:
             due, window, time = self._heap[0]
+            # Timers that were taken back stay in the heap until they come up.
             if time in self._of.get(window, ()):
                 return due
             heapq.heappop(self._heap)

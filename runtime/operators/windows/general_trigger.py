@@ -115,6 +115,7 @@ class Asker:
 
     def element(self, live: Live, columns: Columns, row: int, time: int) -> TriggerResult:
         """Return the fate of a window that a row has come to."""
+        # Our own triggers read no column.
         view: Mapping[str, Any] = RowView(columns, row) if self._own else {}
         self.context.live, self.context.retracts = live, columns.retracts[row]
         try:

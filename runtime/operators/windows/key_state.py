@@ -34,8 +34,8 @@ def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         inside = slots[(ends > start) & (ends <= end)]
         before = None
         if end in emitted and operator.windows is not None:
-            shown = operator.windows.records[emitted[end]] > 0
-            before = (operator.windows.handler, emitted[end]) if shown else None
+            is_emitted = operator.windows.records[emitted[end]] > 0
+            before = (operator.windows.handler, emitted[end]) if is_emitted else None
         yield StoredKeyState(*_merge_slices(operator.slices, inside), (start, end), before)
 
 

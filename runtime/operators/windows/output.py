@@ -35,10 +35,10 @@ class WindowOutput:
             pa.field(on, self.bounds.time_type) if field.name == window else field for field in rows
         ]
         named = [f.name for f in rows if f.name != window]
-        kept = [
+        columns = [
             f for f, old in zip(fields, rows, strict=True) if old.name != window or on not in named
         ]
-        return pa.schema(kept)
+        return pa.schema(columns)
 
     def late(self, rows: pa.RecordBatch, on: str) -> pa.RecordBatch:
         """Rows as they are handed out because they came too late."""
@@ -79,6 +79,7 @@ class WindowOutput:
         changed = handler.differ(before, after, n)
         item, after_it, kinds = transitions(was, now, changed, update_before)
         pair = handler.concatenate(before, after)
+        # The results after lie n places behind those before.
         values = handler.to_arrow(pair, self.results, item + n * after_it)
         starts, ends = windows
         return self.batch(keys(item), starts[item], ends[item], values), kinds

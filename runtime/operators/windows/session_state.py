@@ -50,6 +50,7 @@ class SessionState(SlotState):
         if not len(merged):
             return
         handler, n = self.handler, len(merged)
+        # By way of new accumulators: no function is written to read the views that it changes.
         moving = handler.create(n)
         handler.merge_slots(moving, np.arange(n), self.accumulators, merged)
         self.reset(merged)

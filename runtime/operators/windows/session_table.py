@@ -59,6 +59,7 @@ def _place(
             here = np.int64(a.following[here]) - 1
         first = np.int64(-1)
         while here >= 0 and a.end[here] >= start:
+            # Read before this session's link may become the way to the one that it is merged into.
             beyond = np.int64(a.following[here]) - 1
             start, end = min(start, a.start[here]), max(end, a.end[here])
             if first < 0:
@@ -202,6 +203,7 @@ class SessionTable:
             # No row is late, so that their order means nothing: in order of time each finds its place at once.
             order = np.argsort(starts, kind="stable")
         slots = np.empty(n, np.int64)
+        # Each row, and each session, may be merged away.
         merges = np.empty(n + len(self), np.int64)
         merged = _place(
             self.arrays,
@@ -218,12 +220,13 @@ class SessionTable:
 
     def roots(self, slots: SlotArray) -> Array:
         """The live sessions that sessions were merged into."""
-        found = slots.copy()
-        _roots(self.arrays, found)
-        return found
+        roots = slots.copy()
+        _roots(self.arrays, roots)
+        return roots
 
     def free(self, slots: SlotArray) -> None:
         """Forget sessions; their slots are used again."""
+        # Lists begin with the newest: in this order each is near the front when it is taken out.
         newest_first = np.argsort(-self.arrays.start[slots], kind="stable")
         _free(self.arrays, slots[newest_first])
 

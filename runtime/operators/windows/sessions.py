@@ -24,7 +24,7 @@ from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import AFTER_ALL
 
-_EMITTED = ("given.start", "given.end")
+_EMITTED = ("emitted.start", "emitted.end")
 
 
 class SessionWindowOperator(WindowOperator):
@@ -54,7 +54,7 @@ class SessionWindowOperator(WindowOperator):
         self.live = SessionState(handler_class, directory and directory / "sessions")
         self.emitted: SlotState | None = None
         if windowing.updates:
-            self.emitted = SlotState(handler_class, directory and directory / "given")
+            self.emitted = SlotState(handler_class, directory and directory / "emitted")
         self.rebuild_derived()
 
     @property
