@@ -6,9 +6,12 @@ import numpy as np
 
 from aggloom.runtime.storage.jit import kernel
 
+# Veltkamp's constant: by it a double splits into halves of 26 bits, whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
 _EXPONENT = 0x7FF << 52
+# Below it nothing overflows that is multiplied by the splitter.
 _SAFE = 2.0**990
+# The rest of a product goes down to 2**-106 of it: from here on it is above the least normal double.
 _SMALL = 2.0**-900
 _SMALLEST_NORMAL = 2.0**-1022
 
@@ -16,6 +19,7 @@ _SMALLEST_NORMAL = 2.0**-1022
 @kernel
 def two_sum(a: float, b: float) -> tuple[float, float]:
     """(a + b, the rest)."""
+    # Knuth's way needs no look at which of the two is greater, and so no branch.
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -24,6 +28,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 @kernel
 def _halves(x: float) -> tuple[float, float]:
     t = x * _SPLITTER
+    # Adding t and taking it away rounds x to its upper 26 bits.
     high = t - (t - x)
     return high, x - high
 
@@ -34,6 +39,7 @@ def two_product(x: float, y: float) -> tuple[float, float]:
     p = x * y
     x1, x0 = _halves(x)
     y1, y0 = _halves(y)
+    # In Dekker's order, in which every difference is exact.
     return p, x0 * y0 - (((p - x1 * y1) - x0 * y1) - x1 * y0)
 
 
@@ -83,12 +89,15 @@ def divide_pair(high: float, low: float, divisor: float, error: float) -> tuple[
     `high + low` may be off by `error`; |low| is at most a unit of `high`.
     """
     q = high / divisor
+    # Where the product back is not exact, nothing is known of the rest.
     if not is_safe_product(q, divisor) or abs(q) < _SMALL:
         return q, False
     p, rest = two_product(q, divisor)
     more = (((high - p) - rest) + low) / divisor
+    # A generous bound of what the correction rounds off itself, beside the error of the numerator.
     slack = error / abs(divisor) + abs(q) * 2.0**-98
     nearest = q + (more - slack)
+    # If both ends of the interval round to one double, so does all between them.
     return nearest, nearest == q + (more + slack)
 
 
@@ -96,6 +105,7 @@ def divide_pair(high: float, low: float, divisor: float, error: float) -> tuple[
 def power_of_two(exponent: int) -> float:
     """2.0**exponent, for -1074 <= exponent < 1024."""
     if exponent < -1022:
+        # A subnormal double has no exponent: its bits count units of 2**-1074.
         return np.int64(np.int64(1) << np.int64(exponent + 1074)).view(np.float64)
     return np.int64(np.int64(exponent + 1023) << 52).view(np.float64)
 
@@ -106,6 +116,7 @@ def integer_parts(x: float) -> tuple[int, int]:
     bits = np.float64(abs(x)).view(np.int64)
     exponent = bits >> 52
     if exponent == 0:
+        # Subnormal: there is no hidden bit to add.
         return bits, np.int64(-1074)
     return (bits & ((1 << 52) - 1)) | (1 << 52), np.int64(exponent - 1075)
 
@@ -114,6 +125,7 @@ def integer_parts(x: float) -> tuple[int, int]:
 def significand(x: float) -> tuple[float, int]:
     """x = y * 2**e with 1 <= |y| < 2, for a finite x that is not 0: (y, e)."""
     more = np.int64(0)
+    # Into the normal range first, where the exponent can be read from the bits.
     if abs(x) < _SMALLEST_NORMAL:
         x *= 2.0**64
         more = np.int64(-64)

@@ -65,6 +65,7 @@ _LARGE = 2.0**1021
 # Between these the parts of x**3 and x**4 are doubles, and none overflows.
 _LEAST_BASE = 2.0**-200
 _GREATEST_BASE = 2.0**250
+# Up to here a count is an exact double.
 _WHOLE = 1 << 53
 # Numba compiles a function anew for every Python integer that it is called with, but not for NumPy's.
 _TOTAL, _QUOTIENT, _ONE_SUM = np.int64(0), np.int64(1), np.int64(1)
@@ -94,6 +95,7 @@ def _cascade(spill: Spill, s: int, f: int, a: FloatSum, x: float, through: bool)
     For values of similar magnitude s1 holds all rests, and a branch past the third place is foreseen; where it
     is not (`through`) going there always is faster.
     """
+    # s0 takes x, s1 what that has rounded off, s2 what s1 has: each place is a sum of its own.
     s0, rest = two_sum(a[0], x)
     s1, rest = two_sum(a[1], rest)
     s2, excess = a[2], a[3]
@@ -102,6 +104,7 @@ def _cascade(spill: Spill, s: int, f: int, a: FloatSum, x: float, through: bool)
         if rest != 0.0:
             s0, s1, s2 = spill_rest(spill, s, f, s0, s1, s2, rest=rest)
     if abs(s0) >= _LARGE:
+        # Whole units: taking them out is exact.
         units = np.trunc(s0 / _UNIT)
         s0 -= units * _UNIT
         excess += units
@@ -119,6 +122,7 @@ def _large(spill: Spill, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
 @kernel
 def _special(a: FloatSum, x: float, change: float) -> FloatSum:
     if np.isnan(x):
+        # Counted, not summed up: what is counted can be taken back.
         return a[0], a[1], a[2], a[3], a[4] + change, a[5], a[6]
     if x > 0:
         return a[0], a[1], a[2], a[3], a[4], a[5] + change, a[6]
@@ -143,6 +147,7 @@ def add_float(spill: Spill, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
 @kernel
 def subtract_float(spill: Spill, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
     if abs(x) < _LARGE:
+        # Minus x has the same bits but the sign: what its addition did is undone to the last bit.
         return _cascade(spill, s, np.int64(f), a, -x, False)
     return _uncommon(spill, s, np.int64(f), a, x, -1.0)
 
@@ -164,7 +169,9 @@ def _product(
     if not (np.isfinite(x) and np.isfinite(y)):
         return _special(a, x * y, change)
     if is_safe_product(x, y):
+        # The sign goes to one factor, so that a retraction has the two parts of its row, negated.
         high, low = two_product(change * x, y)
+        # Products seldom leave no rest: going through to the third place is cheaper than asking.
         b = _cascade(spill, s, f, a, high, True)
         return _cascade(spill, s, f, b, low, True)
     if x != 0.0 and y != 0.0:
@@ -187,11 +194,13 @@ def subtract_product(spill: Spill, s: int, f: int, a: FloatSum, x: float, y: flo
 def _power_parts(x: float, k: int) -> tuple[float, float, float, float, float, float]:
     """x**k as a sum of doubles, for k = 3 or 4 and an x between the bounds above."""
     p, e = two_product(x, x)
+    # (p + e) * x, each product in its two parts.
     if k == 3:
         a, b = two_product(p, x)
         c, d = two_product(e, x)
         return a, b, c, d, 0.0, 0.0
     a, b = two_product(p, p)
+    # (p + e)**2 = p * p + 2 p e + e * e; doubling is exact.
     c, d = two_product(2.0 * p, e)
     g, h = two_product(e, e)
     return a, b, c, d, g, h
@@ -208,6 +217,7 @@ def _spill_power(spill: Spill, s: int, f: int, x: float, k: int, change: float) 
 
 @cold_kernel
 def _power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int, change: float) -> FloatSum:
+    # Rounded, and only asked whether it is finite.
     rounded = x * x * x if k == 3 else (x * x) * (x * x)
     if not np.isfinite(rounded):
         return _special(a, rounded, change)
@@ -295,6 +305,7 @@ def float_average(spill: Spill, s: int, f: int, a: FloatSum, count: int) -> floa
         return np.nan
     if is_special(a):
         return special_total(a) / count
+    # In doubles, if their error bound settles the last bit; else in whole numbers.
     if not is_spilled(spill, s, f, a) and abs(count) < _WHOLE:
         high, low = double_double(a[0], a[1], a[2])
         if high == 0.0:

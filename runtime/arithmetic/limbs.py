@@ -30,9 +30,11 @@ def make_zero(rows: Array, row: int) -> None:
 @kernel
 def _cover(rows: Array, row: int, low: int, high: int) -> None:
     """Take the limbs from `low` to before `high` into use."""
+    # A range without limbs is put where the first ones come: no zeros lie in between.
     if rows[row, LOW] == rows[row, HIGH]:
         rows[row, LOW] = low
         rows[row, HIGH] = low
+    # Outside of the range limbs hold anything, and those that come into it have to be zeros.
     for j in range(low, rows[row, LOW]):
         rows[row, j] = 0
     for j in range(rows[row, HIGH], high):
@@ -46,6 +48,7 @@ def _carry(rows: Array, row: int, sign: int) -> int:
     """Make the limbs of sign * number digits; what is carried out of the highest."""
     carry = np.int64(0)
     for j in range(rows[row, LOW], rows[row, HIGH]):
+        # `>>` rounds down: a total below zero leaves a digit from 0 on, and a carry below zero.
         total = sign * rows[row, j] + carry
         rows[row, j] = total & MASK
         carry = total >> 32
@@ -74,6 +77,7 @@ def _strip(rows: Array, row: int) -> None:
 def normalize(rows: Array, row: int) -> None:
     """Turn limbs that terms were added to into a sign and digits, without zeros at either end."""
     carry = _carry(rows, row, np.int64(1))
+    # A carry of -1 is no digit, but the sign of a number below zero.
     while carry > 0 or carry < -1:
         _append(rows, row, carry & MASK)
         carry >>= 32
@@ -98,14 +102,17 @@ def gather(
     rows = spill.scratch
     make_zero(rows, row)
     for place in range(4):
+        # The fourth part counts units of 2**1020.
         x, shift = parts[place], np.int64(1020 if place == 3 else 0)
         if x != 0.0:
             _, q = integer_parts(x)
             low = (q + shift + BASE) >> 5
+            # 53 bits, wherever they begin, touch three limbs.
             _cover(rows, row, low, low + 3)
             deposit(rows, row, x, shift)
     block = np.int64(spill.index[s, f])
     if block != 0:
+        # Zeros at the ends stay out of the range, by which every later step is paid for.
         low, high = np.int64(0), np.int64(BINS)
         while low < high and spill.blocks[block, low] == 0:
             low += 1
@@ -140,6 +147,7 @@ def add_multiple(rows: Array, target: int, a: int, b: int, factor: int) -> None:
     for i in range(rows[a, LOW], rows[a, HIGH]):
         x = np.uint64(rows[a, i])
         for j in range(rows[b, LOW], rows[b, HIGH]):
+            # 32 by 32 bits fill 64: in two halves they leave room for many sums before a carry.
             p = x * np.uint64(rows[b, j])
             rows[target, i + j] += factor * np.int64(p & np.uint64(MASK))
             rows[target, i + j + 1] += factor * np.int64(p >> np.uint64(32))
@@ -165,6 +173,7 @@ def set_difference(rows: Array, target: int, a: int, b: int, c: int, d: int, fac
 @kernel
 def _divide_limb(rest: np.uint64, limb: int, divisor: np.uint64) -> tuple[np.uint64, np.uint64]:
     """(rest * 2**32 + limb) divided: (quotient, rest)."""
+    # A divisor of 32 bits leaves the division to the machine; a longer one takes a bit at a time.
     if divisor <= np.uint64(MASK):
         total = (rest << np.uint64(32)) | np.uint64(limb)
         digit = total // divisor
@@ -205,6 +214,7 @@ def _top(rows: Array, row: int, k: int) -> tuple[np.uint64, int, bool]:
     first = np.uint64(rows[row, high - 1])
     second = np.uint64(rows[row, high - 2]) if high - 2 >= low else np.uint64(0)
     third = np.uint64(rows[row, high - 3]) if high - 3 >= low else np.uint64(0)
+    # The bits of the first limb say by how much all of them move up.
     bits = np.int64(0)
     while bits < 32 and (first >> np.uint64(bits)) != np.uint64(0):
         bits += 1
@@ -221,18 +231,22 @@ def to_float(rows: Array, row: int, k: int) -> float:
     if rows[row, LOW] == rows[row, HIGH]:
         return 0.0
     m, exponent, more = _top(rows, row, k)
+    # Of 64 bits a double has 53; a subnormal one has fewer, as it ends at 2**-1074.
     drop = max(11, -1074 - exponent)
     exponent += drop
+    # The last bit of the greatest double weighs 2**971.
     if exponent > 971:
         return np.inf * rows[row, SIGN]
     if drop > 64:
         return 0.0
     half = np.uint64(1) << np.uint64(drop - 1)
-    kept = m >> np.uint64(drop) if drop < 64 else np.uint64(0)
+    digits = m >> np.uint64(drop) if drop < 64 else np.uint64(0)
+    # With 64 bits to drop, twice the half wraps around to 0, so that the mask is all ones.
     rest = m & (half + half - np.uint64(1))
-    if rest > half or (rest == half and (more or (kept & np.uint64(1)) != np.uint64(0))):
-        kept += np.uint64(1)
-    return np.float64(kept) * power_of_two(exponent) * rows[row, SIGN] + 0.0
+    # On a tie, what follows below decides; without that, the even neighbour.
+    if rest > half or (rest == half and (more or (digits & np.uint64(1)) != np.uint64(0))):
+        digits += np.uint64(1)
+    return np.float64(digits) * power_of_two(exponent) * rows[row, SIGN] + 0.0
 
 
 @cold_kernel

@@ -73,6 +73,7 @@ def _quick_deviation(sx: FloatSum, sy: FloatSum, sxy: FloatSum, n: int) -> tuple
         return 0.0, False
     a0, a1 = two_product(count, p0)
     b0, b1 = two_product(x0, y0)
+    # Products of two low parts are below the bound that is given at the end.
     a1 += count * p1
     b1 += x0 * y1 + x1 * y0
     high, rest = two_sum(a0, -b0)
@@ -88,6 +89,7 @@ def _exact_deviation(spill: Spill, s: int, x: ExactSum, y: ExactSum, xy: ExactSu
     _gather_sum(spill, s, x, _S1)
     _gather_sum(spill, s, y, _S2)
     _gather_sum(spill, s, xy, _S3)
+    # n * Sxy - Sx * Sy, divided by n: everything is exact up to the last step.
     set_difference(rows, _T, _N, _S3, _S1, _S2, factor=_ONE)
     divide(rows, _U, _T, n)
     return to_float(rows, _U, _TWO)
@@ -147,6 +149,7 @@ def _central_moments(
 @kernel
 def _scale(x: float, exponent: int) -> float:
     """x * 2**exponent, rounded once, for an x of ordinary size."""
+    # In two steps, where 2**exponent is no double and the result may be one.
     if exponent < -900:
         x, exponent = x * 2.0**-100, exponent + 100
     return x * power_of_two(min(max(exponent, -1074), 1023))
@@ -166,6 +169,7 @@ def _skewness(
     m2, e2 = to_scaled_float(rows, _M2, _TWO)
     if m2 <= 0.0:
         return np.nan
+    # An even exponent, half of which is the root's.
     if e2 & 1:
         m2, e2 = m2 * 2.0, e2 - 1
     return _scale(m3 / (m2 * np.sqrt(m2)), e3 - 3 * (e2 >> 1)) + 0.0
@@ -253,6 +257,7 @@ def correlation(cxx: float, cyy: float, cxy: float) -> float:
     y, ey = significand(cyy)
     z, ez = significand(cxy)
     exponent = ex + ey
+    # An even exponent, half of which is the root's.
     if exponent & 1:
         x, exponent = x * 2.0, exponent - 1
     value = _scale(z / np.sqrt(x * y), min(ez - (exponent >> 1), 2))

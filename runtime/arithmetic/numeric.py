@@ -12,6 +12,7 @@ from aggloom.runtime.storage.jit import kernel
 
 Wide = tuple[int, int, int]
 
+# In two halves, the lower one as the signed number that has its bits.
 POWERS_LOW = np.array(
     [(10**p & (2**64 - 1)) - (2**64 if 10**p & 2**63 else 0) for p in range(39)], np.int64
 )
@@ -27,6 +28,7 @@ def _below(a: int, b: int) -> bool:
 def combine_wide(a: Wide, b: Wide) -> Wide:
     """a + b."""
     low = np.int64(a[0] + b[0])
+    # A sum that is below one of its terms has wrapped around: that is the carry.
     carry = np.int64(_below(low, a[0]))
     middle = np.int64(a[1] + b[1])
     over = np.int64(_below(middle, a[1]))
@@ -40,6 +42,7 @@ def negate_wide(a: Wide) -> Wide:
     """-a."""
     zero = np.int64(0)
     one = (np.int64(1), zero, zero)
+    # All bits turned over, and one more.
     return combine_wide((np.int64(~a[0]), np.int64(~a[1]), np.int64(~a[2])), one)
 
 
@@ -62,6 +65,7 @@ def subtract_wide(a: Wide, x: tuple[int, int]) -> Wide:
 @kernel
 def wide_to_bigint(a: Wide) -> tuple[int, bool]:
     """(value, whether it fits 64 bits)."""
+    # It fits if both upper limbs only repeat the sign of the lowest.
     sign = np.int64(a[0] >> 63)
     return a[0], a[1] == sign and a[2] == sign
 
@@ -78,6 +82,7 @@ def wide_to_decimal(a: Wide, precision: int) -> tuple[tuple[int, int], bool]:
     """((low, high), whether |a| < 10**precision)."""
     _, m = _magnitude(a)
     top = POWERS_HIGH[precision]
+    # 38 digits take 127 bits: a third limb, or the sign bit of the second, is too much.
     fits = m[2] == 0 and m[1] >= 0
     fits = fits and (m[1] < top or (m[1] == top and _below(m[0], POWERS_LOW[precision])))
     return (a[0], a[1]), fits
@@ -95,6 +100,7 @@ def wide_to_float(a: Wide) -> float:
 def _times_ten(m: Wide) -> Wide:
     mask = np.uint64(0xFFFFFFFF)
     carry = np.uint64(0)
+    # In halves of 32 bits, whose products fit into a limb with the carry.
     low, middle, high = np.uint64(m[0]), np.uint64(m[1]), np.uint64(m[2])
     a = (low & mask) * np.uint64(10)
     b = (low >> np.uint64(32)) * np.uint64(10) + (a >> np.uint64(32))
@@ -121,6 +127,7 @@ def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple
     rest = np.uint64(0)
     one = np.uint64(1)
     q0, q1, q2 = np.uint64(m[0]), np.uint64(m[1]), np.uint64(m[2])
+    # Bit by bit: the rest stays below the divisor, which has 63 bits, so that doubling it does not wrap around.
     for _ in range(192):
         rest = (rest << one) | (q2 >> np.uint64(63))
         q2 = (q2 << one) | (q1 >> np.uint64(63))
@@ -130,6 +137,7 @@ def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple
             rest -= divisor
             q0 |= one
     quotient = (np.int64(q0), np.int64(q1), np.int64(q2))
+    # Half or more goes up. The rest is not doubled for the comparison: it might wrap around.
     if rest >= divisor - rest:
         quotient = combine_wide(quotient, (np.int64(1), np.int64(0), np.int64(0)))
     if negative:

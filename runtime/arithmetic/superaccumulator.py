@@ -22,7 +22,9 @@ from aggloom.runtime.storage.pool import PoolArrays
 BASE = 2176
 BINS = 135
 MASK = 0xFFFFFFFF
+# Behind the bins: additions since the last carry.
 _PENDING = BINS
+# So many additions of 32 bits leave a bin two bits to spare.
 _PENDING_LIMIT = 1 << 29
 _LEAST_ROOM = 32
 # Scratch rows hold products of four sums, and a header.
@@ -46,12 +48,14 @@ def deposit(bins: Array, row: int, x: float, shift: int) -> int:
     m, q = integer_parts(x)
     at = q + shift + BASE
     if at < 0:
+        # What lies below the lowest bin is cut off.
         m = m >> -at if at > -63 else np.int64(0)
         at = np.int64(0)
     j, bit = at >> 5, at & 31
     low = (m & MASK) << bit
     high = ((m >> 32) << bit) + (low >> 32)
     sign = np.int64(-1) if x < 0 else np.int64(1)
+    # 53 bits, moved up by 31 at most, lie in three bins.
     bins[row, j] += sign * (low & MASK)
     bins[row, j + 1] += sign * (high & MASK)
     bins[row, j + 2] += sign * (high >> 32)
@@ -70,6 +74,7 @@ def _settle(spill: Spill, block: int, pending: int) -> None:
         spill.blocks[block, j] = total & MASK
         carry = total >> 32
     spill.blocks[block, BINS - 1] += carry
+    # What the bins hold after the carry counts as one addition.
     spill.blocks[block, _PENDING] = 1
 
 
@@ -128,6 +133,7 @@ def spill_number(spill: Spill, s: int, f: int, x: float, shift: int) -> None:
     block = _block(spill, s, f)
     j = deposit(spill.blocks, block, x, shift)
     _settle(spill, block, np.int64(1))
+    # The bins that were touched first: the whole block is looked at only if they are zeros.
     touched = spill.blocks[block, j] | spill.blocks[block, j + 1] | spill.blocks[block, j + 2]
     if touched == 0 and _is_zero(spill, block):
         _release(spill, s, f)
@@ -139,6 +145,7 @@ def spill_rest(
 ) -> tuple[float, float, float]:
     """A cascade that left a rest, made to hold it: in its own gaps if there are such, else in the block."""
     if spill.index[s, f] == 0:
+        # Sums from below move what can be joined together, which may make room for the rest.
         for _ in range(3):
             s2, rest = two_sum(s2, rest)
             s1, s2 = two_sum(s1, s2)
@@ -158,6 +165,7 @@ def spill_combine(spill: Spill, s: int, f: int, other: Spill, o: int) -> None:
     block = _block(spill, s, f)
     for j in range(BINS):
         spill.blocks[block, j] += other.blocks[source, j]
+    # All additions that went into the other block are in these bins from now on.
     _settle(spill, block, other.blocks[source, _PENDING])
     if _is_zero(spill, block):
         _release(spill, s, f)

@@ -62,13 +62,13 @@ class HandlerColumns:
         """The spec that the handler was generated from; its module runs here, so its functions may."""
         return AggSpec.from_json(cls.SPEC_JSON, trust=True)
 
-    def batch_of(self, given: Any) -> pa.RecordBatch:
+    def batch_of(self, data: Any) -> pa.RecordBatch:
         """A tuple, a list of tuples (in the schema's order) or a record batch, as the handler's columns."""
         spec = self.spec()
-        if isinstance(given, pa.RecordBatch):
-            batch = given
+        if isinstance(data, pa.RecordBatch):
+            batch = data
         else:
-            listed = [given] if isinstance(given, tuple) else list(given)
+            listed = [data] if isinstance(data, tuple) else list(data)
             batch = rows_to_batch(listed, spec.schema)
         names = spec.handler_schema.names
         if set(names) <= set(batch.schema.names):
@@ -81,6 +81,7 @@ class HandlerColumns:
         schema = self.spec().input_schema
         bound: dict[tuple[str, str], Any] = {}
         for _, name, form in self.INPUTS:
+            # A form that several calls read is made once.
             if (name, form) in bound:
                 continue
             if form == "row":
@@ -91,6 +92,7 @@ class HandlerColumns:
             else:
                 self.bind_column(_cast_column(batch, name, schema), name, form, bound)
         if not self.INPUTS:
+            # The number of rows has to be known where no column is read.
             return self.KERNELS.inputs(np.zeros(batch.num_rows, np.int8))
         return self.KERNELS.inputs(*(bound[name, form] for _, name, form in self.INPUTS))
 
@@ -128,6 +130,7 @@ class HandlerColumns:
         """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""
         wraps = self.spec().dialect != "spark"
         single = np.array([output.check in ("single", "user") for output in self.OUTPUTS])
+        # In dialect flink sums wrap around; a second row, and a value of a user's function, are errors in both.
         hits = np.flatnonzero(np.asarray(out.overflow)[: len(single)] * (single if wraps else 1))
         return (int(hits[0]), int(out.overflow[hits[0]]) - 1) if len(hits) else None
 
@@ -135,23 +138,23 @@ class HandlerColumns:
         """Raise ArithmeticOverflowError naming the call, and the key by `place(slot)`."""
         from aggloom.errors import ArithmeticOverflowError, CardinalityError
 
-        found = self.overflow(out)
-        if found is not None:
+        overflow = self.overflow(out)
+        if overflow is not None:
             spec = self.spec()
-            dtype = spec.aggregate_schema.types[len(spec.group_by) + found[0]]
-            if self.OUTPUTS[found[0]].check == "single":
+            dtype = spec.aggregate_schema.types[len(spec.group_by) + overflow[0]]
+            if self.OUTPUTS[overflow[0]].check == "single":
                 raise CardinalityError(
-                    f"{describe_call(spec.calls[found[0]])}: there is more than one row "
-                    f"({place(found[1])}); take FIRST_VALUE or MAX, or filter the input"
+                    f"{describe_call(spec.calls[overflow[0]])}: there is more than one row "
+                    f"({place(overflow[1])}); take FIRST_VALUE or MAX, or filter the input"
                 )
-            if self.OUTPUTS[found[0]].check == "user":
+            if self.OUTPUTS[overflow[0]].check == "user":
                 raise ArithmeticOverflowError(
-                    f"{describe_call(spec.calls[found[0]])}: the value does not fit {type_name(dtype)} "
-                    f"({place(found[1])}); declare the function with a wider result"
+                    f"{describe_call(spec.calls[overflow[0]])}: the value does not fit {type_name(dtype)} "
+                    f"({place(overflow[1])}); declare the function with a wider result"
                 )
             raise ArithmeticOverflowError(
-                f"{describe_call(spec.calls[found[0]])}: the result does not fit {type_name(dtype)} "
-                f"({place(found[1])}); cast the argument to a wider type, or use dialect 'flink' to wrap"
+                f"{describe_call(spec.calls[overflow[0]])}: the result does not fit {type_name(dtype)} "
+                f"({place(overflow[1])}); cast the argument to a wider type, or use dialect 'flink' to wrap"
             )
 
     def to_arrow(
@@ -171,16 +174,16 @@ class HandlerColumns:
         if form == "list":
             rows_taken = np.arange(len(valid)) if take is None else take
             words, counts, offsets = self.lists(data, rows_taken)
-            shown = np.asarray(valid)[rows_taken].astype(np.bool_)
+            is_value = np.asarray(valid)[rows_taken].astype(np.bool_)
             if returns == "rows":
-                return self._rows(words, counts, offsets, shown, dtype)
+                return self._rows(words, counts, offsets, is_value, dtype)
             elements = self._elements(words, np.ones(len(counts), np.bool_), element)
             return results.finish(
                 returns,
                 elements,
                 counts=np.asarray(counts, np.int64),
                 offsets=np.asarray(offsets, np.int64),
-                valid=shown,
+                valid=is_value,
                 result=dtype,
                 options=dict(options),
             )
@@ -196,14 +199,15 @@ class HandlerColumns:
     ) -> pa.Array:
         """The values of rows, one after the other, as an ARRAY of STRUCT; counts: 1, or 0 where a value is NULL."""
         fields = list(dtype.value_type)
-        shown = np.asarray(counts, np.int64) > 0
+        is_value = np.asarray(counts, np.int64) > 0
         columns = [
             self.scalars(
-                words[place :: len(fields)], shown[place :: len(fields)], "word", field.type
+                words[place :: len(fields)], is_value[place :: len(fields)], "word", field.type
             )
             for place, field in enumerate(fields)
         ]
         structs = pa.StructArray.from_arrays(columns, fields=fields)
+        # Lists count values, of which a row has as many as there are fields.
         ends = pa.array(np.asarray(offsets, np.int64) // len(fields), pa.int32())
         return pa.ListArray.from_arrays(ends, structs, type=dtype, mask=pa.array(~valid))
 
@@ -226,8 +230,8 @@ class HandlerColumns:
         types = [parse_type(name) for name in names]
         if parts is None:
             return self.scalars(words, valid, "word", types[0])
-        shown = np.asarray(valid, np.bool_)
-        encoded = self.scalars(words, valid, "word", pa.binary()).filter(pa.array(shown))
+        is_value = np.asarray(valid, np.bool_)
+        encoded = self.scalars(words, valid, "word", pa.binary()).filter(pa.array(is_value))
         columns = [
             rows.decode(encoded, types, [rows.ColumnOrder(*p) for p in parts], t) for t in take
         ]
@@ -236,7 +240,8 @@ class HandlerColumns:
             if len(take) == 1
             else pa.StructArray.from_arrays(columns, names=["key", "value"])
         )
-        places = pa.array(np.cumsum(shown) - 1, mask=~shown)
+        # NULLs have no bytes to decode: the number of each value among those that do.
+        places = pa.array(np.cumsum(is_value) - 1, mask=~is_value)
         return whole.take(places)
 
     def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
@@ -254,8 +259,8 @@ class HandlerColumns:
 
 def _cast_column(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> pa.Array:
     """A column in the type that the spec says it has."""
-    column, wanted = batch.column(name), schema.field(name).type
-    return column if column.type == wanted else column.cast(wanted)
+    column, dtype = batch.column(name), schema.field(name).type
+    return column if column.type == dtype else column.cast(dtype)
 
 
 def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

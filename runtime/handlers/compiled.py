@@ -51,6 +51,7 @@ class ArenaAccumulators:
         for field in handler.FIELDS:
             new = f"acc.{field.name}" not in arena
             array = arena.array(f"acc.{field.name}", slots, field.dtype, field.columns)
+            # An array that was found again keeps its values.
             if field.initial and new:
                 array[:] = field.initial
         self.slots = len(arena.array("acc.records", slots, "i8"))
@@ -77,8 +78,8 @@ class ArenaAccumulators:
 
     def flags(self, field: str, slots: SlotArray) -> Array:
         """A field at the slots as truths (bool[n])."""
-        found: Array = self.arena.array(f"acc.{field}", 0, "i1")[slots] != 0
-        return found
+        flags: Array = self.arena.array(f"acc.{field}", 0, "i1")[slots] != 0
+        return flags
 
     def shift_records(self, slots: SlotArray, by: int) -> None:
         """Let accumulators hold so many rows more."""
@@ -87,6 +88,7 @@ class ArenaAccumulators:
     def as_new(self, slots: SlotArray) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
         new, sums = np.ones(len(slots), np.bool_), []
+        # The first field counts rows, which is not asked for.
         for field in self.handler.FIELDS[1:]:
             values = self.arena.array(f"acc.{field.name}", 0, "i8")[slots]
             if field.kind == "float":
@@ -211,17 +213,17 @@ class ArenaAccumulators:
         return view.counts[s].tolist()
 
     def _entries(self, tree: Tree, pooled: bool, by_bytes: bool, s: int, width: int) -> Any:
-        found, entry = [], tree_end(tree, s, 0)
+        entries, entry = [], tree_end(tree, s, 0)
         while entry:
             word, *counts = tree.heap[entry : entry + 1 + width].tolist()
-            found.append((self._word(word, pooled), counts))
+            entries.append((self._word(word, pooled), counts))
             entry = tree_beside(tree, self.pool.arrays, by_bytes, s, word, 1)
-        return sorted(found, key=repr)
+        return sorted(entries, key=repr)
 
 
-def _find_cancelled(spill: Spill, slots: SlotArray, sums: list[Array], asked: Array) -> Array:
+def _find_cancelled(spill: Spill, slots: SlotArray, sums: list[Array], candidates: Array) -> Array:
     """In which of the slots asked for all float sums are 0: parts may be left that cancel each other."""
-    zero = asked.copy()
+    zero = candidates.copy()
     for place, parts in enumerate(sums):
         plain = (parts == 0).all(axis=1) & (spill.index[slots, place] == 0)
         for k in np.flatnonzero(zero & ~plain):
@@ -244,6 +246,7 @@ class CompiledHandler(HandlerBase):
             bound[name, form] = scalars.validity(column)
         elif form == "word":
             numbers = bound.get((name, "number"))
+            # A whole number without NULLs is its own word: one array serves both forms.
             if numbers is not None and columns.is_own_word(column):
                 bound[name, form] = numbers
             else:
@@ -285,6 +288,7 @@ class CompiledHandler(HandlerBase):
     def enlarge_lists(self, out: Any, row: int) -> Any:
         parts = list(out)
         for place, part in enumerate(parts):
+            # Lists that were full get more room; all of them go back to where the row began.
             if isinstance(part, ListOut):
                 parts[place] = enlarge_list(part) if part.meta[1] else part
                 parts[place].meta[USED] = part.ends[row - 1] if row else 0
@@ -308,6 +312,7 @@ class CompiledHandler(HandlerBase):
             if isinstance(a, ListOut):
                 changed |= lists_differ(a, b, rows)
                 continue
+            # Doubles by their bits, as NaN equals NaN here; of zeros there is only 0.0.
             unequal = a.view(np.int64) != b.view(np.int64) if a.dtype == np.float64 else a != b
             changed |= unequal.any(axis=1) if unequal.ndim == 2 else unequal
         return changed

@@ -22,10 +22,10 @@ def describe_handler(handler: Any) -> str:
     calls = ", ".join(map(describe_call, spec.calls))
     by = f" by {', '.join(spec.group_by)}" if spec.group_by else ""
     slots = len(handler._slots)
-    held = (
+    status = (
         f"{slots} slot{'s' * (slots != 1)} set" if handler.accumulators is not None else "not set"
     )
-    return f"{type(handler).__name__}({calls}{by}; {handler.BACKEND}, {held})"
+    return f"{type(handler).__name__}({calls}{by}; {handler.BACKEND}, {status})"
 
 
 def describe_slots(handler: Any, arrays: Mapping[str, Any], slots: int, name: str) -> str:
@@ -36,15 +36,15 @@ def describe_slots(handler: Any, arrays: Mapping[str, Any], slots: int, name: st
     kinds = {field.name: field.kind for field in handler.FIELDS}
     views = [view.name for view in handler.VIEWS]
     used = [int(slot) for slot in np.flatnonzero(arrays["records"])] or list(range(slots))
-    shown = []
+    texts = []
     for slot in used[:SLOTS]:
         parts = [
             f"{attr}={_decode(attr, kind, arrays[attr], slot)}" for attr, kind in kinds.items()
         ]
         parts += [f"{attr}={_view(arrays.get(attr), slot)}" for attr in views]
-        shown.append(f"[{slot}] {', '.join(parts)}")
+        texts.append(f"[{slot}] {', '.join(parts)}")
     more = [f"{len(used) - SLOTS:,} more"] if len(used) > SLOTS else []
-    return f"{name}({'; '.join([*shown, *more]) or 'no slots'})"
+    return f"{name}({'; '.join([*texts, *more]) or 'no slots'})"
 
 
 def _decode(attr: str, kind: str, values: Any, slot: int) -> str:

@@ -103,12 +103,12 @@ class HandlerBase(HandlerColumns):
             else np.asarray(slots, np.int64)
         )
 
-    def apply(self, given: Any, retract: bool) -> None:
+    def apply(self, data: Any, retract: bool) -> None:
         if retract and not self.RETRACTING:
             raise DataError(
                 "retract: the handler was generated for an append-only input; generate it with input_changes='retract'"
             )
-        batch = self.batch_of(given)
+        batch = self.batch_of(data)
         slots = self._row_slots(batch.num_rows)
         retracts = np.full(batch.num_rows, retract, np.bool_)
         self.update(self.bind(batch), slots, retracts, keep_orphans=True)
@@ -254,6 +254,7 @@ class HandlerBase(HandlerColumns):
         """Call a kernel until all rows are through, with room made before each call; written: what else it gets."""
         start = dropped = 0
         while start < len(slots):
+            # A kernel cannot let arrays grow: views say for how many rows they have room.
             stop = start + self._current().reserve(min(CHUNK, len(slots) - start))
             state = self.accumulators.state
             with self._users_errors():
@@ -269,6 +270,7 @@ class HandlerBase(HandlerColumns):
             others = np.arange(len(slots), dtype=np.int64)
         row = 0
         while row < len(slots):
+            # Before each call: a kernel that finds too little room returns the row to go on with.
             into.reserve_merge(other)
             with self._users_errors():
                 row = self.KERNELS.merge(into.state, slots, other.state, others, row)

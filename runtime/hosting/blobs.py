@@ -56,6 +56,7 @@ def write_blob(
 ) -> bytes:
     """One IPC stream of (batch, order key) pairs."""
     sink = pa.BufferOutputStream()
+    # A task has one core, on which threads would take turns.
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         for batch, order in batches:
@@ -71,6 +72,7 @@ def pack_blob(pieces: Sequence[tuple[pa.RecordBatch, bytes]]) -> bytes:
     schema = pieces[0][0].schema
     for place, field in enumerate(schema):
         narrow = _narrow_type(field.type, [batch.column(place) for batch, _ in pieces])
+        # The width goes along: the reader casts back without knowing the schema.
         if narrow != field.type:
             marked = field.with_type(narrow).with_metadata({_WIDE: str(field.type)})
             schema = schema.set(place, marked)
@@ -107,6 +109,7 @@ def binaries(column: pa.Array) -> Iterator[pa.Buffer]:
     wide = np.dtype(np.int64 if pa.types.is_large_binary(column.type) else np.int32)
     _, ends, data = column.buffers()
     if not len(column) or data is None:
+        # An empty column may have no buffer at all.
         yield from (pa.py_buffer(b"") for _ in range(len(column)))
         return
     places = np.frombuffer(ends, wide)[column.offset :][: len(column) + 1].tolist()
@@ -121,6 +124,7 @@ def _narrow_type(kind: pa.DataType, columns: list[pa.Array]) -> pa.DataType:
     ends = [pc.min_max(column) for column in columns]
     low = min((end["min"].as_py() for end in ends if end["min"].is_valid), default=0)
     high = max((end["max"].as_py() for end in ends if end["max"].is_valid), default=0)
+    # One for the sign. `~low` measures how far a number goes below zero.
     bits = 1 + max(high.bit_length(), (~low).bit_length())
     return next((n for n in _NARROW if bits <= n.bit_width < kind.bit_width), kind)
 
@@ -130,6 +134,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if all(c.type == f.type for c, f in zip(batch.columns, schema, strict=True)):
         return batch
     columns = [
+        # Not a safe cast: the values were looked at, or come from such a cast.
         c if c.type == f.type else c.cast(f.type, safe=False)
         for c, f in zip(batch.columns, schema, strict=True)
     ]
@@ -155,6 +160,7 @@ def is_partial(blob: bytes | memoryview) -> bool:
 
 def cut_batch(batch: pa.RecordBatch, limit: int = BLOB_BYTES) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about `limit` bytes; at least one, even if it has no rows."""
+    # Rounded up twice: a slice has at least a row, and the slices are no more than the pieces.
     pieces = max(1, -(-batch.nbytes // limit))
     rows = max(1, -(-batch.num_rows // pieces))
     for start in range(0, max(batch.num_rows, 1), rows):

@@ -90,21 +90,22 @@ class Head:
     def of(cls, text: str) -> Head:
         """The head that a text says; raises StateCorruptError."""
         try:
-            found = json.loads(text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
-            found = None
-        right = isinstance(found, list) and [type(each) for each in found] == _HEAD_TYPES
-        if not right or min(found[2:]) < 0:
+            data = None
+        right = isinstance(data, list) and [type(each) for each in data] == _HEAD_TYPES
+        if not right or min(data[2:]) < 0:
             raise StateCorruptError(
                 f"the head of a bucket's state is damaged: {text[:_SHOWN]!r}. "
                 "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
             )
-        return cls(*found)
+        return cls(*data)
 
     @property
     def text(self) -> str:
         """All of it: one column, for which Spark does less than for six."""
         # `astuple` copies what it finds, which takes a twentieth of a small batch.
+        # In the order of the fields, without their names: `of` checks types and number.
         return json.dumps(list(vars(self).values()))
 
 
@@ -131,6 +132,7 @@ class BucketStore:
         blob = bytes(row[0])
         owner = replace(self.owner, digest=stated_digest(blob))
         text = bytes(unseal(blob, owner, DESCRIPTION).payload).decode("utf-8", "replace")
+        # The description belongs to the head's commit, or a write was cut short between the two.
         if _digest(text) != head.description:
             raise self._incomplete("description", 0, 1)
         return BucketStore(self._head, self._log, owner, text)
@@ -165,12 +167,15 @@ class BucketStore:
     ) -> str:
         """Make the bundles that a fragment has just taken durable; the token of the new version."""
         evolves = head is not None and head.description != self.described
+        # Nothing came and no time passed: the version that is there is this one.
         empty = clock == NO_TIME and not any(
             b.batch.num_rows or b.partials for b in bucket_input.bundles
         )
+        # A query that has changed has to leave a snapshot: its log could not be replayed by the new one.
         if head and empty and not evolves:
             return head.token
         old = head or Head("")
+        # A name for this version that no other attempt can have, even one that writes the same bytes.
         token = uuid.uuid4().hex
         if evolves or self._snapshot_is_due(old, fragment, bucket_input.logged_bytes):
             self._write_snapshot(fragment, token)
@@ -192,8 +197,10 @@ class BucketStore:
             )
             for part, (number, piece) in enumerate(pieces)
         ]
+        # The first commit says what the state is made from.
         about = [] if old.description == self.described else [self._about()]
         self._log.appendList([*about, *frames])
+        # The head last: until it is there, the frames behind the log's end are nobody's.
         self._update_head(
             Head(
                 token,
@@ -212,6 +219,7 @@ class BucketStore:
 
     def _snapshot_is_due(self, head: Head, fragment: Fragment, more: int) -> bool:
         """True when the log outweighs the state, each as it is written; the threshold differs from bucket to bucket."""
+        # Buckets differ, so that not all of them write snapshots in one batch.
         stagger = 1.0 + 0.5 * self.owner.bucket / self.owner.buckets
         enough = max(fragment.state_bytes, LOG_MINIMUM_BYTES) * stagger
         return (
@@ -257,6 +265,7 @@ class BucketStore:
         entry = read = 0
         for row in rows:
             frame = unseal(bytes(row[0]), self.owner, LOG)
+            # Frames in their exact order: one that is missing, or there twice, shows here.
             if (frame.entry, frame.part) != (entry, len(pieces)):
                 raise self._incomplete("log", read, head.log_frames)
             read += 1
@@ -272,10 +281,10 @@ class BucketStore:
         if (read, entry) != (head.log_frames, head.log_entries):
             raise self._incomplete("log", read, head.log_frames)
 
-    def _incomplete(self, part: str, found: int, expected: int) -> StateCorruptError:
+    def _incomplete(self, part: str, count: int, expected: int) -> StateCorruptError:
         """The error for blobs that are missing, or out of order."""
         return StateCorruptError(
-            f"{part} {self.owner.where}: incomplete or out of order ({found} of {expected} blobs). "
+            f"{part} {self.owner.where}: incomplete or out of order ({count} of {expected} blobs). "
             "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
         )
 
@@ -313,15 +322,17 @@ def _bundle(blobs: Sequence[Blob], schema: pa.Schema, check: bool) -> InputBatch
             _check_changes(batch, schema)
     if not segments:
         return InputBatch(*no_rows(schema), partials)
+    # By order key, then by source and number: as the rows lay in files and tasks.
     segments.sort(key=lambda segment: segment[:4])
     return InputBatch(*split_kinds(concat([segment[4] for segment in segments])), partials)
 
 
 def _check_changes(batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    # Names as well as types: columns of one type could have been exchanged.
     """Raise StateCorruptError unless rows have these columns, and a row kind each."""
     columns = list(zip(batch.schema.names, batch.schema.types, strict=True))
-    wanted = zip([*schema.names, KIND_FIELD.name], [*schema.types, KIND_FIELD.type], strict=True)
-    if columns != list(wanted):
+    expected = zip([*schema.names, KIND_FIELD.name], [*schema.types, KIND_FIELD.type], strict=True)
+    if columns != list(expected):
         raise corrupt_snapshot("its rows have other columns than the query", "log")
     kinds = batch.column(len(schema))
     # There are no rows where only accumulators came.

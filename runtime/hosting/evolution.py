@@ -54,6 +54,7 @@ def evolve_state(
         old, new = json.loads(former.description), json.loads(store.description)
         steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
         before = _as_it_was(factory, old, steps).open(None, store.owner.bucket)
+    # The old query runs its own log: only its operators know what those rows did.
     former.rebuild(head, before)
     before.take_late()
     after = factory.open(directory, store.owner.bucket)
@@ -63,6 +64,7 @@ def evolve_state(
             changes = step.carry(was, now, clock)
     except StateMismatchError as error:
         raise StateMismatchError(f"{where}: {error}") from None
+    # One bucket speaks for all of them.
     if store.owner.bucket == 0:
         for step in steps:
             step.tell()
@@ -92,7 +94,7 @@ def compare_operators(
     differing = compare_queries(old, new)
     if differing is not None:
         raise differing
-    found = []
+    changes = []
     for was, now, factory in zip(old.operators, new.operators, factories, strict=True):
         where = f"state of {now['operator']}"
         if was["buckets"] != now["buckets"]:
@@ -102,11 +104,11 @@ def compare_operators(
             )
         calls = changed_calls(factory, was, now, where, added_calls)
         if calls:
-            found.append((calls, int(now["buckets"])))
+            changes.append((calls, int(now["buckets"])))
     above = changed_above(old, new)
     if above:
         _LOG.warning("what was emitted before does not follow: %s", "; ".join(above))
-    return found
+    return changes
 
 
 @contextmanager

@@ -82,6 +82,7 @@ def seal(
         clock.watermark,
         len(payload),
     )
+    # The header is part of the sum: a frame cannot be moved to another bucket or place.
     checksum = zlib.crc32(payload, zlib.crc32(header))
     return b"".join((header, _CHECKSUM.pack(checksum), payload))
 
@@ -89,10 +90,11 @@ def seal(
 def unseal(blob: bytes, owner: Owner, content: int) -> CheckedFrame:
     """Check a frame and open it, or raise StateCorruptError or StateMismatchError."""
     where = f"{_NAMES[content]} {owner.where}"
+    # Only then is the header read: its fields are none before the magic number is known.
     if len(blob) < OVERHEAD or blob[:4] != MAGIC:
         raise StateCorruptError(f"{where}: not a state blob of aggloom. {_START_OVER}")
     fields = _HEADER.unpack_from(blob)
-    layout, found, digest, bucket, buckets, entry, part, parts, number = fields[1:10]
+    layout, content_found, digest, bucket, buckets, entry, part, parts, number = fields[1:10]
     now, watermark, length = fields[10:]
     payload = memoryview(blob)[OVERHEAD:]
     if layout != LAYOUT:
@@ -101,6 +103,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> CheckedFrame:
             "Run the version of aggloom that wrote it, or start over with an empty checkpoint."
         )
     if length != len(payload):
+        # Before the checksum, which reads all of it: a cut file is told by its length.
         raise StateCorruptError(
             f"{where}: {len(payload)} bytes where {length} were written. {_START_OVER}"
         )
@@ -108,10 +111,14 @@ def unseal(blob: bytes, owner: Owner, content: int) -> CheckedFrame:
     if zlib.crc32(payload, zlib.crc32(blob[: _HEADER.size])) != checksum:
         raise StateCorruptError(f"{where}: the checksum does not match. {_START_OVER}")
     _check_owner(digest.rstrip(b"\0").decode("ascii", "replace"), bucket, buckets, owner, where)
-    if found != content:
-        raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
+    if content_found != content:
+        raise StateCorruptError(
+            f"{where}: holds a {_NAMES.get(content_found, content_found)}. {_START_OVER}"
+        )
     clock = Clock(now, watermark)
-    return CheckedFrame(found, entry, part, parts, input=number, clock=clock, payload=payload)
+    return CheckedFrame(
+        content_found, entry, part, parts, input=number, clock=clock, payload=payload
+    )
 
 
 def stated_digest(blob: bytes) -> str:

@@ -23,8 +23,8 @@ class HandlerText:
     @property
     def backend(self) -> str:
         """The backend that the module says it runs on."""
-        found = _BACKEND.search(self.text)
-        return found[1] if found else ""
+        match = _BACKEND.search(self.text)
+        return match[1] if match else ""
 
     def load(self) -> type[Any]:
         """The handler class."""

@@ -80,6 +80,7 @@ class JournalFiles:
                 self._kept = self._kept[-KEPT:]
                 replace_file(self._log, "".join(self._kept))
                 return
+            # Appended in one write: a reader meets whole lines, but perhaps for the last.
             descriptor = os.open(self._log, _APPEND, 0o644)
             try:
                 os.write(descriptor, line.encode())
@@ -93,8 +94,8 @@ class JournalFiles:
 
     def end(self, error: str | None) -> None:
         """Note the end of the run; error: why it failed, of which the first line is noted."""
-        told = None if error is None else mask_secrets(error.partition("\n")[0])[:_SHOWN]
-        self.write({"end": _now(), "error": told})
+        first_line = None if error is None else mask_secrets(error.partition("\n")[0])[:_SHOWN]
+        self.write({"end": _now(), "error": first_line})
 
 
 def describe_query(
@@ -111,9 +112,9 @@ def describe_query(
     operators = {}
     for number, node in enumerate(list_stateful_nodes(plan), 1):
         # A part of a plan that is read twice runs twice.
-        found = places.get(id(node))
-        if found:
-            operators[str(number)] = found.pop(0) if len(found) > 1 else found[0]
+        numbers = places.get(id(node))
+        if numbers:
+            operators[str(number)] = numbers.pop(0) if len(numbers) > 1 else numbers[0]
     return {"query": text, "described": describe(plan), "operators": operators}
 
 
@@ -125,12 +126,12 @@ def sum_totals(before: Mapping[str, int], counts: Counts) -> dict[str, int]:
 
 def last_total(lines: Iterable[str]) -> dict[str, int]:
     """Return the totals of all batches that were noted, by the last of them."""
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for line in lines:
         total = (_parse_line(line) or {}).get("total")
         if isinstance(total, dict):
-            found = {str(name): each for name, each in total.items() if isinstance(each, int)}
-    return found
+            totals = {str(name): each for name, each in total.items() if isinstance(each, int)}
+    return totals
 
 
 def read_progress(checkpoint: Path) -> Recorded:
@@ -140,6 +141,7 @@ def read_progress(checkpoint: Path) -> Recorded:
         with open_file(checkpoint, file) as log:
             status = os.fstat(log.fileno())
             size = status.st_size
+            # The end of the log alone: older batches are of no use to whoever watches.
             log.seek(max(0, size - _LONGEST))
             text = log.read(_LONGEST).decode("utf-8", "replace")
             beat = status.st_mtime
@@ -195,6 +197,7 @@ def _lines(log: Path) -> list[str]:
     except (OSError, CheckpointError):
         return []
     lines = text.splitlines(keepends=True)
+    # A crash may have cut the last line: the next one must not be glued to it.
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
         replace_file(log, "".join(lines))

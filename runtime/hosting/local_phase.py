@@ -66,9 +66,10 @@ class LocalPhase:
             yield from self._take()
 
     def remaining_rows(self) -> list[Rows]:
+        # The rows are let go of at the same time: a task holds them once.
         """The rows that go on as they are."""
-        kept, self._kept = self._kept, []
-        return kept
+        rows, self._kept = self._kept, []
+        return rows
 
     def _try(self) -> None:
         """Aggregate what is kept, as far as the trial goes; after it, the rest too, if it went well."""
@@ -84,6 +85,7 @@ class LocalPhase:
                     self._tried += stop - start
                     if self._tried >= self._trial or self._looks_hopeless():
                         self._decide()
+                # The next look goes on behind what was aggregated.
                 start = stop
 
     def _next_look(self) -> int:
@@ -97,6 +99,7 @@ class LocalPhase:
     def _decide(self) -> None:
         self._decided = True
         entries = self._entries()
+        # More than half as many keys as rows would not pay for the hashing.
         self.given_up = not entries or entries > _SHRINKS * self._tried
         if self.given_up:
             self._whole, self._aggregators = None, {}
@@ -113,6 +116,7 @@ class LocalPhase:
         if not self._splits:
             self._whole = self._whole or LocalAggregator(self._handler)
             self._whole.add(*rows)
+            # Few keys are cheaper to split when they leave than with every batch.
             if self._whole.keys > _FEW + self._whole.rows // _REPEATS:
                 self._splits = True
                 self._spread()

@@ -79,6 +79,7 @@ def write(checkpoint: str | Path, query: Query | None) -> None:
         return
     former, next_one = _read_committed_version(checkpoint), Version(next_batch(checkpoint), query)
     goes_on = former is not None and former.query == query
+    # A query that goes on unchanged has one entry: from when it first ran.
     versions = [asdict(each) for each in (former, None if goes_on else next_one) if each]
     text = json.dumps(versions, sort_keys=True)
     file = local(checkpoint) / QUERY_FILE
@@ -104,6 +105,7 @@ def compare_queries(old: Query, new: Query) -> StateMismatchError | None:
 
 def _elsewhere(old: Query, new: Query) -> StateMismatchError | None:
     """The error for a query with days or hours in it, where the session's time zone is another than it was."""
+    # Names of one zone: Spark says UTC in several ways.
     was, now = ("UTC" if query.zone in _UTC else query.zone for query in (old, new))
     if not was or was == now or not _ZONED.search(json.dumps(new.operators)):
         return None
@@ -128,6 +130,7 @@ def _above(old: Query, new: Query) -> list[tuple[str, str, str]]:
 
 def _read_committed_version(checkpoint: str | Path) -> Version | None:
     last = next_batch(checkpoint) - 1
+    # Versions noted for a batch that never committed do not count.
     known = [version for version in _versions(local(checkpoint)) if version.since <= last]
     return max(known, key=lambda version: version.since, default=None)
 

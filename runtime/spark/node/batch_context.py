@@ -30,6 +30,7 @@ def work_for_this_batch() -> None:
         return
     keep_memory()
     number, query = batch_number(), context.getLocalProperty(_QUERY_ID)
+    # Without a streaming query a stage is what a batch would be: its tasks see one state of the tables.
     enter_batch(("stage", context.stageId()) if number is None else (query, number))
 
 
@@ -40,6 +41,7 @@ def part_name(token: str) -> str:
     context = TaskContext.get()
     if context is None:
         return "0"
+    # Tasks of one stage may run one after the other in this worker: an attempt's own number tells them apart.
     attempt = (token, int(context.taskAttemptId()))
     part = _PARTS.get(attempt, -1) + 1
     # A worker runs one task at a time; those before are over.

@@ -102,6 +102,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Apply one micro-batch's changes to one bucket."""
+        # All frames of a bucket: their blobs have to be put in order before any of them is applied.
         frames = list(rows)
         blobs = [blob for frame in frames for blob in _blobs(frame)]
         now = _stamp(frames) if self._options.stamped else None
@@ -129,6 +130,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         factory, options = self._factory, self._options
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
+        # Before the run, which may fail: a timer that is set for nothing costs one empty call.
         self._arm_timers(clock.processing)
         if not self._query:
             yield from self._run_once(bucket, bucket_input, clock)
@@ -140,6 +142,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             return
         directory = directory_of(self._query, options.place, factory.digest, options.buckets)
         with open_live_state(self._root(), directory, bucket, self._limit) as live:
+            # The context holds the bucket's lock until the commit is out: two attempts never write one arena.
             head = store.head()
             carried: Rows | None = None
             if head and head.description != store.described:
@@ -152,9 +155,11 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             tallies = [Tally(operator) for operator in fragment.operators]
             changes = fragment.run(bucket_input.bundles, clock)
             late = fragment.take_late()
+            # By the state after this batch; the commit that follows makes both durable together.
             self._set_timer(fragment)
             token = store.commit(head, fragment, bucket_input, clock)
             counts = [bucket, *_take_counts(tallies)]
+            # Files have to be flushed before the token names them: a token vouches for what lies on the disk.
             fragment.close()
             if live:
                 live.mark_clean(token, fragment.arenas)
@@ -177,10 +182,10 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _arm_taken(self, store: BucketStore) -> None:
         """Set the timers of a bucket whose state has just come here."""
-        found = store.head()
-        assert found is not None
-        if found.description == store.described:
-            fragment = _wake(self._factory, store, found, None, store.owner.bucket)
+        head = store.head()
+        assert head is not None
+        if head.description == store.described:
+            fragment = _wake(self._factory, store, head, None, store.owner.bucket)
             self._set_timer(fragment)
             fragment.close()
         elif self._options.time_mode != "None":
@@ -193,6 +198,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
         fragment = self._factory.open(None, bucket)
         tallies = [Tally(operator) for operator in fragment.operators]
+        # With its rows time ends: windows close, and rows that wait leave.
         after_all = Clock(AFTER_ALL, AFTER_ALL)
         emitted = [
             fragment.run(bucket_input.bundles, clock),
@@ -229,6 +235,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         due = due + 1 if due is not None and self._options.time_mode == "EventTime" else due
         armed = list(self._handle.listTimers())
         for old in armed:
+            # A timer that stays is not set again: each call crosses to the JVM.
             if old != due:
                 self._handle.deleteTimer(old)
         if due is not None and due < AFTER_ALL // 2 and due not in armed:
@@ -240,6 +247,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             return
         for ttl in self._options.ttls:
             step = max(1, ttl // _TIMER_STEPS)
+            # Rounded up to a sixteenth of the time: buckets touched at about the same time wake together.
             self._handle.registerTimer(((clock_ms + ttl) // step + 1) * step)
 
 

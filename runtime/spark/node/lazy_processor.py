@@ -62,7 +62,8 @@ class LazyProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _processor(self) -> Any:
         if self._made is None:
-            make, *given = pickle.loads(zlib.decompress(self._pickled))
-            self._made = make(*given)
+            # Unpickled here and not in `init`: only a worker with rows needs operators and their libraries.
+            make, *arguments = pickle.loads(zlib.decompress(self._pickled))
+            self._made = make(*arguments)
             self._made.begin(self._handle, self._variables)
         return self._made

@@ -39,6 +39,7 @@ class BlobList:
 
     def put(self, rows: Sequence[Row]) -> None:
         """Have these rows in place of those that there are."""
+        # The first piece takes the place of what there is, the others go behind it.
         first, *rest = _pieces(rows)
         self._write(first, "listStatePut", self._state.put)
         for more in rest:
@@ -55,6 +56,7 @@ class BlobList:
             return
         request = _request(str(self._name), call, [row[0] for row in rows])
         file = self._api.sockfile
+        # A version of 0 and the length: as Spark's own client begins a message.
         file.write(_LENGTHS.pack(0, sum(map(len, request))))
         for piece in request:
             file.write(piece)
@@ -68,10 +70,12 @@ def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """The rows as several requests, none of them much larger than it has to be; one, if there are no rows."""
     cuts, size = [0], 0
     for place, row in enumerate(rows):
+        # A row by itself may be larger: it is never cut.
         if size and size + len(row[0]) > _PIECE_BYTES:
             cuts.append(place)
             size = 0
         size += len(row[0])
+    # Without rows there is one request all the same: it empties the list.
     for start, end in pairwise([*cuts, max(len(rows), 1)]):
         yield rows[start:end]
 
@@ -93,6 +97,7 @@ def _request(name: str, call: str, blobs: Sequence[bytes]) -> list[bytes]:
         (messages.StateVariableRequest, "listStateCall"),
         (messages.StateRequest, "stateVariableRequest"),
     ):
+        # From the inside out, since each length counts all that is inside.
         listed = _field(outer.DESCRIPTOR.fields_by_name[field].number, listed)
     return listed
 
@@ -104,11 +109,13 @@ def _pickle_row(blob: bytes) -> list[bytes]:
 
 def _field(number: int, pieces: list[bytes]) -> list[bytes]:
     """A field of a message that holds bytes or another message."""
+    # A wire type of 2: the length, then so many bytes.
     return [_varint(number << 3 | 2) + _varint(sum(map(len, pieces))), *pieces]
 
 
 def _varint(value: int) -> bytes:
     out = bytearray()
+    # Seven bits a byte, the lowest first; the top bit says that more follow.
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7

@@ -58,6 +58,7 @@ def default_root() -> Path:
     """
     configured = os.environ.get("AGGLOOM_STATE_DIR")
     if configured:
+        # The first of Spark's directories: a bucket's worker must find the same one again.
         return Path(configured)
     of_spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if of_spark:
@@ -74,6 +75,7 @@ def make_root(root: Path) -> Path:
     """Create the directory, for this user alone, and refuse one that belongs to somebody else."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     me = os.getuid()
+    # Links are followed by `stat`: both the link and what it leads to have to be ours, or root's.
     if root.stat().st_uid != me or root.lstat().st_uid not in (me, 0):
         raise PermissionError(errno.EACCES, "belongs to another user", str(root))
     return root
@@ -105,13 +107,16 @@ class LiveState:
     def holds(self, token: str) -> bool:
         """True if the arena is, whole, the version that `token` names."""
         try:
-            found = json.loads(without_checksum((self.directory / _TOKEN).read_bytes()))
-            if (found["token"], found["boot"]) != (token, _boot_id()) or found["boot"] is None:
+            token_data = json.loads(without_checksum((self.directory / _TOKEN).read_bytes()))
+            # Without a boot id nobody knows whether mapped pages ever reached the disk.
+            if (token_data["token"], token_data["boot"]) != (token, _boot_id()) or token_data[
+                "boot"
+            ] is None:
                 return False
-            for listing, identity in found["listings"]:
+            for listing, identity in token_data["listings"]:
                 if Identity.of(self.directory / listing) != Identity(*identity):
                     return False
-            self._arena, self._size = found["arena"], found["size"]
+            self._arena, self._size = token_data["arena"], token_data["size"]
         except (OSError, ValueError, TypeError, KeyError):
             return False
         return True
@@ -119,11 +124,12 @@ class LiveState:
     def take(self, token: str) -> bool:
         """As `holds`, and if so the arena is the caller's to change: until `mark_clean`, nobody will recognise it."""
         try:
-            found = self.holds(token)
+            is_whole = self.holds(token)
+            # Marked even if it is not whole: whatever happens to it from here on, nobody may take it for a version.
             self.mark_dirty()
         except OSError:
             return False
-        return found
+        return is_whole
 
     def renew(self) -> Path | None:
         """A directory for a new arena, in which nothing ever was; None if it cannot be had."""
@@ -141,6 +147,7 @@ class LiveState:
     def mark_clean(self, token: str, arenas: Sequence[Mapped]) -> None:
         """Say that the arenas are now the version that `token` names, unless part of it is elsewhere."""
         places = []
+        # An array in memory alone: the files are not the whole state.
         for arena in arenas:
             if arena.listing is None:
                 return
@@ -205,6 +212,7 @@ def _enter(directory: Path) -> LiveState | None:
         # A clean-up may delete it between any two of these.
         with contextlib.suppress(FileNotFoundError):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Not a blocking lock: a zombie attempt may hold it for long, and memory does as well.
             lock = _try_lock(directory, os.O_CREAT)
             return None if lock is None else LiveState(directory, lock)
     return None
@@ -245,12 +253,12 @@ def size_of(size: str | int) -> int:
 
     Raises OptionError.
     """
-    found = _SIZE.fullmatch(str(size).strip())
-    if found is None:
+    match = _SIZE.fullmatch(str(size).strip())
+    if match is None:
         raise OptionError(
             f"state limit {size!r} is no size; give a number of bytes, or one such as 500m or 20g"
         )
-    return int(found[1]) << _UNITS[found[2].lower()]
+    return int(match[1]) << _UNITS[match[2].lower()]
 
 
 def _free(root: Path) -> int:
@@ -274,6 +282,7 @@ def make_room(root: Path, limit: int | None = None) -> int:
     if limit is None:
         limit = (total + _free(root)) // 2
     deleted = 0
+    # Oldest first, by the time of the last write into the directory.
     for _, size, bucket in sorted(buckets):
         if total <= limit:
             break
@@ -294,6 +303,7 @@ def _grew(root: Path, more: int, limit: int | None) -> None:
     if not more:
         return
     _growth[root] = _growth.get(root, 0) + more
+    # Looking at all directories takes time: only once a hundredth has been added.
     if 100 * _growth[root] > (_free(root) if limit is None else limit):
         _growth[root] = 0
         make_room(root, limit)
@@ -303,6 +313,7 @@ def clean_up(root: Path, older_than: float = STALE_SECONDS) -> int:
     """Delete the directories of queries that nobody has touched for a day and nobody holds; how many."""
     deleted = 0
     for rest in _entries(root):
+        # A clean-up that was cut short left renamed directories, which nobody can want.
         if rest.name.startswith(_DOOMED):
             shutil.rmtree(rest, ignore_errors=True)
     for owner in _owners(root):
@@ -342,8 +353,9 @@ def _owners(root: Path) -> list[Path]:
 
 def _buckets(owner: Path) -> list[Path]:
     """The directories of an operator's buckets; none if there is anything among them that we did not make."""
-    found = _entries(owner)
-    return found if all(path.name.isdecimal() and _is_ours(path) for path in found) else []
+    buckets = _entries(owner)
+    # A foreign entry among them: the directory is left alone as a whole.
+    return buckets if all(path.name.isdecimal() and _is_ours(path) for path in buckets) else []
 
 
 def _is_ours(path: Path) -> bool:

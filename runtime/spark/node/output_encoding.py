@@ -63,6 +63,7 @@ class PackedRowOutput:
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
         """One, if any row goes on."""
         route = self.route
+        # A route that carries the clock sends an empty packed row: operators behind it have to wake.
         if not len(changes[1]) and not (route.always or route.carries_now):
             return
         packer = Packer(route, bucket)
@@ -184,6 +185,7 @@ def _with_counts(frame: pd.DataFrame, counts: str | None) -> pd.DataFrame:
     rest = pa.nulls(len(frame) - 1, pa.string())
     column = pa.concat_arrays([pa.array([counts], pa.string()), rest])
     width = len(frame.columns)
+    # Columns of Arrow have places instead of names.
     name = COUNTS if isinstance(frame.columns[0], str) else width
     frame.insert(width, name, pd.Series(pd.arrays.ArrowExtensionArray(column)))
     return frame

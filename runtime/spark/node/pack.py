@@ -73,6 +73,7 @@ class Pack:
             return
         time, path = batch.column(batch.num_columns - 2), batch.column(batch.num_columns - 1)
         same = pc.equal(path.slice(1), path.slice(0, len(path) - 1))
+        # A batch of Arrow may hold rows of several files: an order key belongs to one.
         borders = np.flatnonzero(~same.to_numpy(zero_copy_only=False)) + 1
         starts = [0, *borders.tolist(), batch.num_rows]
         for start, end in pairwise(starts):
@@ -97,6 +98,7 @@ class Pack:
 
     def kinds(self, column: pa.Array, file: str = "") -> Kinds:
         """The kinds that a change column spells; raises DataError for a retraction in an append-only input."""
+        # Kinds as numbers come from readers of ours, which have checked them.
         if column.type == pa.int8():
             return column.to_numpy()
         where = f"{self.operator}, change column {self.change_column!r}"

@@ -67,6 +67,7 @@ class PackMessages:
         context = TaskContext.get()
         packer = Packer(self.pack.route, context.partitionId() if context else 0)
         counts = np.zeros(len(_COUNTS), np.int64)
+        # What was counted since the last packed row goes out beside the next one.
         for batch in batches:
             rows, kinds, refused, notices = self.rows(batch)
             for packed in packer.add(rows, kinds):
@@ -84,21 +85,21 @@ class PackMessages:
         columns_of = dict(zip(batch.schema.names, batch.columns, strict=True))
         facts = partial(read_fact, columns_of)
         messages = Messages(values, keys, lambda at: place_of(batch, at), facts)
-        found = self.decoder.decode(messages)
-        if found.refused and self.side is not None:
-            self.side.write(found.side_table(), part_name(self.side.token))
+        decoded = self.decoder.decode(messages)
+        if decoded.refused and self.side is not None:
+            self.side.write(decoded.side_table(), part_name(self.side.token))
         names = self.decoder.columns.names
         columns = []
         for field in self.pack.schema:
-            column = found.columns[names.index(field.name)]
+            column = decoded.columns[names.index(field.name)]
             columns.append(column if column.type == field.type else column.cast(field.type))
-        total = len(found.words)
+        total = len(decoded.words)
         rows = pa.RecordBatch.from_arrays(columns, schema=self.pack.schema)
         kinds: Any = np.zeros(total, np.int8)
         if self.pack.change_column:
-            kinds = self.pack.kinds(found.words)
-        notices = int(found.notices.sum())
-        return rows if columns else empty_columns(total), kinds, len(found.refused), notices
+            kinds = self.pack.kinds(decoded.words)
+        notices = int(decoded.notices.sum())
+        return rows if columns else empty_columns(total), kinds, len(decoded.refused), notices
 
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:

@@ -14,6 +14,7 @@ _BYTES = 4
 """The length of what is hashed: murmur3 mixes it in."""
 _C1 = 0xCC9E2D51
 _C2 = 0x1B873593
+# Odd numbers have inverses modulo 2**32: each multiplication can be undone.
 _INVERSE = {m: pow(m, -1, 1 << 32) for m in (_C1, _C2, 5, 0x85EBCA6B, 0xC2B2AE35)}
 
 
@@ -49,6 +50,7 @@ def hash_int(value: int) -> int:
 def int_with_hash(target: int) -> int:
     """The INT whose Spark `hash` is `target`: every step of `hash_int`, undone in reverse."""
     h = target & _MASK
+    # A shift by half the width or more undoes itself; the one by 13 needs a second step.
     h ^= h >> 16
     h = (h * _INVERSE[0xC2B2AE35]) & _MASK
     h ^= (h >> 13) ^ (h >> 26)
@@ -56,6 +58,7 @@ def int_with_hash(target: int) -> int:
     h ^= h >> 16
     h ^= _BYTES
     h = ((h - 0xE6546B64) * _INVERSE[5]) & _MASK
+    # 19 and 17: the rest of a turn of 32 bits, after turns of 13 and 15.
     k = _rotate(h, 19) ^ _SEED
     k = (k * _INVERSE[_C2]) & _MASK
     return _to_signed((_rotate(k, 17) * _INVERSE[_C1]) & _MASK)

@@ -24,7 +24,7 @@ _TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 def fact_columns(df: Any, metadata: Mapping[str, str]) -> list[str]:
     """The columns of a DataFrame that say the facts of a topic that are asked for; raises SpecError for others."""
-    found = []
+    columns = []
     for source in metadata.values():
         if source not in TOPIC_FACTS:
             continue
@@ -36,9 +36,9 @@ def fact_columns(df: Any, metadata: Mapping[str, str]) -> list[str]:
                 else (f"needs a column {column!r} of the DataFrame, as Spark's Kafka source has it")
             )
             raise SpecError(f"read_messages: METADATA {source!r} {says}")
-        if column not in found:
-            found.append(column)
-    return found
+        if column not in columns:
+            columns.append(column)
+    return columns
 
 
 def read_fact(columns: Mapping[str, pa.Array], name: str) -> list[Any]:
@@ -47,5 +47,6 @@ def read_fact(columns: Mapping[str, pa.Array], name: str) -> list[Any]:
     if name == "timestamp-type":
         return [_TYPES[value] for value in values]
     if name == "headers":
+        # A key that stands twice in the headers has its last value, as in a MAP.
         return [value and list({h["key"]: h["value"] for h in value}.items()) for value in values]
     return values
