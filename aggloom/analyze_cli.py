@@ -33,8 +33,8 @@ def analyze(checkpoint: str, no_state: bool, form: Literal["text", "json"], trus
     spark = None if no_state else session_for(checkpoint)
     from aggloom.runtime.page.analysis import analyze as analyze_checkpoint
 
-    found = analyze_checkpoint(checkpoint, with_keys=not no_state, trust=trust, spark=spark)
+    analysis = analyze_checkpoint(checkpoint, with_keys=not no_state, trust=trust, spark=spark)
     if form == "json":
-        click.echo(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(analysis.to_dict(), ensure_ascii=False, indent=2))
     else:
-        click.echo(found.text(), nl=False)
+        click.echo(analysis.text(), nl=False)

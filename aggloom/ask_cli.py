@@ -71,11 +71,11 @@ def ask(
             _list_tables(snapshot, form)
         return
     assert sql is not None
-    found = ask_live(live, sql, seconds=seconds, memory=memory)
+    answer = ask_live(live, sql, seconds=seconds, memory=memory)
     if form == "json":
-        found = with_own_names(found)
-    columns = [column.to_pylist() for column in found.columns]
-    show_rows(found.column_names, list(zip(*columns, strict=True)), form)
+        answer = with_own_names(answer)
+    columns = [column.to_pylist() for column in answer.columns]
+    show_rows(answer.column_names, list(zip(*columns, strict=True)), form)
 
 
 def schema_name(checkpoint: str) -> str:
@@ -159,16 +159,16 @@ def serve(
     snapshots = LiveSnapshots(names, trust)
     # Whatever is wrong with a checkpoint is said now.
     snapshots.current()
-    given: dict[str, Any] = {}
+    server_limits: dict[str, Any] = {}
     if user is not None:
-        given["credentials"] = Credentials(user, password or "")
+        server_limits["credentials"] = Credentials(user, password or "")
     if tls_cert is not None and tls_key is not None:
         _check_certificate(tls_cert, tls_key)
-        given["tls"] = (tls_cert.read_bytes(), tls_key.read_bytes())
+        server_limits["tls"] = (tls_cert.read_bytes(), tls_key.read_bytes())
     limits: dict[str, Any] = {"seconds": seconds, "memory": memory}
     try:
         server = FlightSqlServer(
-            snapshots, version=__version__, host=host, port=port, **given, **limits
+            snapshots, version=__version__, host=host, port=port, **server_limits, **limits
         )
     except pa.ArrowException as error:
         raise SpecError(

@@ -65,13 +65,13 @@ class _Group(click.Group):
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Let each warning of aggloom's be a line, once, without the place in the code that it comes from."""
-    show, shown = warnings.showwarning, set[str]()
+    show, texts_shown = warnings.showwarning, set[str]()
 
     def show_note(message: Any, category: Any, *place: Any, **more: Any) -> None:
         if issubclass(category, IgnoredOptionWarning):
-            if str(message) not in shown:
+            if str(message) not in texts_shown:
                 click.echo(f"note: {message}", err=True)
-            shown.add(str(message))
+            texts_shown.add(str(message))
         else:
             show(message, category, *place, **more)
 
@@ -152,10 +152,10 @@ def estimate(
     from aggloom.sample_files import estimate_query
 
     options = pairs_of("--set", "OPTION=VALUE", settings)
-    found = estimate_query(
+    estimate_of_query = estimate_query(
         sql, pairs_of("--table", '"name=DDL"', tables), samples, options=options, **sizes
     )
-    click.echo(found.to_json() if form == "json" else str(found))
+    click.echo(estimate_of_query.to_json() if form == "json" else str(estimate_of_query))
 
 
 @main.command()
@@ -214,7 +214,7 @@ def run(
     tables: tuple[str, ...],
     mode: Mode | None,
     settings: tuple[str, ...],
-    **given: Any,
+    **entries: Any,
 ) -> None:
     """Run queries over changes, on Spark or in one process: a script (job.sql), a job (job.yaml), or options."""
     put_off_pandas()
@@ -226,21 +226,21 @@ def run(
     options: dict[str, Any] = dict(pairs_of("--set", "OPTION=VALUE", settings))
     if mode is not None:
         options["mini_batch_enabled"] = mode == "mini_batch"
-    given["tables"] = tuple(read_table_option(text) for text in tables)
-    given["options"] = options
+    entries["tables"] = tuple(read_table_option(text) for text in tables)
+    entries["options"] = options
     folder = None if job is None else job.parent
     if job is not None and job.suffix.lower() == ".sql":
-        if given["sql"] is not None:
+        if entries["sql"] is not None:
             raise click.UsageError("the script is the query: leave out --sql")
-        given["sql"] = text = read_text(job)
+        entries["sql"] = text = read_text(job)
         if not text.strip():
             raise click.UsageError(f"{job}: the script is empty")
         job = None
     if job is not None:
-        made = read_job(job, **given)
+        draft_job = read_job(job, **entries)
     else:
-        made = complete({key: v for key, v in given.items() if v not in (None, ())}, "run")
-    jobs, plans = jobs_of(made, folder)
+        draft_job = complete({key: v for key, v in entries.items() if v not in (None, ())}, "run")
+    jobs, plans = jobs_of(draft_job, folder)
     for plan in plans:
         click.echo(plan)
     if jobs:
@@ -251,22 +251,22 @@ def run(
 @checkpoint_options
 @debug_option
 def state(
-    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **options: Any
 ) -> None:
     """Show what a checkpoint holds: operators, sizes and, with --key, a key's accumulators."""
     put_off_pandas()
-    show_state(checkpoint, keys, limit, form, **given)
+    show_state(checkpoint, keys, limit, form, **options)
 
 
 @main.command()
 @checkpoint_options
 @debug_option
 def why(
-    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **options: Any
 ) -> None:
     """Replay the changes of a key since the last snapshot, each with the value before and after."""
     put_off_pandas()
-    show_why(checkpoint, keys, limit, form, **given)
+    show_why(checkpoint, keys, limit, form, **options)
 
 
 @main.command()

@@ -59,20 +59,20 @@ def source_of(
     if metadata := {**table.metadata, **settings.pop("metadata", {})}:
         settings["metadata"] = metadata
     settings |= {"schema": table.columns, "changes": table.changes}
-    made = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
+    table_of_words = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
     schema = to_schema(table.columns, dialect, is_cut=True)
-    return replace(made, schema=schema, keys=table.key, watermark=table.event_time)
+    return replace(table_of_words, schema=schema, keys=table.key, watermark=table.event_time)
 
 
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
     """The sink that a created table is, as write_changes takes it. Raises SpecError."""
     words = Words(table, folder)
-    found: str | Mapping[str, Any] = _find_connector(_SINKS, table, "written into")(words)
+    sink: str | Mapping[str, Any] = _find_connector(_SINKS, table, "written into")(words)
     words.end()
     words.end_partitions()
-    if isinstance(found, Mapping):
-        sink_options(found)
-    return found
+    if isinstance(sink, Mapping):
+        sink_options(sink)
+    return sink
 
 
 def _find_connector(
@@ -83,8 +83,8 @@ def _find_connector(
             f"CREATE TABLE {table.name}: a table of '{table.connector}' cannot be {what}; one of "
             f"{', '.join(map(repr, kinds))} can"
         )
-    found: Callable[[Words], Any] = kinds[table.connector]
-    return found
+    read: Callable[[Words], Any] = kinds[table.connector]
+    return read
 
 
 def _format(words: Words, *names: str) -> str:
@@ -92,36 +92,36 @@ def _format(words: Words, *names: str) -> str:
     given_names = [name for name in names if name in words.given]
     for name in names[1:]:
         words.known.append(name)
-    found = words.require(given_names[0] if given_names else names[0])
-    if found not in _FORMATS:
-        raise words.wrong(f"'{names[0]}' is {found!r}. {nearest(found, _FORMATS)}")
-    return _FORMATS[found]
+    format_name = words.require(given_names[0] if given_names else names[0])
+    if format_name not in _FORMATS:
+        raise words.wrong(f"'{names[0]}' is {format_name!r}. {nearest(format_name, _FORMATS)}")
+    return _FORMATS[format_name]
 
 
 def _translate_options(words: Words, format: str) -> dict[str, Any]:
     """Translate Flink's options of a format that concern reading into those of the reader."""
     names = {format, "json"} if format == "jsonl" else {format}
-    found: dict[str, Any] = {}
+    options_of_source: dict[str, Any] = {}
     for name in sorted(names):
         for begin in (f"{name}.", f"value.{name}."):
             if words.choice(f"{begin}ignore-parse-errors", _TRUTH, False):
-                found["unreadable"] = "drop"
+                options_of_source["unreadable"] = "drop"
             if not words.choice(f"{begin}fail-on-missing-field", _TRUTH, True):
-                found["missing"] = "null"
+                options_of_source["missing"] = "null"
             # Both forms of each are read.
             words.choice(f"{begin}schema-include", _TRUTH, False)
             words.choice(f"{begin}timestamp-format.standard", {"sql": 0, "iso-8601": 0}, 0)
             for option in ("database", "table"):
                 pattern = words.take(f"{begin}{option}.include")
                 if pattern is not None:
-                    found[option] = pattern
+                    options_of_source[option] = pattern
     if format == "csv":
         words.known += CSV_WORDS
         try:
-            found |= take_csv_options(words.given)
+            options_of_source |= take_csv_options(words.given)
         except OptionError as error:
             raise words.wrong(str(error)) from None
-    return found
+    return options_of_source
 
 
 def _files(words: Words) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _kafka(words: Words) -> dict[str, Any]:
     format = _format(words, "format", "value.format")
     if format not in MESSAGES:
         raise words.wrong(f"format {format!r} is one of files; of messages: {', '.join(MESSAGES)}")
-    found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
+    entries = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
     mode = words.take("scan.startup.mode") or "earliest-offset"
     starts = ("earliest-offset", "latest-offset", "timestamp", "specific-offsets")
     if mode not in starts:
@@ -169,18 +169,18 @@ def _kafka(words: Words) -> dict[str, Any]:
     if mode == "timestamp":
         if millis is None:
             raise words.wrong("'scan.startup.timestamp-millis' is missing.")
-        found["start"] = millis
+        entries["start"] = millis
     elif mode == "specific-offsets":
         pieces = [_START.fullmatch(each.strip()) for each in (offsets or "").split(";")]
         if not all(pieces):
             raise words.wrong(
                 f"'scan.startup.specific-offsets' is {offsets!r}; write 'partition:0,offset:42;partition:1,offset:300'."
             )
-        found["start"] = {int(each[1]): int(each[2]) for each in pieces if each}
+        entries["start"] = {int(each[1]): int(each[2]) for each in pieces if each}
     else:
-        found["start"] = mode.removesuffix("-offset")
+        entries["start"] = mode.removesuffix("-offset")
     options = _translate_options(words, format) | registry_of(words, format)
-    return {**found, "format": format, "metadata": take_key_columns(words), **options}
+    return {**entries, "format": format, "metadata": take_key_columns(words), **options}
 
 
 def _upsert_kafka(words: Words) -> dict[str, Any]:
@@ -188,17 +188,17 @@ def _upsert_kafka(words: Words) -> dict[str, Any]:
         raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
     format = _upsert_format(words)
     servers, properties = _properties(words)
-    found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
+    entries = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
     options = _translate_options(words, _UPSERTS[format]) | registry_of(words, format)
-    return {**found, "format": format, **options}
+    return {**entries, "format": format, **options}
 
 
 def _upsert_format(words: Words) -> str:
     """The format of keys and values, which are in the same."""
-    found = _format(words, "value.format")
-    own = {flat: upserts for upserts, flat in _UPSERTS.items()}.get(found, found)
+    format_name = _format(words, "value.format")
+    own = {flat: upserts for upserts, flat in _UPSERTS.items()}.get(format_name, format_name)
     if own not in _UPSERTS:
-        raise words.wrong(f"'value.format' is {found!r}; known are json, avro-confluent")
+        raise words.wrong(f"'value.format' is {format_name!r}; known are json, avro-confluent")
     called = "json" if own == "upsert-json" else "avro-confluent"
     words.choice("key.format", {called: called}, called)
     words.choice("value.fields-include", {"all": "ALL"}, "ALL")
@@ -206,13 +206,13 @@ def _upsert_format(words: Words) -> str:
 
 
 def _delta(words: Words) -> dict[str, Any]:
-    found: dict[str, Any] = {"connector": "delta", "path": words.require("table-path")}
+    entries: dict[str, Any] = {"connector": "delta", "path": words.require("table-path")}
     words.need_one("startingVersion", "startingTimestamp", "start")
     version, time = words.number("startingVersion"), words.take("startingTimestamp")
     if version is not None or time is not None:
-        found["start"] = time if version is None else version
+        entries["start"] = time if version is None else version
     storage = words.storage()
-    return {**found, "storage": storage} if storage else found
+    return {**entries, "storage": storage} if storage else entries
 
 
 def _iceberg_place(words: Words) -> tuple[str, dict[str, Any]]:
@@ -231,18 +231,18 @@ def _iceberg_place(words: Words) -> tuple[str, dict[str, Any]]:
 
 def _iceberg(words: Words) -> dict[str, Any]:
     table, about = _iceberg_place(words)
-    found: dict[str, Any] = {"connector": "iceberg", "path": table, **about}
+    entries: dict[str, Any] = {"connector": "iceberg", "path": table, **about}
     words.choice("streaming", {"true": True}, True)
     words.pass_over("monitor-interval", "a trigger says how often snapshots are looked for")
     words.need_one("start-snapshot-id", "start")
     snapshot = words.number("start-snapshot-id")
-    return found if snapshot is None else {**found, "start": snapshot}
+    return entries if snapshot is None else {**entries, "start": snapshot}
 
 
 def _take_sink_options(words: Words, kind: str) -> dict[str, Any]:
     """Take the options of a sink that are not given in a way of its connector's own."""
-    taken = {name: words.take(word) for name, word in sink_words(SINKS[kind]).items()}
-    return {name: value for name, value in taken.items() if value is not None}
+    values = {name: words.take(word) for name, word in sink_words(SINKS[kind]).items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _into_files(words: Words) -> str:
@@ -256,11 +256,11 @@ def _into_database(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED.")
     url = DatabaseUrl(words.require("url"), words.take("username"), words.take("password"))
-    found = {"kind": "database", "table": words.require("table-name"), "connect": url}
-    found["driver"] = _DRIVERS[url.kind]
+    entries = {"kind": "database", "table": words.require("table-name"), "connect": url}
+    entries["driver"] = _DRIVERS[url.kind]
     for option in ("buffer-flush.max-rows", "buffer-flush.interval"):
         words.pass_over(f"sink.{option}", "each batch is one transaction")
-    return found | _take_sink_options(words, "database")
+    return entries | _take_sink_options(words, "database")
 
 
 def _into_kafka(words: Words) -> dict[str, Any]:
@@ -277,21 +277,26 @@ def _into_upsert_kafka(words: Words) -> dict[str, Any]:
 
 def _into_topic(words: Words, format: str) -> dict[str, Any]:
     servers, properties = _properties(words)
-    found = {"kind": "kafka", "servers": servers, "topic": words.require("topic"), "format": format}
+    entries = {
+        "kind": "kafka",
+        "servers": servers,
+        "topic": words.require("topic"),
+        "format": format,
+    }
     if properties:
-        found["properties"] = properties  # type: ignore[assignment]
+        entries["properties"] = properties  # type: ignore[assignment]
     if format in IN_AVRO:
-        found |= registry_of(words, format)
+        entries |= registry_of(words, format)
     guarantees = {"exactly-once": "exactly-once", "at-least-once": "at-least-once"}
-    found["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
-    return found | _take_sink_options(words, "kafka")
+    entries["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
+    return entries | _take_sink_options(words, "kafka")
 
 
 def _into_delta(words: Words) -> dict[str, Any]:
-    found = {"kind": "delta", "path": relative_to(words.folder, words.require("table-path"))}
-    made = _into_lake(words, found, "delta.")
+    entries = {"kind": "delta", "path": relative_to(words.folder, words.require("table-path"))}
+    lake_entries = _into_lake(words, entries, "delta.")
     storage = words.storage()
-    return {**made, "storage": storage} if storage else made
+    return {**lake_entries, "storage": storage} if storage else lake_entries
 
 
 def _into_iceberg(words: Words) -> dict[str, Any]:
@@ -299,23 +304,23 @@ def _into_iceberg(words: Words) -> dict[str, Any]:
     return _into_lake(words, {"kind": "iceberg", "table": table, **about}, "write.")
 
 
-def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str, Any]:
-    """Add the options of a sink that is a table of files to `found`, and return them.
+def _into_lake(words: Words, entries: dict[str, Any], properties: str) -> dict[str, Any]:
+    """Add the options of a sink that is a table of files to `entries`, and return them.
 
     properties: the prefix of options that become properties of the table itself. Raises SpecError if the partitions are
     given twice, or if the result needs a primary key and the table has none.
     """
-    found |= _take_sink_options(words, found["kind"])
+    entries |= _take_sink_options(words, entries["kind"])
     if partitions := words.take_partitions():
-        if "partition_by" in found:
+        if "partition_by" in entries:
             raise words.wrong("'sink.partition_by' is PARTITIONED BY once more; leave one out.")
-        found["partition_by"] = partitions
-    if not words.table.key and found.get("form") != "changelog":
+        entries["partition_by"] = partitions
+    if not words.table.key and entries.get("form") != "changelog":
         raise words.wrong(
             "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."
         )
     own = words.take_prefixed(properties)
-    return {**found, "properties": own} if own else found
+    return {**entries, "properties": own} if own else entries
 
 
 def _into_console(words: Words) -> str | dict[str, Any]:
@@ -330,16 +335,16 @@ def _into_nothing(words: Words) -> dict[str, Any]:
 
 def _read_made_rows(words: Words) -> dict[str, Any]:
     """Flink's options of made rows."""
-    found: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "connector": "datagen",
         "rules": read_rules(words.take_prefixed("fields.")),
     }
     for option in ("rows-per-second", "number-of-rows", "seed"):
         value = words.number(option)
         if value is not None:
-            found[option.replace("-", "_")] = value
+            entries[option.replace("-", "_")] = value
     words.pass_over("scan.parallelism", "one process makes the rows")
-    return found
+    return entries
 
 
 _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {

@@ -45,8 +45,8 @@ def is_odd(text: str) -> bool:
     """Tell whether a text, printed as it is, would be taken for another: it has hidden characters, or looks like
     NULL or quoted.
     """
-    seen = text.isprintable() and text.strip() == text and text not in ("", NULL)
-    return not seen or text[0] in "'\""
+    is_plain = text.isprintable() and text.strip() == text and text not in ("", NULL)
+    return not is_plain or text[0] in "'\""
 
 
 def html_table(

@@ -217,5 +217,5 @@ def nearest(name: object, valid: Iterable[str]) -> str:
     close = get_close_matches(str(name).casefold(), list(folded), n=3, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(repr(folded[match]) for match in close)}?"
-    shown = ", ".join(repr(candidate) for candidate in names[:20])
-    return f"Known: {shown}{', ...' if len(names) > 20 else ''}."
+    listed = ", ".join(repr(candidate) for candidate in names[:20])
+    return f"Known: {listed}{', ...' if len(names) > 20 else ''}."

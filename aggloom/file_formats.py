@@ -33,8 +33,8 @@ def guess_format(path: str, where: str) -> str:
     matched = [] if place.exists() else glob(path, recursive=True)  # noqa: PTH207
     names = sorted(place.iterdir()) if place.is_dir() else [*map(Path, matched)] or [place]
     suffixes = {format_suffix(name) for name in names}
-    found = {_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES}
-    if len(found) != 1:
+    formats = {_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES}
+    if len(formats) != 1:
         is_missing = not place.exists() and not matched and ":" not in path and not has_magic(path)
         if is_missing:
             raise SpecError(
@@ -42,11 +42,11 @@ def guess_format(path: str, where: str) -> str:
             )
         why = (
             f"there is no file in {path!r} that tells it"
-            if not found
-            else f"files in {path!r} have {len(found)}"
+            if not formats
+            else f"files in {path!r} have {len(formats)}"
         )
         raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}; {why}.")
-    (format,) = found
+    (format,) = formats
     return (is_here(path) and format == "jsonl" and sniff_format(path)) or format
 
 

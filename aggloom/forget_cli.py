@@ -34,7 +34,7 @@ def forget(
     job: Path | None,
     keys: tuple[str, ...],
     form: Literal["text", "json"],
-    **given: object,
+    **options: object,
 ) -> None:
     """Remove a subject from the state, the logs and the table of CHECKPOINT, and write a receipt.
 
@@ -44,7 +44,7 @@ def forget(
     from aggloom.verify_cli import read_given_job
 
     receipt = forget_subject(
-        checkpoint, read_key(keys), read_given_job(job, Path(checkpoint), dict(given))
+        checkpoint, read_key(keys), read_given_job(job, Path(checkpoint), dict(options))
     )
     if form == "json":
         click.echo(receipt.to_json(), nl=False)

@@ -54,26 +54,26 @@ def checkpoint_options(command: Command) -> Command:
 
 
 def show_state(
-    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **options: Any
 ) -> None:
     """Print what a checkpoint holds."""
     key = read_key(keys) if keys else None
     spark = session_for(checkpoint)
     from aggloom.runtime.inspection.checkpoint import state
 
-    report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
+    report = state(checkpoint, key=key, limit=limit, spark=spark, **options)
     _print(report, form, *([] if limit is None else [limit]))
 
 
 def show_why(
-    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **options: Any
 ) -> None:
     """Print how a key came to its value."""
     key = read_key(keys)
     spark = session_for(checkpoint)
     from aggloom.runtime.inspection.checkpoint import why
 
-    report = why(checkpoint, key=key, spark=spark, **given)
+    report = why(checkpoint, key=key, spark=spark, **options)
     _print(report, form, *([] if limit is None else [limit]))
 
 

@@ -86,26 +86,26 @@ def read_job(path: Path, **overrides: Any) -> Job:
     for key in content:
         if key not in known:
             raise SpecError(f"{path}: there is no entry {key!r}. {nearest(str(key), known)}")
-    given = dict(content)
-    tables = given.get("tables", {} if _creates(given.get("sql")) else None)
+    entries = dict(content)
+    tables = entries.get("tables", {} if _creates(entries.get("sql")) else None)
     if not isinstance(tables, Mapping):
         raise SpecError(
             f"{path}: `tables` must be a mapping of names to {{path: ..., format: ...}}."
         )
-    given["tables"] = tuple(
+    entries["tables"] = tuple(
         table_source(name, settings, f"{path}, table {name}", path.parent)
         for name, settings in tables.items()
     )
-    if isinstance(given.get("checkpoint"), str):
-        given["checkpoint"] = relative_to(path.parent, given["checkpoint"])
-    if "sink" in given:
-        given["sink"] = _resolve_sink_path(given["sink"], path.parent)
-    options = given.get("options") or {}
+    if isinstance(entries.get("checkpoint"), str):
+        entries["checkpoint"] = relative_to(path.parent, entries["checkpoint"])
+    if "sink" in entries:
+        entries["sink"] = _resolve_sink_path(entries["sink"], path.parent)
+    options = entries.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
-    given["options"] = {**options, **(overrides.pop("options", None) or {})}
-    given |= {key: value for key, value in overrides.items() if value not in (None, (), False)}
-    return complete(given, str(path))
+    entries["options"] = {**options, **(overrides.pop("options", None) or {})}
+    entries |= {key: value for key, value in overrides.items() if value not in (None, (), False)}
+    return complete(entries, str(path))
 
 
 def _resolve_sink_path(sink: Any, folder: Path) -> Any:
@@ -118,32 +118,32 @@ def _resolve_sink_path(sink: Any, folder: Path) -> Any:
     return sink
 
 
-def complete(given: Mapping[str, Any], where: str) -> Job:
+def complete(entries: Mapping[str, Any], where: str) -> Job:
     """The job of these entries; raises SpecError for one that is missing or cannot be."""
-    if not given.get("sql"):
+    if not entries.get("sql"):
         raise SpecError(f"{where}: there is no `sql`; a job needs sql and tables.")
-    if not given.get("tables") and not _creates(given["sql"]):
+    if not entries.get("tables") and not _creates(entries["sql"]):
         # A word that is misspelt in the script, CREATE for one, comes before what follows from it.
-        for text in insertions(given["sql"]) if isinstance(given["sql"], str) else ():
+        for text in insertions(entries["sql"]) if isinstance(entries["sql"], str) else ():
             read_script(text)
         fix = "`tables` of a job, --table NAME=PATH, or CREATE TABLE in the script"
         raise SpecError(f"{where}: there is no `tables`; a job needs sql and tables: {fix}.")
-    given = {"tables": (), **given}
+    entries = {"tables": (), **entries}
     for name, allowed in _CHOICES.items():
-        if given.get(name, allowed[0]) not in allowed:
+        if entries.get(name, allowed[0]) not in allowed:
             raise SpecError(
-                f"{where}: {name} is {given[name]!r}. {nearest(str(given[name]), allowed)}"
+                f"{where}: {name} is {entries[name]!r}. {nearest(str(entries[name]), allowed)}"
             )
     for name, kind in _KINDS.items():
-        if not isinstance(given.get(name, kind()), kind):
-            raise SpecError(f"{where}: {name} is {given[name]!r}; it must be {_WORDS[kind]}.")
-    if not isinstance(given.get("checkpoint") or "", str | Path):
-        raise SpecError(f"{where}: checkpoint is {given['checkpoint']!r}; it must be a path.")
-    check_names(given["tables"], where)
-    job = Job(**given)
+        if not isinstance(entries.get(name, kind()), kind):
+            raise SpecError(f"{where}: {name} is {entries[name]!r}; it must be {_WORDS[kind]}.")
+    if not isinstance(entries.get("checkpoint") or "", str | Path):
+        raise SpecError(f"{where}: checkpoint is {entries['checkpoint']!r}; it must be a path.")
+    check_names(entries["tables"], where)
+    job = Job(**entries)
     sink = _sink(job.sink, where)
-    made = replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
-    return check_job(made, where)
+    whole_job = replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
+    return check_job(whole_job, where)
 
 
 def check_names(tables: Iterable[TableSource], where: str) -> None:
@@ -170,22 +170,24 @@ def _creates(sql: Any) -> bool:
     return isinstance(sql, str) and re.search(r"(?i)\bcreate\s+(\w+\s+)?table\b", sql) is not None
 
 
-def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
+def _sink(content: Any, where: str) -> str | Mapping[str, Any]:
     """A sink as text, or of a kind with options: a mapping, or KIND,OPTION=VALUE,...; raises SpecError."""
-    if isinstance(given, str):
-        kind, *rest = _OPTION.split(given)
+    if isinstance(content, str):
+        kind, *rest = _OPTION.split(content)
         if not rest or ":" in kind:
-            destination(given)
-            return given
+            destination(content)
+            return content
         pairs = [part.partition("=") for part in rest]
         options = {"kind": kind, **{name: value for name, _, value in pairs}}
         if len(options) <= len(pairs):
-            raise SpecError(f"{where}: sink {given!r} says something twice; leave one out.")
-        given = options
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{where}: sink is {given!r}; it must be text, or a mapping with its kind.")
-    destination(given)
-    return dict(given)
+            raise SpecError(f"{where}: sink {content!r} says something twice; leave one out.")
+        content = options
+    if not isinstance(content, Mapping):
+        raise SpecError(
+            f"{where}: sink is {content!r}; it must be text, or a mapping with its kind."
+        )
+    destination(content)
+    return dict(content)
 
 
 _CHOICES = {

@@ -63,7 +63,7 @@ def noted_job(checkpoint: Path) -> Job:
         data = json.loads(without_checksum(read_file(checkpoint, file)))
         rows = data.pop("rows")
         tables = tuple(map(_from_data, data.pop("tables")))
-        made = Job(**{**data, "tables": tables, "key": tuple(data["key"])})
+        job = Job(**{**data, "tables": tables, "key": tuple(data["key"])})
     except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
         raise corrupt(f"{JOB_FILE} is damaged: {type(error).__name__}: {error}") from None
     if rows:
@@ -71,7 +71,7 @@ def noted_job(checkpoint: Path) -> Job:
             f"{checkpoint}: table {rows[0]} was read from rows of a Python process, which nothing keeps. Write the "
             "rows into files, and read these."
         )
-    return made
+    return job
 
 
 def _to_data(table: TableSource) -> dict[str, Any]:

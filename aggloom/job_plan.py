@@ -57,8 +57,8 @@ def plan_of_job(job: Job, *, ordered: bool = False) -> Plan:
 
 def explain_job(job: Job, *, ordered: bool = False) -> str:
     """Explain the plan of a job's query, as text. ordered: as of plan_of_job."""
-    given: dict[str, Any] = {"backend": job.backend, "ordered": ordered, **declared_tables(job)}
-    return explain(job.sql, tables=declared_columns(job), options=job.options, **given)
+    options: dict[str, Any] = {"backend": job.backend, "ordered": ordered, **declared_tables(job)}
+    return explain(job.sql, tables=declared_columns(job), options=job.options, **options)
 
 
 def harness_of(job: Job, *, ordered: bool = False, session: Any = None) -> Harness:

@@ -42,11 +42,11 @@ def open_lake(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> DeltaL
     from aggloom.runtime.connectors.delta.changes import DeltaLake
     from aggloom.runtime.connectors.iceberg.changes import IcebergLake
 
-    wanted = to_schema(schema) if isinstance(schema, str) else schema
+    read_schema = to_schema(schema) if isinstance(schema, str) else schema
     source = lake_source(lake)
     if isinstance(source, IcebergSource):
-        return IcebergLake.of(source, wanted)
-    return DeltaLake.of(source, wanted)
+        return IcebergLake.of(source, read_schema)
+    return DeltaLake.of(source, read_schema)
 
 
 def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | None) -> Any:
@@ -61,11 +61,11 @@ def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | No
 
 def group_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options whose names have a point, as the mappings that these are entries of."""
-    found: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     for name, value in options.items():
         group, _, rest = str(name).partition(".")
         if group in _MAPPINGS and rest:
-            found.setdefault(group, {})[rest] = value
+            groups.setdefault(group, {})[rest] = value
         else:
-            found[str(name)] = value
-    return found
+            groups[str(name)] = value
+    return groups

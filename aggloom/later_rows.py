@@ -28,11 +28,11 @@ def check_csv(
     files: Iterable[Path], schema: pa.Schema, rows: int, options: Mapping[str, str]
 ) -> None:
     """Check the rows of CSV files from the number `rows` on; raises InputFormatError."""
-    seen = 0
+    read_rows = 0
     for file in files:
         table = read_csv_texts(file, options)
-        start = min(max(rows - seen, 0), table.num_rows)
-        seen += table.num_rows
+        start = min(max(rows - read_rows, 0), table.num_rows)
+        read_rows += table.num_rows
         for field in schema:
             if start < table.num_rows and field.name in table.column_names:
                 texts = table[field.name].slice(start).combine_chunks()
@@ -50,10 +50,10 @@ def check_json(messages: Iterable[Message], schema: pa.Schema, rows: int, images
         if message.value is None or not pattern.search(message.value):
             continue
         try:
-            found = json.loads(message.value)
+            content = json.loads(message.value)
         except (ValueError, RecursionError):
             continue  # The reader says so, or drops the line, as its options say.
-        for row in images(found) if isinstance(found, dict) else ():
+        for row in images(content) if isinstance(content, dict) else ():
             for field in columns:
                 for value in _find_rounded(row.get(field.name), field.type):
                     raise _misfit(message.place, field, value, rows)

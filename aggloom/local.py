@@ -71,8 +71,10 @@ class LocalTable:
         """The table under a name; raises SpecError for entries that do not fit together."""
         if self.rows is None:
             return table_source(name, self.entries, f"table {name}")
-        made = table_source(name, {**self.entries, "path": ".", "format": "jsonl"}, f"table {name}")
-        return replace(made, path="")
+        table = table_source(
+            name, {**self.entries, "path": ".", "format": "jsonl"}, f"table {name}"
+        )
+        return replace(table, path="")
 
 
 @dataclass(frozen=True)
@@ -230,12 +232,12 @@ def read_iceberg(
     return LocalTable(_entries(place, **options))
 
 
-def _entries(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def _entries(entries: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """The entries of a job's table, without those that are not given."""
-    told = {**given, **more}
-    if told.get("keys") is not None and not isinstance(told["keys"], str):
-        told["keys"] = ", ".join(told["keys"])
-    return {name: value for name, value in told.items() if value is not None}
+    whole = {**entries, **more}
+    if whole.get("keys") is not None and not isinstance(whole["keys"], str):
+        whole["keys"] = ", ".join(whole["keys"])
+    return {name: value for name, value in whole.items() if value is not None}
 
 
 def from_rows(
@@ -291,7 +293,7 @@ def sql(
     own = {n: v for n, v in named.items() if isinstance(v, LocalTable)}
     for name in own.keys() & (tables or {}):
         raise SpecError(f"local.sql: table {name!r} is given twice; leave one out")
-    given = {**(tables or {}), **own}
+    tables_by_name = {**(tables or {}), **own}
     keywords = {n: v for n, v in named.items() if not isinstance(v, LocalTable)}
     for name, value in keywords.items():
         if hasattr(value, "sparkSession"):
@@ -301,7 +303,7 @@ def sql(
     job = complete(
         {
             "sql": query,
-            "tables": tuple(table.name_table(name) for name, table in given.items()),
+            "tables": tuple(table.name_table(name) for name, table in tables_by_name.items()),
             "changes": input_changes,
             "dialect": dialect,
             "backend": backend,
@@ -311,7 +313,7 @@ def sql(
         "local.sql",
     )
     check_tables_read("local.sql", query, plan_of_job(job), own)
-    rows = {name: table.rows for name, table in given.items() if table.rows is not None}
+    rows = {name: table.rows for name, table in tables_by_name.items() if table.rows is not None}
     return LocalChanges(job, rows)
 
 

@@ -14,19 +14,19 @@ _TYPES: Final = {"rows_per_second": int, "number_of_rows": int, "seed": int, "ru
 _PIECE: Final = 100_000
 
 
-def take_made_source(given: dict[str, Any], where: str) -> DatagenSource | None:
+def take_made_source(entries: dict[str, Any], where: str) -> DatagenSource | None:
     """Take the options of made rows out of a table's entries; None for a table of another connector."""
-    if given.get("connector") != CONNECTOR:
+    if entries.get("connector") != CONNECTOR:
         return None
-    del given["connector"]
-    if "schema" not in given:
+    del entries["connector"]
+    if "schema" not in entries:
         raise SpecError(f"{where}: rows that are made need a schema.")
-    found = {
-        name: convert_entry(name, given.pop(name), kind, where)
+    settings = {
+        name: convert_entry(name, entries.pop(name), kind, where)
         for name, kind in _TYPES.items()
-        if name in given
+        if name in entries
     }
-    source = DatagenSource(**found)
+    source = DatagenSource(**settings)
     source.check(where)
     return source
 

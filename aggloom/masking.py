@@ -47,10 +47,10 @@ def mask_secrets(text: str) -> str:
 
 def mask_repr(kind: type[T]) -> type[T]:
     """Mask what `repr` shows of a class: its fields hold what users say to a driver, a broker or a store."""
-    shown = kind.__repr__
+    repr_of = kind.__repr__
 
     def __repr__(self: T) -> str:  # noqa: N807
-        return mask_secrets(shown(self))
+        return mask_secrets(repr_of(self))
 
     setattr(kind, "__repr__", __repr__)  # noqa: B010
     return kind

@@ -26,16 +26,16 @@ def take_key_columns(words: Words) -> dict[str, str]:
         raise words.wrong("'key.fields' is missing: the columns that keys have, with ';' between.")
     if prefix and include == "ALL":
         raise words.wrong("'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'.")
-    found = {}
+    columns = {}
     own = [n for n in words.table.order if n not in {*words.table.computed, *words.table.metadata}]
     for name in fields.split(";"):
         if name not in own or not name.startswith(prefix):
             begin = f" with {prefix!r} before it" if prefix else ""
             hint = nearest(name, own)
             raise words.wrong(f"'key.fields' names {name!r}, which is no column{begin}. {hint}")
-        found[name] = f"key.{name.removeprefix(prefix)}"
+        columns[name] = f"key.{name.removeprefix(prefix)}"
     # Fields of keys that values have, too, are read of the values, as Flink does.
-    return found if include == "EXCEPT_KEY" else {}
+    return columns if include == "EXCEPT_KEY" else {}
 
 
 def refuse_metadata(table: CreatedTable) -> None:

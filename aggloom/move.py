@@ -69,9 +69,9 @@ def _to_spark(source: Path, target: Path) -> int:
     """Write the directory from which Spark begins; the last batch."""
     with LocalCheckpoint(source) as locked:
         facts = take_over(locked)
-        with _made_whole(source, target, facts.batch) as made:
-            _copy_beside(source, made)
-            write_checkpoint(made / HAND_OVER, facts, states_of(source))
+        with _made_whole(source, target, facts.batch) as draft:
+            _copy_beside(source, draft)
+            write_checkpoint(draft / HAND_OVER, facts, states_of(source))
     return facts.batch
 
 
@@ -85,32 +85,32 @@ def _to_local(source: Path, target: Path) -> int:
         ) from None
     _check_rest(source)
     facts = spark.take_over(source)
-    with _made_whole(source, target, facts.batch) as made:
-        _copy_beside(source, made)
-        write_checkpoint(made, facts, spark.states_after(source, facts.batch))
+    with _made_whole(source, target, facts.batch) as draft:
+        _copy_beside(source, draft)
+        write_checkpoint(draft, facts, spark.states_after(source, facts.batch))
     return facts.batch
 
 
 def _check_rest(source: Path) -> None:
     """Raise CheckpointError if the query of a checkpoint seems to run: Spark's has no lock."""
-    seen = read_progress(source)
-    runs = "start" in seen.run and "end" not in seen.run
-    if runs and seen.beat is not None and time() - seen.beat < _SILENT_SECONDS:
+    progress = read_progress(source)
+    runs = "start" in progress.run and "end" not in progress.run
+    if runs and progress.beat is not None and time() - progress.beat < _SILENT_SECONDS:
         raise CheckpointError(
             f"{source}: its query runs, or was killed less than {_SILENT_SECONDS:.0f} seconds ago. Stop it, and wait "
             "so long if it was killed."
         )
 
 
-def _copy_beside(source: Path, made: Path) -> None:
+def _copy_beside(source: Path, draft: Path) -> None:
     """Copy what both engines have in the same form; raises StateCorruptError for a damaged table."""
     for name in _BESIDE:
         if (source / name).is_file():
             if name == TABLE_FILE:
                 read_table_file(source / name)
-            write_whole(made / name, [(source / name).read_bytes()])
+            write_whole(draft / name, [(source / name).read_bytes()])
     if (source / RECEIPTS).is_dir():
-        shutil.copytree(source / RECEIPTS, made / RECEIPTS)
+        shutil.copytree(source / RECEIPTS, draft / RECEIPTS)
 
 
 @contextmanager
@@ -120,20 +120,20 @@ def _made_whole(source: Path, target: Path, batch: int) -> Iterator[Path]:
     The source is marked as moved: two runs would write the same batches. The first mark counts only once the target is
     there, so that a kill between any two steps leaves one checkpoint with which the query goes on.
     """
-    made = target.absolute().with_name(target.absolute().name + ASIDE)
-    shutil.rmtree(made, ignore_errors=True)
-    make_directory(made)
+    draft = target.absolute().with_name(target.absolute().name + ASIDE)
+    shutil.rmtree(draft, ignore_errors=True)
+    make_directory(draft)
     try:
-        yield made
+        yield draft
         origin = {"from": str(source.absolute()), "batch": batch}
-        write_whole(made / ORIGIN_FILE, [json.dumps(origin).encode()])
-        sync_directory(made)
+        write_whole(draft / ORIGIN_FILE, [json.dumps(origin).encode()])
+        sync_directory(draft)
         _mark(source, target, batch, is_whole=False)
-        made.replace(target.absolute())
+        draft.replace(target.absolute())
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         raise
-    sync_directory(made.parent)
+    sync_directory(draft.parent)
     _mark(source, target, batch, is_whole=True)
 
 

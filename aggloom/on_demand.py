@@ -15,18 +15,18 @@ def names_on_demand(
     homes: by module, as ".spec.dtypes" in the package or in full, the names in it; "name as other" gives a name another
     one. What is imported is remembered in the package.
     """
-    found: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = {}
     for module, names in homes.items():
         for name in names:
             inner, _, outer = name.partition(" as ")
-            found[outer or inner] = (module, inner)
+            places[outer or inner] = (module, inner)
 
     def import_name(name: str) -> object:
-        if name not in found:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, inner = found[name]
+        module, inner = places[name]
         value: object = getattr(import_module(module, package), inner)
         setattr(sys.modules[package], name, value)
         return value
 
-    return import_name, lambda: sorted({*found, *vars(sys.modules[package])})
+    return import_name, lambda: sorted({*places, *vars(sys.modules[package])})

@@ -23,9 +23,9 @@ class SingleOption(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, unless an option is doubled."""
         if args and not ctx.resilient_parsing:
-            given = self.make_parser(ctx).parse_args(list(args))[2]
-            for option in given:
-                if _is_single(option) and given.count(option) > 1:
+            options_in_order = self.make_parser(ctx).parse_args(list(args))[2]
+            for option in options_in_order:
+                if _is_single(option) and options_in_order.count(option) > 1:
                     ctx.fail(f"{option.opts[0]} is given twice; leave one out")
         return super().parse_args(ctx, args)
 
@@ -119,10 +119,10 @@ def build_spec(
     return AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
 
 
-def pairs_of(option: str, form: str, given: tuple[str, ...]) -> dict[str, str]:
+def pairs_of(option: str, form: str, texts: tuple[str, ...]) -> dict[str, str]:
     """The names and values of a repeated option."""
     pairs = {}
-    for each in given:
+    for each in texts:
         name, equals, value = (part.strip() for part in each.partition("="))
         if not name or not equals:
             raise click.UsageError(f"{option} is {each!r}; it must be {form}")

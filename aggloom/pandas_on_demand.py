@@ -58,8 +58,8 @@ class _Loader(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Make the module as the other loader does."""
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module as the other loader's, and let pyarrow convert something to pandas."""

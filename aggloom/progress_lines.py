@@ -160,8 +160,8 @@ def modules_of(plan: Plan, backend: Backend) -> list[Path]:
 
 def _kernels_of(text: str) -> list[tuple[int, str]]:
     """List the kernels of a module's text, each with the line on which its decorator stands."""
-    found = _KERNEL.finditer(text)
-    return [(text.count("\n", 0, each.start()) + 1, each[1]) for each in found]
+    kernels = _KERNEL.finditer(text)
+    return [(text.count("\n", 0, each.start()) + 1, each[1]) for each in kernels]
 
 
 def batch_under_way(checkpoint: Path) -> str:

@@ -35,18 +35,18 @@ def registry_of(words: Words, format: str) -> dict[str, Any]:
     """The registry that the options of a format name, as an option of ours; raises SpecError."""
     if "registry" not in MESSAGES[format].options:
         return {}
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     prefixes = _PREFIXES[format]
     for begin in prefixes:
         for name, value in _take_options(words, begin).items():
-            if found.setdefault(name, value) != value:
+            if entries.setdefault(name, value) != value:
                 raise words.wrong(f"'{begin}..' and '{prefixes[0]}..' are not the same registry.")
     more = {name: words.take(f"registry.{name}") for name in ("timeout", "attempts")}
-    found |= {name: value for name, value in more.items() if value is not None}
-    if "url" not in found:
+    entries |= {name: value for name, value in more.items() if value is not None}
+    if "url" not in entries:
         raise words.wrong(f"'{prefixes[0]}url' is missing; it says where the schema registry is.")
     try:
-        return {"registry": schema_registry(found)}
+        return {"registry": schema_registry(entries)}
     except SpecError as error:
         raise words.wrong(str(error)) from None
 
@@ -55,18 +55,18 @@ def _take_options(words: Words, begin: str) -> dict[str, str]:
     """Take the registry's options that begin with a prefix, by our names; raises SpecError for one that is not
     supported.
     """
-    found = {}
+    entries = {}
     for option, own in _SAME.items():
         value = words.take(f"{begin}{option}")
         if value is not None:
-            found[own] = value
+            entries[own] = value
     for option, why in _REFUSED.items():
         words.refuse(f"{begin}{option}", why)
     for option in words.take_prefixed(f"{begin}properties."):
         raise words.wrong(f"'{option}' is not supported: the registry's client is another")
     _choose(words, f"{begin}basic-auth.credentials-source", ("USER_INFO", "URL"))
     _choose(words, f"{begin}bearer-auth.credentials-source", ("STATIC_TOKEN",))
-    return found
+    return entries
 
 
 def _choose(words: Words, name: str, known: tuple[str, ...]) -> None:

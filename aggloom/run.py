@@ -68,8 +68,8 @@ def run(*jobs: Job) -> None:
                 click.echo(line, err=True)
             if place is None:
                 click.echo(_NO_CHECKPOINT, err=True)
-                made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
-                place = Path(places.enter_context(made)) / "checkpoint"
+                temporary = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
+                place = Path(places.enter_context(temporary)) / "checkpoint"
             _check_places(job, place)
             placed.append((job, place))
         if choose_engine(jobs) == "local":

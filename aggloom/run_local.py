@@ -107,11 +107,11 @@ def open_query(
     """
     plan = plan_of_job(job)
     check_run(job, plan)
-    given = rows or {}
+    rows_by_table = rows or {}
 
     def open_source(root: Path, name: str, position: Any) -> Source:
-        if name in given:
-            return RowsInput(plan.scans[name], given[name], position)
+        if name in rows_by_table:
+            return RowsInput(plan.scans[name], rows_by_table[name], position)
         if ranges is not None:
             source = _open_source(_without_sides(job), plan, root, name, position)
             return ReplayedInput(source, ranges.get(name, ()))
@@ -134,14 +134,16 @@ def open_query(
             poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
         ),
     )
-    note_job(checkpoint, job if function is None else replace(job, sink="console"), given)
+    note_job(checkpoint, job if function is None else replace(job, sink="console"), rows_by_table)
     return query
 
 
 def _without_sides(job: Job) -> Job:
     """The job without the tables into which rows go that cannot be read: they have them already."""
-    kept = [{n: v for n, v in t.options.items() if n != "side"} for t in job.tables]
-    pairs = zip(job.tables, kept, strict=True)
+    options_without_sides = [
+        {n: v for n, v in t.options.items() if n != "side"} for t in job.tables
+    ]
+    pairs = zip(job.tables, options_without_sides, strict=True)
     tables = [
         (
             table
@@ -167,15 +169,15 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
     side = side_table(directory, (name, table.path, table.kafka), policy)
     if side is not None:
         options["unreadable"] = "drop"
-    made: Source
+    opened: Source
     if table.kafka is not None:
         source = from_entries(KafkaSource, table.kafka)
-        made = TopicInput(source, table.format, scan, options, **about)
+        opened = TopicInput(source, table.format, scan, options, **about)
     else:
         more = [] if table.watermark is None else time_columns(table.watermark[0], scan.schema)
         columns = scan_columns(plan, name, more)
-        made = FileInput(root, table.path, table.format, scan, options, columns=columns, **about)
-    return made if side is None else SideInput(made, side, str(read_id(root)))
+        opened = FileInput(root, table.path, table.format, scan, options, columns=columns, **about)
+    return opened if side is None else SideInput(opened, side, str(read_id(root)))
 
 
 class BatchLines:

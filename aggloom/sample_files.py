@@ -34,37 +34,37 @@ def estimate_query(
     from aggloom.runtime.sizing.estimate import estimate
 
     read: dict[str, pa.Table] = {}
-    for given in samples:
-        first, *entries = split_entries(given)
+    for sample in samples:
+        first, *entries = split_entries(sample)
         name, path = _parse_sample(first, sql)
         if name in read:
             raise SpecError(f"--sample: table {name!r} has two samples; leave one out.")
         schema = to_schema(tables[name]) if name in tables else None
-        read[name] = read_sample(path, schema, _options(entries, given))
+        read[name] = read_sample(path, schema, _options(entries, sample))
     return estimate(sql, read, tables=dict(tables), **options)
 
 
-def _parse_sample(given: str, sql: str) -> tuple[str, Path]:
-    name, equals, path = given.partition("=")
-    if equals and not Path(given).exists():
+def _parse_sample(sample: str, sql: str) -> tuple[str, Path]:
+    name, equals, path = sample.partition("=")
+    if equals and not Path(sample).exists():
         return name.strip(), Path(path.strip())
     names = tables_read(sql)
     if len(names) != 1:
-        shown = ", ".join(names)
-        raise SpecError(f"--sample {given!r}: say of which table, {shown}, as in NAME=FILE.")
-    return names[0], Path(given)
+        listed = ", ".join(names)
+        raise SpecError(f"--sample {sample!r}: say of which table, {listed}, as in NAME=FILE.")
+    return names[0], Path(sample)
 
 
-def _options(entries: list[str], given: str) -> dict[str, Any]:
+def _options(entries: list[str], sample: str) -> dict[str, Any]:
     """Return the options behind a file's name; `options.` before one means the same, as in --table."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for entry in entries:
         name, _, value = entry.partition("=")
         name = name.removeprefix("options.")
-        if name in found:
-            raise SpecError(f"--sample {given!r}: {name} is there twice; leave one out.")
-        found[name] = remove_quotes(value)
-    return found
+        if name in options:
+            raise SpecError(f"--sample {sample!r}: {name} is there twice; leave one out.")
+        options[name] = remove_quotes(value)
+    return options
 
 
 def read_sample(
@@ -99,9 +99,9 @@ def _read_csv(path: Path, schema: pa.Schema | None, options: dict[str, Any]) -> 
     """Read a CSV file; its change column, if it has one, comes in the words of CHANGE_TYPES."""
     CsvDialect.of(options)
     if schema is None:
-        found = infer_columns(str(path), "csv", dialect=tuple(sorted(options.items())))
-        assert found is not None
-        schema = found.schema
+        inferred = infer_columns(str(path), "csv", dialect=tuple(sorted(options.items())))
+        assert inferred is not None
+        schema = inferred.schema
     rows = read_csv_rows(path, schema, options, ChangeWords())
     table = pa.table(rows.columns, schema=schema)
     if rows.changes is None:

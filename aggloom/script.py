@@ -24,11 +24,11 @@ def jobs_of(
     jobs, plans = list[Job](), list[str]()
     for text in insertions(job.sql):
         script = read_script(text)
-        given = {table.name.casefold() for table in job.tables}
+        table_names = {table.name.casefold() for table in job.tables}
         streams = [
             source_of(table, folder, job.dialect)
             for name, table in script.streams.items()
-            if name.casefold() not in given
+            if name.casefold() not in table_names
         ]
         one = replace(job, sql=text, tables=(*job.tables, *streams))
         if script.explains is not None:
@@ -41,9 +41,9 @@ def jobs_of(
             raise SpecError(
                 "the script says with INSERT INTO where the result goes; leave sink out."
             )
-        wanted = script.target.name.casefold()
+        target_name = script.target.name.casefold()
         for name, table in script.created.items():
-            if name.casefold() == wanted:
+            if name.casefold() == target_name:
                 place = job.checkpoint and job.checkpoint / name
                 sink = sink_of(table, folder)
                 whole = replace(one, sink=sink, key=table.key, into=name, checkpoint=place)

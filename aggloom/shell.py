@@ -199,13 +199,13 @@ class Shell:
         if statement.has_no_effect:
             return self._pass_over(statement)
         kind, name, may_lack = statement.read_drop()
-        made = self.functions if kind == "FUNCTION" else self.created
-        if name.casefold() not in made and not may_lack:
-            known = [each for each, _ in made.values()]
+        objects = self.functions if kind == "FUNCTION" else self.created
+        if name.casefold() not in objects and not may_lack:
+            known = [each for each, _ in objects.values()]
             raise UnknownTableError(
                 f"there is no {kind.lower()} {name!r} to drop. {nearest(name, known)}"
             )
-        made.pop(name.casefold(), None)
+        objects.pop(name.casefold(), None)
         return None
 
     def _pass_over(self, statement: Statement) -> None:
@@ -214,8 +214,8 @@ class Shell:
 
     def _set_option(self, statement: Statement) -> None:
         if len(statement.words) == 1:
-            shown = {**self.settings, _MODE: "changelog" if self.changes else "table"}
-            show_rows(("option", "value"), sorted(shown.items()), self.form)
+            values = {**self.settings, _MODE: "changelog" if self.changes else "table"}
+            show_rows(("option", "value"), sorted(values.items()), self.form)
             return
         settings = read_script(f"{statement.text}; SELECT 1").settings
         for name, value in settings.items():
@@ -243,13 +243,13 @@ class Shell:
             raise SqlError("write DESCRIBE name.")
         self.describe(words[0])
 
-    def describe(self, asked: str) -> None:
+    def describe(self, words: str) -> None:
         """Show the columns of a table, a view or a file."""
-        name = next((n for n in self.names() if n.casefold() == asked.casefold()), None)
-        if name is None and is_file_name(asked):
-            name = asked
+        name = next((n for n in self.names() if n.casefold() == words.casefold()), None)
+        if name is None and is_file_name(words):
+            name = words
         if name is None:
-            raise _unknown(asked, self.names())
+            raise _unknown(words, self.names())
         quoted = name.replace("`", "``")
         jobs, _ = jobs_of(self._job(f"SELECT * FROM `{quoted}`"), self.folder, alone=True)
         plan = plan_of_job(jobs[0])
@@ -282,10 +282,10 @@ class Shell:
     def _file(self, name: str) -> TableSource:
         """The table of a file; what is inferred of its columns is printed the first time."""
         if name not in self._files:
-            found = file_table(name, self.folder)
-            if line := found.describe_inferred():
+            table = file_table(name, self.folder)
+            if line := table.describe_inferred():
                 click.echo(line, err=True)
-            self._files[name] = found
+            self._files[name] = table
         return self._files[name]
 
 

@@ -189,8 +189,10 @@ def _enable_editing(shell: Shell) -> Path | None:
         return None
 
     def complete(begin: str, number: int) -> str | None:
-        found = [w for w in (*_WORDS, *shell.names()) if w.casefold().startswith(begin.casefold())]
-        return found[number] if number < len(found) else None
+        matches = [
+            w for w in (*_WORDS, *shell.names()) if w.casefold().startswith(begin.casefold())
+        ]
+        return matches[number] if number < len(matches) else None
 
     readline.set_completer(complete)
     editline = "libedit" in (readline.__doc__ or "")

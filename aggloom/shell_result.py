@@ -20,14 +20,14 @@ Row = tuple[Any, ...]
 
 def sort_rows(rows: Sequence[Row], names: Sequence[str], order: ResultOrder) -> list[Row]:
     """Sort rows by an ORDER BY; rows that are the same by it stay in their order."""
-    found = list(rows)
+    sorted_rows = list(rows)
     for item in reversed(order.items):
         place = names.index(item.column)
-        known = [row for row in found if row[place] is not None]
-        nulls = [row for row in found if row[place] is None]
+        known = [row for row in sorted_rows if row[place] is not None]
+        nulls = [row for row in sorted_rows if row[place] is None]
         known.sort(key=partial(_value_key, place), reverse=item.descending)
-        found = nulls + known if item.nulls_first else known + nulls
-    return found
+        sorted_rows = nulls + known if item.nulls_first else known + nulls
+    return sorted_rows
 
 
 def _value_key(place: int, row: Row) -> Any:
@@ -40,8 +40,8 @@ def show_result(schema: pa.Schema, rows: Sequence[Row], form: Form, hidden: int 
     hidden: how many of the last columns are not shown.
     """
     names = schema.names[: len(schema) - hidden]
-    shown = [row[: len(names)] for row in rows] if hidden else rows
-    show_rows(names, shown, form)
+    visible = [row[: len(names)] for row in rows] if hidden else rows
+    show_rows(names, visible, form)
     if form == "table":
         types = ", ".join(f"{text_of(n)} {type_name(schema.field(n).type)}" for n in names)
         click.echo(f"{len(rows):,} row{'s' * (len(rows) != 1)}: {types}")

@@ -25,7 +25,7 @@ class ShownObjects(Protocol):
     def names(self) -> list[str]:
         """The tables and views there are."""
 
-    def describe(self, asked: str) -> None:
+    def describe(self, words: str) -> None:
         """Show the columns of a table."""
 
 
@@ -38,8 +38,8 @@ def show_objects(shell: ShownObjects, words: Words) -> None:
         if tuple(word.upper() for word in words[: len(begin)]) == begin:
             show(shell, words[len(begin) :])
             return
-    asked = " ".join(words).upper()
-    raise SqlError(f"there is no SHOW {asked}. {nearest(asked, [' '.join(b) for b in _SHOWS])}")
+    objects = " ".join(words).upper()
+    raise SqlError(f"there is no SHOW {objects}. {nearest(objects, [' '.join(b) for b in _SHOWS])}")
 
 
 def _show_names(shell: ShownObjects, names: Words, rest: Words) -> None:

@@ -25,10 +25,10 @@ def read_command(line: str) -> Statement | None:
 
     A command that there is not stays as it is; `refuse_command` says so when its turn comes.
     """
-    found = _COMMAND.fullmatch(line)
-    if found is None:
+    match = _COMMAND.fullmatch(line)
+    if match is None:
         return None
-    name, argument = found[1].rstrip(";"), found[2].rstrip("; ")
+    name, argument = match[1].rstrip(";"), match[2].rstrip("; ")
     words = _STATEMENTS.get(name, (f"\\{name}",))
     if argument and name == "d":
         words = ("DESCRIBE", argument.strip("'\"`"))
@@ -43,23 +43,23 @@ def refuse_command(name: str) -> SqlError:
 
 def cut_typed(text: str) -> tuple[list[Statement], str]:
     """Cut a text into whole statements and commands, and what is begun behind them."""
-    found: list[Statement] = []
+    statements: list[Statement] = []
     begun = ""
     if not re.search(r"(?m)^\s*\\", text):
         return cut_statements(text)
     for line in text.splitlines(keepends=True):
         command = None if begun.strip() else read_command(line)
         if command is not None:
-            found.append(command)
+            statements.append(command)
             continue
         whole, begun = cut_statements(begun + line)
-        found += whole
-    return found, begun
+        statements += whole
+    return statements, begun
 
 
 def cut_whole(text: str) -> list[Statement]:
     """Cut a text that is at its end: the last statement needs no semicolon. Raises SqlError."""
     if not re.search(r"(?m)^\s*\\", text):
         return last_statement(text)
-    found, rest = cut_typed(text)
-    return [*found, *last_statement(rest)]
+    statements, rest = cut_typed(text)
+    return [*statements, *last_statement(rest)]

@@ -216,14 +216,14 @@ def _find(target: str, directory: Path) -> Path:
     from aggloom.private_directory import cache_directory
 
     places = [directory, cache_directory()]
-    found = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]
-    if not found:
+    matches = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]
+    if not matches:
         looked = " and ".join(str(place) for place in places)
         raise SpecError(
             f"inspect: no file {target!r}, and no module with that digest in {looked}.\n"
             "Describe the query with --sql and --schema to generate it."
         )
-    return found[0]
+    return matches[0]
 
 
 def _spec_of(path: Path) -> AggSpec:

@@ -58,11 +58,11 @@ def read_watermark(text: Any, where: str) -> tuple[str, str] | None:
     return column, delay
 
 
-def read_keys(given: Any, where: str) -> tuple[str, ...]:
+def read_keys(value: Any, where: str) -> tuple[str, ...]:
     """The columns of a list, or of a text such as "shop, id"."""
-    listed = given.split(",") if isinstance(given, str) else given or ()
+    listed = value.split(",") if isinstance(value, str) else value or ()
     if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
-        raise SpecError(f"{where}: keys is {given!r}; it must be a column, or a list of them.")
+        raise SpecError(f"{where}: keys is {value!r}; it must be a column, or a list of them.")
     return tuple(name.strip() for name in listed)
 
 

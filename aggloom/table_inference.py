@@ -117,15 +117,19 @@ def infer_columns(
     """
     if format not in INFERRED:
         return None
-    found = files_at(path, names, deep)
-    first, *others = found
+    first_files = files_at(path, names, deep)
+    first, *others = first_files
     files = f"{first} and {len(others)} more" if others else str(first)
     if format == "debezium-json":
-        known = next((s for m in _objects(found, _ROWS, whole) if (s := m.get("schema"))), None)
+        known = next(
+            (s for m in _objects(first_files, _ROWS, whole) if (s := m.get("schema"))), None
+        )
         if known is not None:
-            columns_of = add_partition_columns(connect_columns(known, files), path, found, deep)
+            columns_of = add_partition_columns(
+                connect_columns(known, files), path, first_files, deep
+            )
             return InferredColumns(columns_of, 1, files, by_values=False)
-    rows = list(islice(_rows(found, format, dict(dialect), path, whole), _ROWS))
+    rows = list(islice(_rows(first_files, format, dict(dialect), path, whole), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -139,11 +143,11 @@ def infer_columns(
     if not fields:
         raise SpecError(f"{files}: no row shows the columns; give schema=DDL.")
     if len(rows) == _ROWS and format == "csv":
-        check_csv(found, pa.schema(fields), _ROWS, dict(dialect))
+        check_csv(first_files, pa.schema(fields), _ROWS, dict(dialect))
     elif len(rows) == _ROWS:
         images = partial(_images, format=format)
-        check_json(read_lines(found, None, whole), pa.schema(fields), _ROWS, images)
-    schema = add_partition_columns(pa.schema(fields), path, found, deep)
+        check_json(read_lines(first_files, None, whole), pa.schema(fields), _ROWS, images)
+    schema = add_partition_columns(pa.schema(fields), path, first_files, deep)
     return InferredColumns(schema, len(rows), files)
 
 
@@ -190,13 +194,13 @@ def _rows(
 
 def _images(message: dict[str, Any], format: str) -> list[Row]:
     """The rows in a message: itself, or those that an envelope has."""
-    found: list[Any] = [message]
+    images: list[Any] = [message]
     if format == "maxwell-json":
-        found = [message.get("data")]
+        images = [message.get("data")]
     elif format == "debezium-json":
         body = message["payload"] if isinstance(message.get("payload"), dict) else message
-        found = [body.get("before"), body.get("after")]
-    return [row for row in found if isinstance(row, dict)]
+        images = [body.get("before"), body.get("after")]
+    return [row for row in images if isinstance(row, dict)]
 
 
 def _csv(files: Iterable[Path], dialect: Mapping[str, str]) -> Iterator[Row]:
@@ -210,7 +214,7 @@ def _objects(
     """The JSON objects of lines, or of whole files."""
     for message in islice(read_lines(files, None, whole), limit):
         try:
-            found = json.loads(message.value or b"null")
+            content = json.loads(message.value or b"null")
         except UnicodeDecodeError as error:
             raise InputFormatError(
                 f"{message.place} is not UTF-8 ({error.reason}, byte {error.start + 1:,}); JSON is. Convert the file, "
@@ -222,9 +226,9 @@ def _objects(
             )
             more = _SPLIT if str(error).startswith("Extra data") else ""
             raise InputFormatError(f"{message.place} is no JSON: {error}{layout}{more}") from None
-        if isinstance(found, dict):
-            yield found
-        elif isinstance(found, list):
+        if isinstance(content, dict):
+            yield content
+        elif isinstance(content, list):
             raise InputFormatError(f"{message.place} is no JSON object{describe_layout('[')}")
 
 
@@ -271,9 +275,9 @@ def _text_kind(values: list[str]) -> pa.DataType:
     """Days and times where all texts are such, else texts."""
     if values and all(map(_DAY.fullmatch, values)):
         return pa.date32()
-    found = [_MOMENT.fullmatch(value) for value in values]
-    zones = {bool(each["zone"]) for each in found if each}
-    if not values or not all(found) or len(zones) > 1:
+    moments = [_MOMENT.fullmatch(value) for value in values]
+    zones = {bool(each["zone"]) for each in moments if each}
+    if not values or not all(moments) or len(zones) > 1:
         return pa.string()
     return pa.timestamp("us", "UTC") if zones.pop() else pa.timestamp("us")
 
@@ -319,7 +323,7 @@ def is_here(path: str) -> bool:
 def parquet_schema(file: Path) -> pa.Schema:
     """The columns of a Parquet file, in types of tables."""
     try:
-        found = pq.read_schema(file)
-        return pa.schema([field.with_type(plain_type(field.type)) for field in found])
+        file_schema = pq.read_schema(file)
+        return pa.schema([field.with_type(plain_type(field.type)) for field in file_schema])
     except (pa.ArrowException, OSError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None

@@ -24,14 +24,16 @@ _REMEMBER: Final = (
 )
 
 
-def take_metadata(given: dict[str, Any], where: str) -> dict[str, str]:
+def take_metadata(entries: dict[str, Any], where: str) -> dict[str, str]:
     """Take the sources of columns that no row has out of a table's entries; raises SpecError."""
-    found = given.pop("metadata", None) or {}
-    if not isinstance(found, Mapping) or not all(isinstance(each, str) for each in found.values()):
+    words_by_column = entries.pop("metadata", None) or {}
+    if not isinstance(words_by_column, Mapping) or not all(
+        isinstance(each, str) for each in words_by_column.values()
+    ):
         raise SpecError(
-            f"{where}: metadata is {found!r}; it is a mapping of columns to sources, as in {{ts: timestamp}}"
+            f"{where}: metadata is {words_by_column!r}; it is a mapping of columns to sources, as in {{ts: timestamp}}"
         )
-    return {str(name): source for name, source in found.items()}
+    return {str(name): source for name, source in words_by_column.items()}
 
 
 def check_sources(

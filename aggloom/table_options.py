@@ -28,8 +28,8 @@ class Words:
 
     def take_partitions(self) -> list[str]:
         """The columns of PARTITIONED BY."""
-        taken, self._partitions = list(self._partitions), ()
-        return taken
+        partitions, self._partitions = list(self._partitions), ()
+        return partitions
 
     def end_partitions(self) -> None:
         """Raise OptionError if nobody took the columns of PARTITIONED BY."""
@@ -39,37 +39,37 @@ class Words:
 
     def require(self, name: str) -> str:
         """The value of an option that has to be there."""
-        found = self.take(name)
-        if not found:
+        value = self.take(name)
+        if not value:
             like = [each for each in self.given if each in name]
             like += get_close_matches(name, self.given, 1)
             there = f" (there is '{like[0]}')" if like else ""
             raise self.wrong(f"'{name}' is missing{there}; say it in WITH (..).")
-        return found
+        return value
 
     def choice(self, name: str, choices: Mapping[str, Any], otherwise: Any) -> Any:
         """Take an option that is one of a few words; return the choice of that word. Raises SpecError for any other
         word.
         """
-        found = self.take(name)
-        if found is None:
+        value = self.take(name)
+        if value is None:
             return otherwise
-        if found.lower() not in choices:
-            raise self.wrong(f"'{name}' is {found!r}. {nearest(found.lower(), choices)}")
-        return choices[found.lower()]
+        if value.lower() not in choices:
+            raise self.wrong(f"'{name}' is {value!r}. {nearest(value.lower(), choices)}")
+        return choices[value.lower()]
 
     def need_one(self, *names: str) -> None:
         """Raise OptionError where several options that say the same are given."""
-        given = [name for name in names if name in self.given]
-        if len(given) > 1:
-            raise self.wrong(f"'{given[0]}' and '{given[1]}' are both given; leave one out.")
+        present = [name for name in names if name in self.given]
+        if len(present) > 1:
+            raise self.wrong(f"'{present[0]}' and '{present[1]}' are both given; leave one out.")
 
     def number(self, name: str) -> int | None:
         """The value of an option that is a whole number."""
-        found = self.take(name)
-        if found is not None and not found.isdigit():
-            raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
-        return None if found is None else int(found)
+        value = self.take(name)
+        if value is not None and not value.isdigit():
+            raise self.wrong(f"'{name}' is {value!r}; it must be a whole number.")
+        return None if value is None else int(value)
 
     def take_prefixed(self, start: str) -> dict[str, str]:
         """The options whose names begin so, under these names."""
@@ -78,8 +78,8 @@ class Words:
 
     def storage(self) -> dict[str, str]:
         """Take the options of an object store, without their prefix `storage.`."""
-        found = self.take_prefixed("storage.")
-        return {name.removeprefix("storage."): value for name, value in found.items()}
+        options = self.take_prefixed("storage.")
+        return {name.removeprefix("storage."): value for name, value in options.items()}
 
     def refuse(self, name: str, why: str) -> None:
         """Refuse an option of Flink's that has no meaning here."""

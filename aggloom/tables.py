@@ -170,20 +170,20 @@ class TableSource:
         known = {name.lower() for name in CSV_OPTIONS}
         pairs = ((name, str(value)) for name, value in self.options.items())
         dialect = tuple(sorted(pair for pair in pairs if pair[0].lower() in known))
-        found = None
+        inferred = None
         if self.kafka is None and is_here(self.path):
             chosen = which(self.options)
             words = self.change_words
             whole, _ = take_option(self.options, None, f"table {self.name}")
             about = {"words": words, "whole": whole and self.format in MESSAGES}
-            found = infer_columns(self.path, self.format, **chosen, dialect=dialect, **about)
-        if found is None:
+            inferred = infer_columns(self.path, self.format, **chosen, dialect=dialect, **about)
+        if inferred is None:
             self.check_place()
             raise SpecError(
                 f"table {self.name}: {self.format} does not say its types; add schema=DDL,"
                 f' as in schema="name STRING, cnt INT". Nothing at {self.path!r} tells them.'
             )
-        return found
+        return inferred
 
     def columns(self) -> str | pa.Schema:
         """The columns of its rows: those that it has, and one for what a row leaves out, where it may."""
@@ -198,13 +198,13 @@ class TableSource:
             return self.schema
         if self.format != "parquet":
             return self._infer_columns().schema
-        found = [parquet_schema(file) for file in self._parquet_files()]
-        if not found:
+        schemas = [parquet_schema(file) for file in self._parquet_files()]
+        if not schemas:
             raise SpecError(
                 f"table {self.name}: there is no Parquet file at {self.path!r} to tell the columns; add schema=DDL."
             )
         try:
-            whole = pa.unify_schemas(found, promote_options="permissive")
+            whole = pa.unify_schemas(schemas, promote_options="permissive")
         except pa.ArrowException as error:
             raise SpecError(
                 f"table {self.name}: the files at {self.path!r} disagree on a column ({error}); add schema=DDL."
@@ -235,8 +235,10 @@ def read_table_option(text: str) -> TableSource:
     options = {
         key.removeprefix("options."): settings.pop(key) for key in list(settings) if "." in key
     }
-    given: dict[str, Any] = {"path": path, **settings}
-    return table_source(name, given | ({"options": options} if options else {}), f"--table {name}")
+    entries: dict[str, Any] = {"path": path, **settings}
+    return table_source(
+        name, entries | ({"options": options} if options else {}), f"--table {name}"
+    )
 
 
 def table_source(name: str, settings: Any, where: str, folder: Path | None = None) -> TableSource:
@@ -244,30 +246,30 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
 
     folder: to what a relative path is relative. Raises SpecError, for an entry that nobody reads too.
     """
-    given = dict(settings) if isinstance(settings, Mapping) else {}
-    if given.get("connector") in LAKES:
-        return _lake(name, given, where, folder)
-    if (made := take_made_source(given, where)) is not None:
-        schema, watermark, _, changes = _told_of_rows(given, where)
-        for entry in given:
+    entries = dict(settings) if isinstance(settings, Mapping) else {}
+    if entries.get("connector") in LAKES:
+        return _lake(name, entries, where, folder)
+    if (made_rows := take_made_source(entries, where)) is not None:
+        schema, watermark, _, changes = _told_of_rows(entries, where)
+        for entry in entries:
             raise SpecError(f"{where}: rows that are made have no entry {entry!r}; leave it out")
         # The colon says that this is no place on the disk.
         table = TableSource(str(name), "datagen:", "datagen", schema, {}, watermark)
-        return replace(table, changes=changes or "append", made=made)
-    kafka, metadata = take_topic(given, where), take_metadata(given, where)
-    path = given.pop("path", "" if kafka else None)
+        return replace(table, changes=changes or "append", made=made_rows)
+    kafka, metadata = take_topic(entries, where), take_metadata(entries, where)
+    path = entries.pop("path", "" if kafka else None)
     if not isinstance(path, str) or not (path or kafka):
         raise SpecError(f"{where}: give it a path and a format.")
     path = relative_to(folder, path) if path else path
-    chosen = given.pop("format", None)
-    registry = _registry(given, chosen, where)
-    options = {**_options(given, where), **registry}
+    chosen = entries.pop("format", None)
+    registry = _registry(entries, chosen, where)
+    options = {**_options(entries, where), **registry}
     check_caps(options, where)
     if "order" in options:
         if kafka:
             raise SpecError(f"{where}: order is of files; a topic has its own order. Leave it out.")
         is_by_name(options["order"], where)
-    if kafka and (chosen not in MESSAGES or path or "schema" not in given):
+    if kafka and (chosen not in MESSAGES or path or "schema" not in entries):
         raise SpecError(
             f"{where}: a topic has a schema, no path, and a format of messages: {', '.join(MESSAGES)}"
         )
@@ -280,15 +282,15 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
         raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
-    schema, watermark, keys, changes = _told_of_rows(given, where)
+    schema, watermark, keys, changes = _told_of_rows(entries, where)
     check_sources(metadata, bool(kafka), schema, chosen, where)
     table = TableSource(str(name), path, chosen, schema, options, watermark)
     return replace(table, keys=keys, changes=changes, kafka=kafka, metadata=metadata)
 
 
-def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
+def _registry(entries: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
     """The schema registry, taken out of the entries; from here on what is secret in it is in no text."""
-    own = given.pop("registry", None)
+    own = entries.pop("registry", None)
     if own is None:
         return {}
     if format not in MESSAGES or "registry" not in MESSAGES[format].options:
@@ -296,44 +298,44 @@ def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
     return {"registry": schema_registry(own)}
 
 
-def _told_of_rows(given: dict[str, Any], where: str) -> tuple[Any, ...]:
-    """Take the entries that describe the rows of any table out of `given`: schema, watermark, keys, changes."""
-    schema = given.pop("schema", None)
+def _told_of_rows(entries: dict[str, Any], where: str) -> tuple[Any, ...]:
+    """Take the entries that describe the rows of any table out of `entries`: schema, watermark, keys, changes."""
+    schema = entries.pop("schema", None)
     if not isinstance(schema, str | None):
         raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
     schema, declared = (None, ()) if schema is None else without_primary_key(schema)
-    watermark = read_watermark(given.pop("watermark", None), where)
-    keys = read_keys(given.pop("keys", None), where) or declared
-    changes = _changes(given, where)
+    watermark = read_watermark(entries.pop("watermark", None), where)
+    keys = read_keys(entries.pop("keys", None), where) or declared
+    changes = _changes(entries, where)
     return schema, watermark, keys, changes
 
 
-def _changes(given: dict[str, Any], where: str) -> str | None:
-    changes = given.pop("changes", None)
+def _changes(entries: dict[str, Any], where: str) -> str | None:
+    changes = entries.pop("changes", None)
     if changes is not None and changes not in TABLE_CHANGES:
         raise SpecError(f"{where}: changes is {changes!r}. {nearest(str(changes), TABLE_CHANGES)}")
     return None if changes is None else str(changes)
 
 
-def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> TableSource:
+def _lake(name: str, entries: dict[str, Any], where: str, folder: Path | None) -> TableSource:
     """A table of a lake."""
-    connector, path = given.pop("connector"), given.pop("path", None)
+    connector, path = entries.pop("connector"), entries.pop("path", None)
     if not isinstance(path, str) or not path:
         raise SpecError(f"{where}: a table of {connector} needs a path.")
     place = relative_to(folder, path) if connector == "delta" else path
     lake: dict[str, Any] = {"connector": connector, "path": place}
-    options = given.pop("options", None) or {}
+    options = entries.pop("options", None) or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{where}: `options` must be a mapping of names to values.")
-    given |= group_options(options)
+    entries |= group_options(options)
     types = job_types(LAKES[connector])
-    for entry in types.keys() & given.keys():
-        lake[entry] = convert_entry(entry, given.pop(entry), types[entry], where)
+    for entry in types.keys() & entries.keys():
+        lake[entry] = convert_entry(entry, entries.pop(entry), types[entry], where)
     lake_source(lake).check(where)
-    schema, watermark, keys, changes = _told_of_rows(given, where)
+    schema, watermark, keys, changes = _told_of_rows(entries, where)
     if changes == "upsert":
         raise SpecError(f"{where}: {connector} tells the rows that it replaces; leave changes out.")
-    for entry in given:
+    for entry in entries:
         known = ("connector", "schema", "watermark", "keys", "changes", *types)
         raise SpecError(f"{where}: there is no entry {entry!r}. {nearest(str(entry), known)}")
     return TableSource(
@@ -359,23 +361,23 @@ def relative_to(folder: Path | None, path: str) -> str:
     return path if folder is None or _REMOTE.match(path) else str(folder / path)
 
 
-def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
+def _options(entries: dict[str, Any], where: str) -> dict[str, Any]:
     """Take the reader's options out of the entries; raises SpecError for an unknown name."""
     types = option_types()
-    explicit = given.pop("options", None) or {}
+    explicit = entries.pop("options", None) or {}
     if not isinstance(explicit, Mapping):
         raise SpecError(f"{where}: `options` must be a mapping of names to values.")
     spark = {name.lower() for name in SPARK_OPTIONS}
-    found = {str(key): value for key, value in explicit.items()}
-    for key in [key for key in given if key not in _ENTRIES]:
+    options = {str(key): value for key, value in explicit.items()}
+    for key in [key for key in entries if key not in _ENTRIES]:
         if key not in types and str(key).lower() not in spark:
             known = [*_ENTRIES, *types, *SPARK_OPTIONS]
             raise SpecError(
                 f"{where}: there is no entry {key!r}. {nearest(str(key), known)} "
                 "An option of Spark's that is not known here goes under `options`."
             )
-        if str(key).lower() in map(str.lower, found):
+        if str(key).lower() in map(str.lower, options):
             raise SpecError(f"{where}: {key!r} is given twice; leave one out.")
-        value = given.pop(key)
-        found[key] = convert_entry(key, value, types[key], where) if key in types else value
-    return found
+        value = entries.pop(key)
+        options[key] = convert_entry(key, value, types[key], where) if key in types else value
+    return options

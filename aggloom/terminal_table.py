@@ -62,15 +62,15 @@ def _draw(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table()
+    table_shown = Table()
     for name in names:
-        shown.add_column(Text(text_of(name)), overflow="fold")
+        table_shown.add_column(Text(text_of(name)), overflow="fold")
     for row in rows:
         cells = (Text(text_of(value), style=_style(value)) for value in row)
-        shown.add_row(*cells)
+        table_shown.add_row(*cells)
     # Nothing of a value is cut off where nobody looks at the width.
     width = None if sys.stdout.isatty() else _WIDE
-    Console(width=width).print(shown)
+    Console(width=width).print(table_shown)
 
 
 def _style(value: Any) -> str:

@@ -14,9 +14,9 @@ CONNECTORS = ("files", "kafka", "datagen", *LAKES)
 """Connectors of a table of a job."""
 
 
-def take_topic(given: dict[str, Any], where: str) -> dict[str, Any] | None:
-    """Take the entries of the reader of topics out of `given`; None for a table of files."""
-    connector = given.pop("connector", "files")
+def take_topic(entries: dict[str, Any], where: str) -> dict[str, Any] | None:
+    """Take the entries of the reader of topics out of `entries`; None for a table of files."""
+    connector = entries.pop("connector", "files")
     if connector not in CONNECTORS:
         raise SpecError(
             f"{where}: no connector {connector!r}. {nearest(str(connector), CONNECTORS)}"
@@ -24,15 +24,15 @@ def take_topic(given: dict[str, Any], where: str) -> dict[str, Any] | None:
     if connector == "files":
         return None
     for name in ("servers", "topic"):
-        if not given.get(name):
+        if not entries.get(name):
             raise SpecError(f"{where}: a topic of Kafka needs {name}.")
-    found = {
-        name: convert_entry(name, given.pop(name), kind, where)
+    settings = {
+        name: convert_entry(name, entries.pop(name), kind, where)
         for name, kind in job_types(KafkaSource).items()
-        if name in given
+        if name in entries
     }
-    start = found.get("start")
+    start = settings.get("start")
     if isinstance(start, str) and start.isdigit():
-        found["start"] = int(start)
-    KafkaSource(**found).check(where)
-    return found
+        settings["start"] = int(start)
+    KafkaSource(**settings).check(where)
+    return settings

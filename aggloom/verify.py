@@ -157,9 +157,9 @@ def _run_again(job: Job, root: Path, again: Path, script: InputScript) -> Plan:
     plan = plan_of_job(job)
     _check_plan(root, job, plan)
     key = job.key or (() if plan.tells_before else plan.key or ())
-    made = replace(job, sink="table", key=tuple(key))
+    table_job = replace(job, sink="table", key=tuple(key))
     buckets = known_buckets(root) or BUCKETS
-    with closing(open_query(made, again, buckets=buckets, ranges=script.ranges)) as query:
+    with closing(open_query(table_job, again, buckets=buckets, ranges=script.ranges)) as query:
         _check_fragments(root, query.fragments)
         _check_same(root, again)
         query.journal.dropped.is_quiet = True

@@ -42,7 +42,7 @@ def verify(
     limit: int,
     form: Form,
     trust: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run the query of CHECKPOINT once more over what it has read, and compare its state and its sink, key by key.
 
@@ -54,7 +54,7 @@ def verify(
 
     report = verify_checkpoint(
         checkpoint,
-        read_given_job(job, Path(checkpoint), given),
+        read_given_job(job, Path(checkpoint), options),
         trust=trust,
         limit=limit,
         spark=spark,
@@ -68,16 +68,16 @@ def verify(
     ctx.exit(0 if report.is_equal else 1)
 
 
-def read_given_job(file: Path | None, checkpoint: Path, given: dict[str, Any]) -> Any:
+def read_given_job(file: Path | None, checkpoint: Path, more: dict[str, Any]) -> Any:
     """The job that a command line says, of a script the one of this checkpoint; None if it says none."""
     from aggloom.job import complete, read_job
     from aggloom.script import jobs_of
     from aggloom.tables import read_table_option
     from aggloom.text_file import read_text
 
-    tables = tuple(map(read_table_option, given.pop("tables")))
-    options = pairs_of("--set", "OPTION=VALUE", given.pop("settings"))
-    entries = {name: value for name, value in given.items() if value is not None}
+    tables = tuple(map(read_table_option, more.pop("tables")))
+    options = pairs_of("--set", "OPTION=VALUE", more.pop("settings"))
+    entries = {name: value for name, value in more.items() if value is not None}
     if file is None and "sql" not in entries:
         if tables or options or entries:
             raise click.UsageError("--table, --sink and --set are of a query: give --sql too")
@@ -85,12 +85,12 @@ def read_given_job(file: Path | None, checkpoint: Path, given: dict[str, Any]) -
     entries |= {"tables": tables, "options": options, "checkpoint": checkpoint}
     folder = None if file is None else file.parent
     if file is not None and file.suffix.lower() != ".sql":
-        made = read_job(file, **entries)
+        draft_job = read_job(file, **entries)
     else:
         if file is not None:
             entries["sql"] = read_text(file)
-        made = complete({k: v for k, v in entries.items() if v not in (None, ())}, "verify")
-    jobs, _ = jobs_of(made, folder)
+        draft_job = complete({k: v for k, v in entries.items() if v not in (None, ())}, "verify")
+    jobs, _ = jobs_of(draft_job, folder)
     named = [each for each in jobs if each.into == checkpoint.name]
     if len(jobs) > 1 and len(named) != 1:
         names = ", ".join(each.into for each in jobs)

@@ -150,9 +150,9 @@ def compare_sink(stored: StoredSink, job: Job, plan: Plan, expected: pa.Table) -
     if stored.table is None:
         return PlaceComparison(stored.place, note=stored.note)
     rows = stored.table.select(expected.schema.names)
-    found = list(_differences(stored.place, rows, expected, job.key or plan.key or ()))
+    differences = list(_differences(stored.place, rows, expected, job.key or plan.key or ()))
     most = max(rows.num_rows, expected.num_rows)
-    return PlaceComparison(stored.place, keys=most, differences=found)
+    return PlaceComparison(stored.place, keys=most, differences=differences)
 
 
 def _check_batch(root: Path, newest: int | None, batch: int) -> None:

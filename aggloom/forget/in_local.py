@@ -136,26 +136,26 @@ def _find_operators(
     root: Path, query: LocalQuery, key: Mapping[str, str | None]
 ) -> dict[OperatorPlace, ForgettingOperator]:
     """The operators with the columns in their keys; raises SpecError without one, CheckpointError for others."""
-    found: dict[OperatorPlace, ForgettingOperator] = {}
+    operators: dict[OperatorPlace, ForgettingOperator] = {}
     known = set[str]()
     for place, nodes in query.stateful_nodes.items():
         for number, node in enumerate(nodes):
             known |= set(node.keys)
             if set(key) <= set(node.keys):
-                found[place, number] = _prepare_operator(root, query, (place, number), key)
+                operators[place, number] = _prepare_operator(root, query, (place, number), key)
             elif set(key) & _columns_from_source(node, set(key)):
                 raise CheckpointError(
                     f"{root}: {node.name} has rows with {', '.join(key)}, and not under that key, so that it cannot "
                     "lose those of one subject. Nothing was changed."
                 )
-    if not found:
+    if not operators:
         names = ", ".join(sorted(known)) or "none"
         missing = next((name for name in key if name not in known), next(iter(key)))
         raise SpecError(
             f"forget: no operator of {root} has {', '.join(key)} in its key; there are {names}. "
             f"{nearest(missing, known)}"
         )
-    return found
+    return operators
 
 
 def _prepare_operator(

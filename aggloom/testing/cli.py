@@ -85,11 +85,11 @@ def _files(places: tuple[Path, ...]) -> Iterator[Path]:
                     click.echo(f"{path}: there is no `tests` in it; passed over", err=True)
 
 
-def _outcomes(file: TestFile, wanted: str | None, tally: _Tally) -> Iterator[TestOutcome]:
+def _outcomes(file: TestFile, name_part: str | None, tally: _Tally) -> Iterator[TestOutcome]:
     from aggloom.testing.run import run_test
 
     for test in file.tests:
-        if wanted is not None and wanted.casefold() not in test.name.casefold():
+        if name_part is not None and name_part.casefold() not in test.name.casefold():
             tally.left_out += 1
             continue
         try:
@@ -132,7 +132,7 @@ class _Tally:
         for line in str(error).splitlines():
             click.echo(f"        {line}")
 
-    def end(self, wanted: str | None, places: tuple[Path, ...]) -> int:
+    def end(self, name_part: str | None, places: tuple[Path, ...]) -> int:
         """Say how many there were; the exit code."""
         counts = {
             "passed": self.passed,
@@ -145,7 +145,7 @@ class _Tally:
             click.echo(", ".join(parts))
             return 2 if self.errors else int(bool(self.failed))
         where = " and ".join(map(str, places))
-        named = f" with {wanted!r} in its name" if wanted is not None else ""
+        named = f" with {name_part!r} in its name" if name_part is not None else ""
         click.echo(f"aggloom: there is no test{named} in {where}", err=True)
         return 2
 

@@ -16,20 +16,20 @@ _SHOWN = 20
 
 
 def difference(
-    names: Sequence[str], expected: Sequence[Row], found: Sequence[Row], key: Sequence[str] = ()
+    names: Sequence[str], expected: Sequence[Row], rows: Sequence[Row], key: Sequence[str] = ()
 ) -> list[str]:
     """Lines that say how rows, in any order, differ from what was expected; none if they do not.
 
     `-` is a row that was expected, `+` one that was found instead, or that nobody expected; key: the columns by which
     two such are one row that differs. Signs below such a pair mark the values.
     """
-    missing, extra = _remove_matches(expected, found)
+    missing, extra = _remove_matches(expected, rows)
     if not missing and not extra:
         return []
     places = [names.index(name) for name in key if name in names]
     pairs = _pair_rows(missing, extra, places)
     same = len(expected) - len(missing)
-    counted = f"expected {_rows(len(expected))}, found {_rows(len(found))}"
+    counted = f"expected {_rows(len(expected))}, found {_rows(len(rows))}"
     lines = [f"{counted}; {_rows(same)} as expected" if same else counted]
     return lines + _table(names, pairs)
 
@@ -38,10 +38,10 @@ def _rows(number: int) -> str:
     return f"{number:,} row{'s' * (number != 1)}"
 
 
-def _remove_matches(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _remove_matches(expected: Sequence[Row], rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows that are left of both sides once equal rows are taken out, one for one."""
     exact: Callable[[Row], Any] = lambda row: tuple(map(same_value, row))  # noqa: E731
-    missing, extra = _take_matches(expected, found, exact)
+    missing, extra = _take_matches(expected, rows, exact)
     for row in list(missing):
         near = next((other for other in extra if all(map(equal, row, other))), None)
         if near is not None:
@@ -51,10 +51,10 @@ def _remove_matches(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list
 
 
 def _take_matches(
-    expected: Sequence[Row], found: Sequence[Row], of: Callable[[Row], Any]
+    expected: Sequence[Row], actual: Sequence[Row], of: Callable[[Row], Any]
 ) -> tuple[list[Row], list[Row]]:
     left: dict[Any, list[Row]] = {}
-    for row in found:
+    for row in actual:
         left.setdefault(of(row), []).append(row)
     missing = []
     for row in expected:

@@ -101,91 +101,93 @@ def _job(content: Mapping[str, Any], path: Path) -> tuple[Job, Path]:
     if ("job" in content) == ("sql" in content):
         raise CaseFormatError(f"{path}: give either `job`, a script or a job file, or `sql`.")
     folder = path.parent
-    given: dict[str, Any] = {
+    entries: dict[str, Any] = {
         n: content[n] for n in ("dialect", "changes", "options", "backend") if n in content
     }
-    given.setdefault("backend", "python")
+    entries.setdefault("backend", "python")
     tables = _tables(content.get("tables") or {}, path)
     if "sql" in content:
         sql = content["sql"]
     else:
         place = Path(relative_to(folder, str(content["job"])))
         if place.suffix.lower() != ".sql":
-            made = read_job(place, **given)
-            kept = {table.name: table for table in made.tables} | {t.name: t for t in tables}
-            return replace(made, tables=tuple(kept.values())), place.parent
+            draft = read_job(place, **entries)
+            tables_by_name = {table.name: table for table in draft.tables} | {
+                t.name: t for t in tables
+            }
+            return replace(draft, tables=tuple(tables_by_name.values())), place.parent
         sql, folder = read_text(place, CaseFormatError, f"{path}, `job` {place}"), place.parent
     if not isinstance(sql, str):
         raise CaseFormatError(f"{path}: `sql` must be a text.")
-    return complete({**given, "sql": sql, "tables": tables}, str(path)), folder
+    return complete({**entries, "sql": sql, "tables": tables}, str(path)), folder
 
 
-def _tables(given: Any, path: Path) -> tuple[TableSource, ...]:
+def _tables(entries: Any, path: Path) -> tuple[TableSource, ...]:
     """The tables of a file: columns by name, or a mapping as in job files, without a path."""
-    if not isinstance(given, Mapping):
+    if not isinstance(entries, Mapping):
         raise CaseFormatError(f"{path}: `tables` must be a mapping of names to columns.")
-    found = []
-    for name, about in given.items():
+    tables = []
+    for name, about in entries.items():
         settings = {"schema": about} if isinstance(about, str) else about
         where = f"{path}, table {name}"
         if not isinstance(settings, Mapping) or "schema" not in settings:
             raise CaseFormatError(f'{where}: give its columns, as in "name STRING, cnt INT".')
         known = ("schema", "keys", "changes", "watermark")
         _check_names(settings, known, where)
-        found.append(table_source(name, {"path": "-", "format": "jsonl", **settings}, where))
-    return tuple(found)
+        tables.append(table_source(name, {"path": "-", "format": "jsonl", **settings}, where))
+    return tuple(tables)
 
 
-def _test(given: Any, path: Path, number: int) -> Test:
+def _test(entries: Any, path: Path, number: int) -> Test:
     where = f"{path}, test {number}"
-    if not isinstance(given, Mapping):
+    if not isinstance(entries, Mapping):
         raise CaseFormatError(f"{where}: a test is a mapping with `name`, `given` and `expect`.")
-    name = given.get("name")
+    name = entries.get("name")
     if not isinstance(name, str) or not name.strip():
         raise CaseFormatError(f"{where}: give it a `name`.")
     where = f"{path}: {name}"
-    _check_names(given, _TEST, where)
+    _check_names(entries, _TEST, where)
     for entry in ("given", "expect"):
-        if entry not in given:
+        if entry not in entries:
             raise CaseFormatError(f"{where}: there is no `{entry}`.")
-    steps = given["given"] or []
+    steps = entries["given"] or []
     steps = [steps] if isinstance(steps, Mapping) else steps
     if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
         raise CaseFormatError(
             f"{where}: `given` must be tables with rows, or a list of such steps."
         )
-    options = given.get("options") or {}
+    options = entries.get("options") or {}
     if not isinstance(options, Mapping):
         raise CaseFormatError(f"{where}: `options` must be a mapping of names to values.")
-    expect = _parse_expected(given["expect"], where)
-    return Test(name, where, tuple(steps), expect, given.get("into"), options)
+    expect = _parse_expected(entries["expect"], where)
+    return Test(name, where, tuple(steps), expect, entries.get("into"), options)
 
 
-def _parse_expected(given: Any, where: str) -> Expected:
-    if given is None or isinstance(given, list):
-        return Expected(_rows(given or [], f"{where}, expect"))
-    if not isinstance(given, Mapping) or not given:
+def _parse_expected(content: Any, where: str) -> Expected:
+    if content is None or isinstance(content, list):
+        return Expected(_rows(content or [], f"{where}, expect"))
+    if not isinstance(content, Mapping) or not content:
         raise CaseFormatError(f"{where}: `expect` must be rows, or one of {', '.join(_EXPECT)}.")
-    _check_names(given, _EXPECT, f"{where}, expect")
-    error = given.get("error")
-    if error is not None and (not isinstance(error, str) or len(given) > 1):
+    _check_names(content, _EXPECT, f"{where}, expect")
+    error = content.get("error")
+    if error is not None and (not isinstance(error, str) or len(content) > 1):
         raise CaseFormatError(f"{where}: `error` must be a text, alone.")
-    found = {
-        entry: _rows(given[entry] or [], f"{where}, {entry}")
+    entries = {
+        entry: _rows(content[entry] or [], f"{where}, {entry}")
         for entry in ("rows", "changes")
-        if entry in given
+        if entry in content
     }
-    return Expected(**found, error=error)
+    return Expected(**entries, error=error)
 
 
-def _rows(given: Any, where: str) -> tuple[Row, ...]:
-    if not isinstance(given, list) or not all(isinstance(row, Mapping) for row in given):
+def _rows(content: Any, where: str) -> tuple[Row, ...]:
+    if not isinstance(content, list) or not all(isinstance(row, Mapping) for row in content):
         raise CaseFormatError(f"{where}: rows must be a list of mappings of columns to values.")
-    return tuple(given)
+    return tuple(content)
 
 
-def _check_names(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for entry in given:
+def _check_names(entries: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for entry in entries:
         if entry not in known:
             raise CaseFormatError(
                 f"{where}: there is no entry {entry!r}. {nearest(str(entry), known)}"

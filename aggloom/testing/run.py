@@ -172,10 +172,10 @@ def _milliseconds(value: Any, where: str) -> int:
     """A time as milliseconds: a number of them, or a time, in UTC where it names no zone."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    found: dt.datetime = value_of(value, pa.timestamp("us", "UTC"), where)
-    if found is None:
+    moment: dt.datetime = value_of(value, pa.timestamp("us", "UTC"), where)
+    if moment is None:
         raise CaseFormatError(f"{where}: give a time.")
-    return (found - _EPOCH) // dt.timedelta(milliseconds=1)
+    return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def _compare_result(harness: Harness, test: Test) -> list[str]:
@@ -205,7 +205,7 @@ _OP = "\0kind"
 
 def _compare_rows(
     rows: Sequence[Row],
-    found: Sequence[tuple[Any, ...]],
+    actual: Sequence[tuple[Any, ...]],
     schema: pa.Schema,
     key: Sequence[str],
     where: str,
@@ -233,6 +233,6 @@ def _compare_rows(
         for number, row in enumerate(named, 1)
     ]
     places = [schema.names.index(name) for name in names]
-    there = [tuple(row[place] for place in places) for row in found]
+    there = [tuple(row[place] for place in places) for row in actual]
     whole = key if set(key) <= set(names) else ()
     return difference(names, expected, there, whole)

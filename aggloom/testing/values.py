@@ -85,20 +85,20 @@ def _of(raw: Any, *kinds: type) -> Any:
 
 
 def _whole(raw: Any, kind: pa.DataType) -> int:
-    found = int(_of(raw, int))
+    number = int(_of(raw, int))
     limit = 1 << (kind.bit_width - 1)
-    if not -limit <= found < limit:
+    if not -limit <= number < limit:
         raise Unfit("out of its range")
-    return found
+    return number
 
 
 def _decimal(raw: Any, kind: pa.DataType) -> Decimal:
     try:
-        found = Decimal(str(_of(raw, int, float, str)))
-        scaled = found.quantize(Decimal(1).scaleb(-kind.scale))
+        decimal = Decimal(str(_of(raw, int, float, str)))
+        scaled = decimal.quantize(Decimal(1).scaleb(-kind.scale))
     except InvalidOperation:
         raise Unfit from None
-    if scaled != found or len(scaled.as_tuple().digits) > kind.precision:
+    if scaled != decimal or len(scaled.as_tuple().digits) > kind.precision:
         raise Unfit("it has more digits")
     return scaled
 
@@ -122,16 +122,16 @@ def _moment(raw: Any, kind: pa.DataType) -> Any:
             if isinstance(raw, dt.datetime):
                 raise Unfit("a time, not a day")
             return raw if isinstance(raw, dt.date) else dt.date.fromisoformat(_of(raw, str))
-        found = raw if isinstance(raw, dt.date) else dt.datetime.fromisoformat(_of(raw, str))
+        moment = raw if isinstance(raw, dt.date) else dt.datetime.fromisoformat(_of(raw, str))
     except ValueError:
         raise Unfit("write it as '2026-01-31 10:30:00'") from None
-    if not isinstance(found, dt.datetime):
-        found = dt.datetime(found.year, found.month, found.day)
+    if not isinstance(moment, dt.datetime):
+        moment = dt.datetime(moment.year, moment.month, moment.day)
     if kind.tz is None:
-        if found.tzinfo is not None:
+        if moment.tzinfo is not None:
             raise Unfit("a time with a zone; leave the zone out")
-        return found
-    return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+        return moment
+    return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
 def _parse_nested(raw: Any, kind: pa.DataType) -> Any:

@@ -77,12 +77,12 @@ def use_definitions(captured: Mapping[str, Aggregate]) -> Iterator[None]:
         _CAPTURED.reset(token)
 
 
-def options_of(entry: Aggregate, given: Mapping[str, Any], dialect: str) -> dict[str, Any]:
+def options_of(entry: Aggregate, options: Mapping[str, Any], dialect: str) -> dict[str, Any]:
     """Every option of a call: the given ones, else their defaults."""
-    return {o.name: given.get(o.name, o.default_in(dialect)) for o in entry.options}
+    return {o.name: options.get(o.name, o.default_in(dialect)) for o in entry.options}
 
 
-def arguments_of(entry: Aggregate, given: int) -> tuple[Argument, ...]:
+def arguments_of(entry: Aggregate, count: int) -> tuple[Argument, ...]:
     """Return the declared argument for each of the given ones."""
     repeated = entry.arguments[-1:] if entry.arguments and entry.arguments[-1].many else ()
-    return (entry.arguments + repeated * given)[:given]
+    return (entry.arguments + repeated * count)[:count]

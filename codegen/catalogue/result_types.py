@@ -104,13 +104,13 @@ def is_number(dtype: pa.DataType) -> bool:
     )
 
 
-def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+def widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Tell whether every value of a type is one of the wanted type too: the same, or a narrower number."""
-    if pa.types.is_decimal(given) and pa.types.is_decimal(wanted):
-        whole = wanted.precision - wanted.scale
-        return bool(given.scale <= wanted.scale and given.precision - given.scale <= whole)
-    if pa.types.is_integer(given) and pa.types.is_integer(wanted):
-        return bool(given.bit_width <= wanted.bit_width)
-    if wanted == pa.float64():
-        return bool(pa.types.is_integer(given) or pa.types.is_floating(given))
-    return bool(given == wanted)
+    if pa.types.is_decimal(source) and pa.types.is_decimal(target):
+        whole = target.precision - target.scale
+        return bool(source.scale <= target.scale and source.precision - source.scale <= whole)
+    if pa.types.is_integer(source) and pa.types.is_integer(target):
+        return bool(source.bit_width <= target.bit_width)
+    if target == pa.float64():
+        return bool(pa.types.is_integer(source) or pa.types.is_floating(source))
+    return bool(source == target)

@@ -23,12 +23,12 @@ def lines_of_calls(text: str, spec: AggSpec) -> dict[str, list[int]]:
     with an empty line.
     """
     names = {comment(describe_call(call)): describe_call(call) for call in spec.calls}
-    found: dict[str, list[int]] = {described: [] for described in names.values()}
+    numbers_by_call: dict[str, list[int]] = {described: [] for described in names.values()}
     lines = text.splitlines()
     for number, calls in _blocks(lines, sorted(names, key=len, reverse=True)):
         for call in calls:
-            found[names[call]].append(number)
-    return found
+            numbers_by_call[names[call]].append(number)
+    return numbers_by_call
 
 
 def _blocks(lines: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -55,11 +55,11 @@ def _blocks(lines: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, l
 
 def _split_calls(words: str, names: Sequence[str]) -> list[str]:
     """The calls that a comment lists, the longest names first; none if it says anything else."""
-    found = []
+    calls = []
     while words:
         name = next((each for each in names if words == each or words.startswith(f"{each}, ")), "")
         if not name:
             return []
-        found.append(name)
+        calls.append(name)
         words = words[len(name) + 2 :]
-    return found
+    return calls

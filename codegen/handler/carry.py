@@ -189,9 +189,11 @@ class _Carrying:
         counts = {}
         for each in self.after.distincts.values():
             view = each.view
-            found = [self.columns.get((view.attr, column)) for column in range(view.width)]
-            olds = {place[0] for place in found if place is not None}
+            columns_of_view = [
+                self.columns.get((view.attr, column)) for column in range(view.width)
+            ]
+            olds = {place[0] for place in columns_of_view if place is not None}
             if olds:
-                places = tuple(-1 if place is None else place[1] for place in found)
+                places = tuple(-1 if place is None else place[1] for place in columns_of_view)
                 counts[view.attr] = (olds.pop(), places)
         return counts

@@ -165,16 +165,16 @@ def write_once(text: str, digest: str, directory: Path) -> Path:
 
 def _formatted_once(draft: str, directory: Path) -> str:
     """A draft's formatted text: that of the module in `directory` that was made of it, if it is as it was written."""
-    made = directory / _DRAFTS / text_digest(draft)
+    draft_digest = directory / _DRAFTS / text_digest(draft)
     try:
-        digest = made.read_text(encoding="utf-8")
+        digest = draft_digest.read_text(encoding="utf-8")
         text = (directory / f"{_PREFIX}{digest}.py").read_text(encoding="utf-8")
         if text_digest(text) == digest == stated_digest(text):
             return text
     except (OSError, UnicodeDecodeError):
         pass
     text = format_draft(draft)
-    _write(text_digest(text), made)
+    _write(text_digest(text), draft_digest)
     return text
 
 

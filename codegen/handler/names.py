@@ -15,10 +15,10 @@ class Names:
         if name not in self._given:
             stem = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_").lower()[:40] or "column"
             ident = stem if stem[0].isalpha() else f"c_{stem}"
-            taken = set(self._given.values())
+            names_in_use = set(self._given.values())
             number = 2
             unique = ident
-            while unique in taken:
+            while unique in names_in_use:
                 unique, number = f"{ident}_{number}", number + 1
             self._given[name] = unique
         return self._given[name]

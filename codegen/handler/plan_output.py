@@ -66,8 +66,8 @@ def _value(
     argument = types[0] if types else None
     result = draft.spec.result_type(call.call)
     if call.entry.user_defined:
-        given = value_type(call.entry, user_shape(call.shape))
-        return user_value(expression, given, scope, argument, result)
+        value_kind = value_type(call.entry, user_shape(call.shape))
+        return user_value(expression, value_kind, scope, argument, result)
     fractions = options.get("fraction")
     views = [state for state in call.shape.state if isinstance(state, View)]
     return lower_value(

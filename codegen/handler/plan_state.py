@@ -95,8 +95,8 @@ def find_summed_column(state: Field, call: CallPlan) -> str:
     """The column that a field of kind number sums."""
     used = names_in(state.accumulate)
     named = named_arguments(call.call, call.entry)
-    found = [column for name, column in named.items() if name in used]
-    return found[0] if found else call.call.args[0]
+    columns = [column for name, column in named.items() if name in used]
+    return columns[0] if columns else call.call.args[0]
 
 
 def _scale(draft: Draft, state: Field, call: CallPlan) -> int:
@@ -145,19 +145,19 @@ def enter_view(draft: Draft, state: View, call: CallPlan) -> StateView:
     block, operand, kind = call.block, call.operand, VIEW_KINDS[state.kind]
     assert operand is not None
     real = holds_reals(state, operand)
-    kept = as_real(operand) if real else operand
+    stored = as_real(operand) if real else operand
     options: dict[str, Any] = options_of(call.entry, dict(call.call.options), draft.spec.dialect)
     width = kind.width(options, draft.type_of(call.call.args[0]))
-    key = (state.kind, state.latest, width, kept.identity, id(block))
+    key = (state.kind, state.latest, width, stored.identity, id(block))
     if key in draft.views:
         return draft.views[key]
     attr = draft.unique(f"{state.kind}_{draft.suffix(call, True)}")
-    view = StateView(attr, kind, kept.is_pooled, width)
+    view = StateView(attr, kind, stored.is_pooled, width)
     draft.views[key] = view
     if real:
-        local = f"rank_{draft.columns[kept.columns[0]]}"
-        from_word = f"rt.real_word({real_of(WordText('word'), kept.types[0])})"
-        block.locals[local] = Local(local, draft.read_operand(kept), from_word)
+        local = f"rank_{draft.columns[stored.columns[0]]}"
+        from_word = f"rt.real_word({real_of(WordText('word'), stored.types[0])})"
+        block.locals[local] = Local(local, draft.read_operand(stored), from_word)
     else:
         local = draft.word(call)
     block.views.append(replace(_steps(draft, view, local, call, state.latest), real=real))

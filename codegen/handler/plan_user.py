@@ -51,7 +51,7 @@ class ClassCall:
 
 def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
     """The calls of users' classes in a spec."""
-    found: dict[AggCall, ClassCall] = {}
+    calls_by_class: dict[AggCall, ClassCall] = {}
     prefixes: dict[str, str] = {}
     for call in spec.calls:
         entry, types = spec.entry(call), spec.arg_types(call)
@@ -78,15 +78,17 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
                 verdict = Verdict("Numba makes floats of integers, which a derived retract needs")
         forms = user_code.forms(entry, types)
         rendered = user_code.render(entry, prefix, retraction.origin)
-        found[call] = ClassCall(rendered, forms, verdict, retraction)
-    return found
+        calls_by_class[call] = ClassCall(rendered, forms, verdict, retraction)
+    return calls_by_class
 
 
-def _prefix(name: str, taken: dict[str, str]) -> str:
+def _prefix(name: str, prefixes: dict[str, str]) -> str:
     """Return the start of the functions' names: no name of one function is that of another's."""
     stem = f"user_{name.lower()}"
-    near = [other for other in taken.values() if other.startswith(stem) or stem.startswith(other)]
-    return f"user{len(taken) + 1}_{name.lower()}" if near else stem
+    near = [
+        other for other in prefixes.values() if other.startswith(stem) or stem.startswith(other)
+    ]
+    return f"user{len(prefixes) + 1}_{name.lower()}" if near else stem
 
 
 def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, Any]:
@@ -224,10 +226,10 @@ def _compiled_step(
     theirs = tuple_of([f"other_{field.attr}" for field in fields])
     target = tuple_of([f"state.{field.attr}[s]" for field in fields])
 
-    def step(method: str, *given: str) -> str:
+    def step(method: str, *operands: str) -> str:
         if not has(entry, method):
             return ""
-        return f"{target} = {rendered.call(method)}({', '.join(filter(None, given))})"
+        return f"{target} = {rendered.call(method)}({', '.join(filter(None, operands))})"
 
     return UserStep(
         tuple(fields),
@@ -242,10 +244,10 @@ def _python_step(
 ) -> UserStep:
     attr = fields[0].attr
 
-    def step(method: str, given: str) -> str:
+    def step(method: str, operands: str) -> str:
         if not has(entry, method):
             return ""
-        called = f"{rendered.call(method)}({', '.join(filter(None, [attr, given]))})"
+        called = f"{rendered.call(method)}({', '.join(filter(None, [attr, operands]))})"
         return f"state.{attr}[s] = rt.choose_state({attr}, {called})"
 
     return UserStep(
@@ -272,8 +274,10 @@ def _rows_output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[State
     state_text = attrs[0] if is_plain else _state_text(call.entry, attrs)
 
     def rows_text(method: str, width: int) -> str:
-        made = f"{of.rendered.call(method)}({state_text})"
-        return f"rt.user_rows({name!r}, {method!r}, {width}, {made})" if is_plain else made
+        call_text = f"{of.rendered.call(method)}({state_text})"
+        return (
+            f"rt.user_rows({name!r}, {method!r}, {width}, {call_text})" if is_plain else call_text
+        )
 
     def puts(out: str, first: int) -> tuple[str, ...]:
         texts = []

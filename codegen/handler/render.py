@@ -80,13 +80,13 @@ def support_digest(backend: str) -> str:
 
 def support_files(backend: str) -> list[Path]:
     """The files of the vocabulary that a handler imports, and of what they import in the rooms of values and state."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     waiting = [_SUPPORT[backend]]
     while waiting:
         path = _ROOT.joinpath(*waiting.pop().split(".")[1:]).with_suffix(".py")
-        if path in found or path.parent.name not in _SUPPORT_ROOMS or not path.is_file():
+        if path in paths or path.parent.name not in _SUPPORT_ROOMS or not path.is_file():
             continue
-        found.add(path)
+        paths.add(path)
         for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
             waiting += [module, *(f"{module}.{name.strip()}" for name in names.split(","))]
-    return sorted(found)
+    return sorted(paths)

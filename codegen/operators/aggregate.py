@@ -74,12 +74,12 @@ class AggregateRows(Node):
 
     @cached_property
     def trends(self) -> dict[str, Trend]:
-        found = constant(self.spec.group_by)
+        trends = constant(self.spec.group_by)
         for index, call in enumerate(self.spec.calls):
             trend = call_trend(self.spec, index, self.input.rows)
             if trend is not None:
-                found[call.output_name] = trend
-        return found
+                trends[call.output_name] = trend
+        return trends
 
     @cached_property
     def non_negative(self) -> frozenset[str]:
@@ -202,8 +202,8 @@ class GroupAggregate(AggregateRows, Stateful):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
-        found = super().changelog
-        return found if self.update_before else tuple(kind for kind in found if kind != "UB")
+        kinds = super().changelog
+        return kinds if self.update_before else tuple(kind for kind in kinds if kind != "UB")
 
     @property
     def clock_columns(self) -> frozenset[str]:
@@ -275,14 +275,14 @@ class LocalAggregate(AccumulatorRows):
 
 def shown_aggregate(spec: AggSpec, role: Role, ttl: int | None = None) -> dict[str, list[str]]:
     """The details of an aggregate's line."""
-    found = {}
+    details = {}
     if spec.group_by:
-        found["groupBy"] = shown_names(spec.group_by)
+        details["groupBy"] = shown_names(spec.group_by)
     if role:
-        found["partialFinalType"] = [role.upper()]
+        details["partialFinalType"] = [role.upper()]
     if ttl is not None:
-        found["stateTtl"] = [shown_duration(ttl)]
-    return {**found, "select": shown_calls(spec)}
+        details["stateTtl"] = [shown_duration(ttl)]
+    return {**details, "select": shown_calls(spec)}
 
 
 def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:

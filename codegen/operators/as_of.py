@@ -130,7 +130,7 @@ class AsOfJoin(TwoSided):
             {"name": "written", "kind": "time", "bytes_per_key": WORD},
         ]
         parts += [{"name": "due", "kind": "time", "bytes_per_key": WORD}] if self.waits else []
-        kept = [pa.schema(self._stored_columns(side)) for side in range(2)]
+        stored_columns = [pa.schema(self._stored_columns(side)) for side in range(2)]
         what = ("its rows of the left", "its rows of the right")
         if self.waits:
             what = (
@@ -141,7 +141,7 @@ class AsOfJoin(TwoSided):
             # The left's rows have the number of the row that they found, versions whether one is gone.
             more = WORD if self.waits == (side == 1) else 0
             rows = {"name": name, "kind": "sorted", "bytes_per_key": _TREE, "entries": what[side]}
-            parts.append({**rows, **row_entries(kept[side], _ROW + more)})
+            parts.append({**rows, **row_entries(stored_columns[side], _ROW + more)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {text}" for text in what]
         stored = [self.both.field(name) for name in self.keys]
@@ -166,8 +166,8 @@ class AsOfJoin(TwoSided):
             self.inputs, (self.keys, self.right_keys), self.row_keys, strict=True
         ):
             others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
-            wanted = [*keys, *others]
-            sides.append(pick(prune.input(each, wanted), wanted))
+            needed_names = [*keys, *others]
+            sides.append(pick(prune.input(each, needed_names), needed_names))
         pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
         prune.note_replacement(self, pruned)
         return pruned

@@ -353,19 +353,19 @@ def transform(node: Node, change: Callable[[Node], Node]) -> Node:
 
 def walk(node: Node) -> list[Node]:
     """All nodes, each after its inputs."""
-    found, waiting = [], [node]
+    nodes, waiting = [], [node]
     while waiting:
-        found.append(waiting.pop())
-        waiting += found[-1].inputs
-    return found[::-1]
+        nodes.append(waiting.pop())
+        waiting += nodes[-1].inputs
+    return nodes[::-1]
 
 
 def mark(*schemas: pa.Schema) -> str:
     """Return the start of a planner's own names: `$`, or as many of them as no name of these columns starts with."""
-    found = "$"
-    while any(name.startswith(found) for schema in schemas for name in schema.names):
-        found += "$"
-    return found
+    prefix = "$"
+    while any(name.startswith(prefix) for schema in schemas for name in schema.names):
+        prefix += "$"
+    return prefix
 
 
 def sort_kinds(kinds: set[str]) -> tuple[str, ...]:

@@ -54,9 +54,9 @@ class Calc(Node):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
-        found = set(self.input.changelog)
+        kinds = set(self.input.changelog)
         # The new half of an update may fail the filter that the old one has passed.
-        return sort_kinds(found | ({"D"} if "UA" in found and not self.never_deletes else set()))
+        return sort_kinds(kinds | ({"D"} if "UA" in kinds and not self.never_deletes else set()))
 
     @property
     def is_complete(self) -> bool:
@@ -87,14 +87,14 @@ class Calc(Node):
     @cached_property
     def trends(self) -> dict[str, Trend]:
         below, steady = self.input.trends, self.input.constants
-        found: dict[str, Trend] = {}
+        trends: dict[str, Trend] = {}
         for name, sql in self.select:
             trend = below.get(column_name(sql) or "")
             if set(columns_of(sql)) <= steady:
-                found[name] = "constant"
+                trends[name] = "constant"
             elif trend:
-                found[name] = trend
-        return found
+                trends[name] = trend
+        return trends
 
     @cached_property
     def non_negative(self) -> frozenset[str]:
@@ -115,14 +115,14 @@ class Calc(Node):
     @cached_property
     def event_times(self) -> frozenset[str]:
         below = self.input.event_times
-        found = {name for name, sql in self.select if column_name(sql) in below}
+        names = {name for name, sql in self.select if column_name(sql) in below}
         computed = below - set(self.input.schema.names)
         if computed:
             # The time of a table may be an expression: it is a column from here on, or passes with its columns.
             same = {name for name, sql in self.select if column_name(sql) == name}
-            found |= {name for name, sql in self.select if quoted_text(sql) in computed}
-            found |= {sql for sql in computed if same >= set(columns_of(sql))}
-        return frozenset(found)
+            names |= {name for name, sql in self.select if quoted_text(sql) in computed}
+            names |= {sql for sql in computed if same >= set(columns_of(sql))}
+        return frozenset(names)
 
     @cached_property
     def window_columns(self) -> WindowColumns | None:
@@ -171,12 +171,12 @@ class Calc(Node):
         return self if self.picked_columns is None else self.over(self.input.emit_changes())
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
-        kept = tuple(pair for pair in self.select if pair[0] in names) or self._spare()
-        read = {name for _, sql in kept for name in columns_of(sql)}
+        pairs = tuple(pair for pair in self.select if pair[0] in names) or self._spare()
+        read = {name for _, sql in pairs for name in columns_of(sql)}
         read |= set(columns_of(self.where)) if self.where is not None else set()
         below = prune.input(self.input, [n for n in self.input.schema.names if n in read])
-        columns = pa.schema([self.columns.field(name) for name, _ in kept])
-        return replace(self, input=below, select=kept, columns=columns)
+        columns = pa.schema([self.columns.field(name) for name, _ in pairs])
+        return replace(self, input=below, select=pairs, columns=columns)
 
     def without_before(self) -> Node:
         return self.over(self.input.without_before())

@@ -126,8 +126,8 @@ class Correlate(Node):
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self._spare()
         read = {*columns, *self.call.arguments}
-        wanted = [name for name in self.input.schema.names if name in read]
-        below = pick(prune.input(self.input, wanted), wanted)
+        needed_names = [name for name in self.input.schema.names if name in read]
+        below = pick(prune.input(self.input, needed_names), needed_names)
         return replace(self, input=below, columns=columns)
 
     def _spare(self) -> Key:
@@ -137,5 +137,5 @@ class Correlate(Node):
 
     def _extend_keys(self, below: tuple[Key, ...]) -> tuple[Key, ...]:
         """Keys of the rows below with what tells the rows of one of them apart."""
-        found = dict.fromkeys((*key, *own) for key in below for own in self.call.keys)
-        return tuple(key for key in found if set(key) <= set(self.columns))
+        keys = dict.fromkeys((*key, *own) for key in below for own in self.call.keys)
+        return tuple(key for key in keys if set(key) <= set(self.columns))

@@ -194,10 +194,10 @@ class Deduplicate(KeyedRowsNode):
         )
 
 
-def plan_deduplicate(node: Numbered, asked: Range) -> Node | None:
+def plan_deduplicate(node: Numbered, numbers: Range) -> Node | None:
     """The rows whose ROW_NUMBER by the clock or by one time is 1; None for other numberings."""
     rows, order = node.input, node.order
-    if node.function != "ROW_NUMBER" or asked != Range(1, 1) or len(order) != 1:
+    if node.function != "ROW_NUMBER" or numbers != Range(1, 1) or len(order) != 1:
         return None
     if not node.adds_only:
         return None
@@ -208,10 +208,10 @@ def plan_deduplicate(node: Numbered, asked: Range) -> Node | None:
         usual = item.nulls_first is not item.descending
         if not usual or not pa.types.is_timestamp(rows.schema.field(time).type):
             return None
-    found = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
+    first_rows = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
     select = [(name, quote_name(name)) for name in rows.schema.names]
     # The number of each of these rows is 1.
-    return Calc(found, (*select, (node.number, "CAST(1 AS BIGINT)")), node.schema)
+    return Calc(first_rows, (*select, (node.number, "CAST(1 AS BIGINT)")), node.schema)
 
 
 def _of_rows(
@@ -244,8 +244,8 @@ def deduplicated_table(
     key = keys
     if window_end is not None:
         if window_end not in names:
-            found = nearest(window_end, names)
-            raise UnknownColumnError(f"there is no column {window_end!r}. {found}")
+            hint = nearest(window_end, names)
+            raise UnknownColumnError(f"there is no column {window_end!r}. {hint}")
         key = (*(name for name in keys if name != window_end), window_end)
     return pick(_of_rows(rows, key, keep, order, window_end), list(names))
 
@@ -266,8 +266,8 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
         items = (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)
     others = [name for name in rows.schema.names if name not in keys]
     below = pick(rows, [*keys, *others])
-    found = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
-    return pick(found, list(rows.schema.names))
+    rank = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
+    return pick(rank, list(rows.schema.names))
 
 
 def _is_time(kind: pa.DataType) -> bool:

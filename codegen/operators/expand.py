@@ -54,12 +54,12 @@ class Expand(Passing):
 
     @cached_property
     def trends(self) -> dict[str, Trend]:
-        found: dict[str, Trend] = {}
+        trends: dict[str, Trend] = {}
         for place, name in enumerate(self.schema.names):
             trends_of_projects = {self._trend(project[place]) for project in self.projects}
             if len(trends_of_projects) == 1 and None not in trends_of_projects:
-                found[name] = next(trend for trend in trends_of_projects if trend)
-        return found
+                trends[name] = next(trend for trend in trends_of_projects if trend)
+        return trends
 
     @cached_property
     def non_negative(self) -> frozenset[str]:

@@ -39,7 +39,7 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     entries = [part["entries"] for part in parts if "entries" in part]
     grows = list(dict.fromkeys([*entries, *_live_rows(plan)]))
     keys = "the number of keys" if spec.group_by else "one key"
-    found = {
+    footprint = {
         "bounded_by": [keys, *(f"per key, {what}" for what in grows)],
         "ttl_ms": ttl,
         "compiled": plan.is_compiled,
@@ -48,8 +48,8 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
         "texts": _holds_texts(plan),
     }
     notes = note_functions(plan)
-    found |= {"functions": notes} if notes else {}
-    return found | ({"bytes_per_text": TEXT} if found["texts"] else {})
+    footprint |= {"functions": notes} if notes else {}
+    return footprint | ({"bytes_per_text": TEXT} if footprint["texts"] else {})
 
 
 def bounds(state: dict[str, Any]) -> str:
@@ -82,9 +82,13 @@ def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
     for each in plan.fields:
         room = int(each.dtype[1:]) * max(1, each.columns) if each.kind != "object" else None
         yield {"name": each.attr, "kind": each.kind, "bytes_per_key": room}
-    kept = _columns_of_views(plan)
+    columns_by_view = _columns_of_views(plan)
     for view in plan.views:
-        yield {"name": view.attr, "kind": view.kind.name, **_view(view, kept.get(view.attr, ()))}
+        yield {
+            "name": view.attr,
+            "kind": view.kind.name,
+            **_view(view, columns_by_view.get(view.attr, ())),
+        }
     if ttl:
         yield {"name": "written", "kind": "time", "bytes_per_key": WORD}
 
@@ -105,23 +109,23 @@ def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
 
 def _live_rows(plan: HandlerPlan) -> Iterator[str]:
     """The live rows that classes keep which can take none back."""
-    kept = {text for text, retraction in plan.retractions if retraction.why}
+    texts = {text for text, retraction in plan.retractions if retraction.why}
     for call in plan.spec.calls:
-        if call.text in kept:
+        if call.text in texts:
             what = call.args[0] if len(call.args) == 1 else f"({', '.join(call.args)})"
             yield f"the different values of {what}"
 
 
 def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:
     """The columns of which each view keeps values."""
-    found = {}
+    columns_by_view = {}
     blocks = [*plan.blocks, *(block for each in plan.distincts for block in each.blocks)]
     for block in blocks:
         for step in block.views:
-            found[step.view.attr] = _columns(block)
+            columns_by_view[step.view.attr] = _columns(block)
     for each in plan.distincts:
-        found[each.view.attr] = _columns(each.blocks[0])
-    return found
+        columns_by_view[each.view.attr] = _columns(each.blocks[0])
+    return columns_by_view
 
 
 def _columns(block: CallBlock) -> tuple[str, ...]:

@@ -60,10 +60,10 @@ class IncrementalAggregate(AccumulatorRows, Stateful):
 
     @cached_property
     def rows(self) -> Node:
-        found: Node = GroupAggregate(self.input, self.spec, "partial", self.merges)
+        node: Node = GroupAggregate(self.input, self.spec, "partial", self.merges)
         for step in self.steps:
-            found = step.over(found)
-        return found
+            node = step.over(node)
+        return node
 
     @property
     def lineage(self) -> str:

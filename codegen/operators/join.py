@@ -99,17 +99,17 @@ class Join(TwoSided):
         # Whether a row of this side meets one row of the other at most.
         left_meets_one = any(set(key) <= set(self.right_keys) for key in right)
         right_meets_one = any(set(key) <= set(self.keys) for key in left)
-        found: list[Key] = []
+        keys: list[Key] = []
         if self.kind in ("semi", "anti"):
-            found = list(left)
+            keys = list(left)
         elif self.kind != "full":
             # Padded rows of a FULL JOIN may look alike: a NULL may be one of the key itself.
-            found += left if left_meets_one and self.kind != "right" else ()
-            found += right if right_meets_one and self.kind != "left" else ()
-            found += [(*one, *other) for one in left for other in right]
+            keys += left if left_meets_one and self.kind != "right" else ()
+            keys += right if right_meets_one and self.kind != "left" else ()
+            keys += [(*one, *other) for one in left for other in right]
         there = set(self.columns)
-        kept = dict.fromkeys(key for key in found if set(key) <= there)
-        return tuple(sorted(kept, key=len))
+        keys_that_leave = dict.fromkeys(key for key in keys if set(key) <= there)
+        return tuple(sorted(keys_that_leave, key=len))
 
     @property
     def trends(self) -> dict[str, Trend]:
@@ -171,14 +171,14 @@ class Join(TwoSided):
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
-        kept = [self._stored_columns(side) for side in range(2)]
+        stored_columns = [self._stored_columns(side) for side in range(2)]
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
             more = ROW + CELL * has_index(self.held_by(side), self.inputs[side])
             more += DEGREE * self._counts_matches(side, lives[1 - side])
             rows = {"name": name, "kind": "rows", "entries": f"its rows of the {name}"}
-            room = row_entries(pa.schema(kept[side] or [NOTHING]), more)
+            room = row_entries(pa.schema(stored_columns[side] or [NOTHING]), more)
             parts.append({**rows, **room, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
@@ -226,8 +226,8 @@ class Join(TwoSided):
             (self.right, self.right_keys, self.right_key),
         ):
             others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
-            wanted = [*keys, *others] or each.schema.names[:1]
-            sides.append(pick(prune.input(each, wanted), wanted))
+            needed_names = [*keys, *others] or each.schema.names[:1]
+            sides.append(pick(prune.input(each, needed_names), needed_names))
         pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
         prune.note_replacement(self, pruned)
         return pruned
@@ -241,10 +241,10 @@ def told_in_order(
     lying: the columns by which they lie, in as many ways as these are called. same: columns that equal another.
     """
     column_sets = [set(columns) for columns in lying]
-    found = [key for key in keys if any(columns <= set(key) for columns in column_sets)]
+    keys_in_order = [key for key in keys if any(columns <= set(key) for columns in column_sets)]
     # Updates are told by the first one: of another key the new row may come before the old one goes.
-    names = {same.get(name, name) for name in found[0]} if found else set()
-    return tuple(key for key in found if {same.get(name, name) for name in key} == names)
+    names = {same.get(name, name) for name in keys_in_order[0]} if keys_in_order else set()
+    return tuple(key for key in keys_in_order if {same.get(name, name) for name in key} == names)
 
 
 def has_index(held_by: Held, rows: Node) -> bool:
@@ -267,5 +267,5 @@ def smallest_key(side: Node, keys: Key) -> Key | None:
 
     Where the row that goes may come after the one in its place, rows are told apart by all columns.
     """
-    found: Iterable[Key] = side.ordered_keys
-    return min(found, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)
+    candidates: Iterable[Key] = side.ordered_keys
+    return min(candidates, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)

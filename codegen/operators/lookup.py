@@ -101,18 +101,21 @@ class LookupJoin(Node):
 
     @property
     def remark(self) -> str:
-        kept = "rows are answered as they come, and none is remembered, for nothing is taken back"
-        return f"table {self.asked.name}: {self.asked.table.label}; {kept}"
+        memory = "rows are answered as they come, and none is remembered, for nothing is taken back"
+        return f"table {self.asked.name}: {self.asked.table.label}; {memory}"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        asked = self.asked.prune_columns(set(columns))
+        question = self.asked.prune_columns(set(columns))
         own = self.input
         known = own.unique_key if not own.appends_only else None
-        read = {*columns, *asked.columns_read, *(known or ())}
-        wanted = [name for name in own.schema.names if name in read]
+        read = {*columns, *question.columns_read, *(known or ())}
+        needed_names = [name for name in own.schema.names if name in read]
         return replace(
-            self, input=pick(prune.input(own, wanted), wanted), asked=asked, columns=columns
+            self,
+            input=pick(prune.input(own, needed_names), needed_names),
+            asked=question,
+            columns=columns,
         )
 
     def insert_exchange(self) -> Node:
@@ -125,8 +128,8 @@ class LookupJoin(Node):
                 f"a lookup join over changes with {len(key)} columns and no key is not supported: more than "
                 f"{KEY_COLUMNS} would tell rows apart. Say what is unique: keys={{'t': ['id']}}."
             )
-        kept = tuple(n for n in self.input.schema.names if n in {*key, *self.columns})
-        order = (*key, *(name for name in kept if name not in key))
+        stored = tuple(n for n in self.input.schema.names if n in {*key, *self.columns})
+        order = (*key, *(name for name in stored if name not in key))
         below = Lookup(self.input, self.asked, order, self.columns)
         return MaterialisedLookup(
             Exchange(below, key), self.asked, key, self.columns, known is not None, self.unique_keys
@@ -142,5 +145,5 @@ class LookupJoin(Node):
                 return ()
             more = tuple(own[name] for name in table)
         there = set(self.columns)
-        found = dict.fromkeys((*key, *more) for key in below)
-        return tuple(key for key in found if set(key) <= there)
+        keys = dict.fromkeys((*key, *more) for key in below)
+        return tuple(key for key in keys if set(key) <= there)

@@ -55,8 +55,8 @@ class LookupQuestion:
     @property
     def meets_one(self) -> bool:
         """True if a row meets one row of the table at most."""
-        asked = {right for _, right in self.pairs}
-        return bool(self.table.key) and set(self.table.key) <= asked
+        columns_asked = {right for _, right in self.pairs}
+        return bool(self.table.key) and set(self.table.key) <= columns_asked
 
     @property
     def columns_read(self) -> set[str]:
@@ -82,9 +82,9 @@ class LookupQuestion:
         """Its line in Flink's words."""
         equal = [f"{format_name(right)}={format_name(left)}" for left, right in self.pairs]
         where = [one_line(each) for each in (self.before, self.condition) if each is not None]
-        found = {"table": [self.name], "joinType": [_FLINK[self.kind]], "lookup": equal}
-        found |= {"where": [" AND ".join(where)]} if where else {}
-        return found | {"select": shown_names(columns)}
+        details = {"table": [self.name], "joinType": [_FLINK[self.kind]], "lookup": equal}
+        details |= {"where": [" AND ".join(where)]} if where else {}
+        return details | {"select": shown_names(columns)}
 
 
 @dataclass(frozen=True)

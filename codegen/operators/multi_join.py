@@ -122,19 +122,19 @@ class MultiJoin(KeyedRowsNode):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
-        found = list(self.tables[0].unique_keys)
+        keys = list(self.tables[0].unique_keys)
         before = set(self.keys)
         for which, kind in enumerate(self.kinds, 1):
             own, others = self.key_of(which), self.tables[which].unique_keys
-            more = [(*one, *other) for one in found for other in others]
-            if kind == "inner" and any(set(key) <= before for key in found):
+            more = [(*one, *other) for one in keys for other in others]
+            if kind == "inner" and any(set(key) <= before for key in keys):
                 more = [*others, *more]
             if any(set(key) <= set(own) for key in others):
-                more = [*found, *more]
-            found = list(_least(more))
+                more = [*keys, *more]
+            keys = list(_least(more))
             before |= set(own) if kind == "inner" else set()
         there = set(self.columns)
-        return tuple(sorted((key for key in found if set(key) <= there), key=len))
+        return tuple(sorted((key for key in keys if set(key) <= there), key=len))
 
     @property
     def trends(self) -> dict[str, Trend]:
@@ -190,11 +190,11 @@ class MultiJoin(KeyedRowsNode):
         ]
         lives = [ttl if own is None else own for own in self.ttls]
         stored = [self.every.field(name) for name in self.keys]
-        for which, kept in enumerate(self._stored_columns()):
+        for which, stored_columns in enumerate(self._stored_columns()):
             more = ROW + CELL * has_index(self.held_by(which), self.inputs[which])
             name = f"input {which + 1}"
             rows = {"name": name, "kind": "rows", "entries": f"its rows of {name}"}
-            room = row_entries(pa.schema(kept or [NOTHING]), more)
+            room = row_entries(pa.schema(stored_columns or [NOTHING]), more)
             parts.append({**rows, **room, "bytes_per_key": 4 + WORD * (lives[which] > 0)})
         bounds = ["the number of keys", *(f"per key, {part['entries']}" for part in parts[1:])]
         texts = holds_texts(pa.schema(stored))
@@ -225,8 +225,8 @@ class MultiJoin(KeyedRowsNode):
         for which, each in enumerate(self.tables):
             keys = self.key_of(which)
             others = {*read, *(self.row_keys[which] or ())} - {*keys}
-            wanted = [*keys, *(name for name in each.schema.names if name in others)]
-            tables.append(pick(prune.input(each, wanted), wanted))
+            needed_names = [*keys, *(name for name in each.schema.names if name in others)]
+            tables.append(pick(prune.input(each, needed_names), needed_names))
         pruned = replace(self, tables=tuple(tables), columns=columns)
         prune.note_replacement(self, pruned)
         return pruned
@@ -250,8 +250,8 @@ class MultiJoin(KeyedRowsNode):
 
 def _least(keys: list[Key]) -> Iterator[Key]:
     """Those of the keys that contain no other."""
-    found: list[Key] = []
+    least_keys: list[Key] = []
     for key in sorted(dict.fromkeys(keys), key=len):
-        if not any(set(each) <= set(key) for each in found):
-            found.append(key)
+        if not any(set(each) <= set(key) for each in least_keys):
+            least_keys.append(key)
             yield key

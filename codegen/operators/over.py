@@ -265,14 +265,14 @@ class Over(Stateful):
             parts.append({"name": "emitted", "kind": "numbers", "bytes_per_key": 4 * WORD})
         else:
             row += WORD * len(results) + len(results) // 8 + 1
-        kept = {
+        rows_part = {
             "name": "rows",
             "kind": "sorted",
             "bytes_per_key": _TREE,
             "entries": self._stored_rows,
         }
         stored = pa.schema([*fields, *([] if self.by else results)])
-        parts.append({**kept, "bytes_per_entry": row, "has_texts": holds_texts(stored)})
+        parts.append({**rows_part, "bytes_per_entry": row, "has_texts": holds_texts(stored)})
         if self.by and self.spec is not None and self.adds_up:
             whole = state_of(self.spec, backend, 0)
             parts += [part for part in whole["parts"] if part["name"] != "key"]
@@ -307,14 +307,14 @@ class Over(Stateful):
         if not calls:
             below = self.input
             return pick(prune.input(below, [n for n in below.schema.names if n in names]), names)
-        wanted = {*names, *self.partition, *(each.column for each in self.order)}
-        wanted |= {column for each in calls for column in each.reads}
+        needed_names = {*names, *self.partition, *(each.column for each in self.order)}
+        needed_names |= {column for each in calls for column in each.reads}
         if not self.by:
             # By these a row that changes is known again.
-            wanted |= {column for key in self._row_keys for column in key}
+            needed_names |= {column for key in self._row_keys for column in key}
         every = self.input.schema.names
         # Rows have a column, even if only their number matters.
-        read = [name for name in every if name in wanted] or every[:1]
+        read = [name for name in every if name in needed_names] or every[:1]
         return replace(self, input=pick(prune.input(self.input, read), read), calls=calls)
 
     def without_before(self) -> Node:

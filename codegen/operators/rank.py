@@ -108,18 +108,22 @@ class Rank(KeyedRowsNode):
     @property
     def one_row(self) -> bool:
         """True if a key has one row at most."""
-        asked = self.asked
-        return self.function == "ROW_NUMBER" and asked.end is not None and asked.start >= asked.end
+        numbers = self.asked
+        return (
+            self.function == "ROW_NUMBER"
+            and numbers.end is not None
+            and numbers.start >= numbers.end
+        )
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         by_arrival = not self.order and self.function == "ROW_NUMBER"
         if self.strategy == "append" and (by_arrival or self.window is not None):
             return ("I",)
-        found = {"I", "UB", "UA", "D"}
+        kinds = {"I", "UB", "UA", "D"}
         if self.never_deletes:
-            found -= {"D"}
-        return tuple(k for k in sort_kinds(found) if self.update_before or k != "UB")
+            kinds -= {"D"}
+        return tuple(k for k in sort_kinds(kinds) if self.update_before or k != "UB")
 
     @property
     def never_deletes(self) -> bool:
@@ -128,11 +132,11 @@ class Rank(KeyedRowsNode):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
-        found: list[Key] = [self.partition] if self.one_row else []
+        keys: list[Key] = [self.partition] if self.one_row else []
         if self.numbers_rows and self.number is not None:
-            found.append((*self.partition, self.number))
-        found += [key for key in self.input.unique_keys if key not in found]
-        return tuple(found)
+            keys.append((*self.partition, self.number))
+        keys += [key for key in self.input.unique_keys if key not in keys]
+        return tuple(keys)
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
@@ -174,22 +178,22 @@ class Rank(KeyedRowsNode):
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.input.schema]
         order = [(each.column, each.descending, each.nulls_first) for each in self.order]
-        asked = (self.asked.start, self.asked.end, self.asked.end_column)
-        what = (self.partition, order, asked, columns, self.window, self.zone)
+        numbers = (self.asked.start, self.asked.end, self.asked.end_column)
+        what = (self.partition, order, numbers, columns, self.window, self.zone)
         return f"rank {self.function} {self.strategy} {self.row_key!r} {what!r}"
 
     @property
     def title(self) -> Title:
-        below, asked = self.input.schema.names, self.asked
+        below, numbers = self.input.schema.names, self.asked
         strategy = _FLINK[self.strategy]
         if self.strategy == "update":
             strategy += f"[{','.join(str(below.index(name)) for name in self.row_key)}]"
-        end = asked.end if asked.end_column is None else format_name(asked.end_column)
-        ends = [f"rankStart={asked.start}", f"rankEnd={end}"]
+        end = numbers.end if numbers.end_column is None else format_name(numbers.end_column)
+        ends = [f"rankStart={numbers.start}", f"rankEnd={end}"]
         details: dict[str, list[str]] = {
             "strategy": [strategy],
             "rankType": [self.function],
-            "rankRange": ends if asked.end_column is None else ends[1:],
+            "rankRange": ends if numbers.end_column is None else ends[1:],
             "partitionBy": shown_names(self.partition),
             "orderBy": shown_order(self.order),
             "select": shown_names(self.schema.names),
@@ -225,9 +229,14 @@ class Rank(KeyedRowsNode):
         return "which rows come first is known only where all rows of a key are"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
-        wanted = {*names, *self.partition, *(each.column for each in self.order), *self.row_key}
-        wanted |= {self.asked.end_column} if self.asked.end_column is not None else set()
-        read = [name for name in self.input.schema.names if name in wanted]
+        needed_names = {
+            *names,
+            *self.partition,
+            *(each.column for each in self.order),
+            *self.row_key,
+        }
+        needed_names |= {self.asked.end_column} if self.asked.end_column is not None else set()
+        read = [name for name in self.input.schema.names if name in needed_names]
         number = self.number if self.number in names else None
         return replace(self, input=pick(prune.input(self.input, read), read), number=number)
 
@@ -274,7 +283,7 @@ class Rank(KeyedRowsNode):
                 yield f"{each.column} may be NULL, which comes first, and then not be it any more"
 
 
-def plan_rank(node: Numbered, asked: Range) -> Node | None:
+def plan_rank(node: Numbered, numbers: Range) -> Node | None:
     """The Rank of numbered rows; by the clock it is the order of arrival. None: the last rows by the clock."""
     rows, order = node.input, node.order
     clocks = [each for each in order if each.column in rows.clock_columns]
@@ -285,5 +294,5 @@ def plan_rank(node: Numbered, asked: Range) -> Node | None:
         order = order[: order.index(clocks[0])]
     others = [name for name in rows.schema.names if name not in node.partition]
     below = pick(rows, [*node.partition, *others])
-    found = Rank(below, node.partition, node.function, order, asked, node.number)
-    return pick(found, list(node.schema.names))
+    rank = Rank(below, node.partition, node.function, order, numbers, node.number)
+    return pick(rank, list(node.schema.names))

@@ -74,8 +74,8 @@ class TimedJoin(Join):
         if self.in_windows:
             columns = self.window_columns
             return frozenset({columns.time} if columns and columns.time else ())
-        found = {name for side in self._never_padded for name in side.event_times}
-        return frozenset(found & set(self.columns))
+        names = {name for side in self._never_padded for name in side.event_times}
+        return frozenset(names & set(self.columns))
 
     @property
     def window_columns(self) -> WindowColumns | None:
@@ -83,9 +83,9 @@ class TimedJoin(Join):
             return None
         there = set(self.columns)
         for side in self._never_padded:
-            found = side.window_columns
-            if found is not None and {found.start, found.end} <= there:
-                return found if found.time in there else found._replace(time=None)
+            columns = side.window_columns
+            if columns is not None and {columns.start, columns.end} <= there:
+                return columns if columns.time in there else columns._replace(time=None)
         return None
 
     @property
@@ -129,8 +129,8 @@ class TimedJoin(Join):
         return "IntervalJoin", {**joined, "windowBounds": shown_bounds, **rest}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        found = super().state(backend, 0)
-        return {**found, "bounded_by": [self.state_bound]}
+        footprint = super().state(backend, 0)
+        return {**footprint, "bounded_by": [self.state_bound]}
 
     @property
     def state_bound(self) -> str:

@@ -59,16 +59,16 @@ class Union(Node):
     def trends(self) -> dict[str, Trend]:
         parts = [part.trends for part in self.parts]
         columns = zip(*(part.schema.names for part in self.parts), strict=True)
-        found: dict[str, Trend] = {}
+        trends: dict[str, Trend] = {}
         for name, names in zip(self.schema.names, columns, strict=True):
             trends_of_parts = {part.get(own) for part, own in zip(parts, names, strict=True)} - {
                 "constant"
             }
             if not trends_of_parts:
-                found[name] = "constant"
+                trends[name] = "constant"
             elif len(trends_of_parts) == 1 and None not in trends_of_parts:
-                found[name] = next(trend for trend in trends_of_parts if trend)
-        return found
+                trends[name] = next(trend for trend in trends_of_parts if trend)
+        return trends
 
     @cached_property
     def non_negative(self) -> frozenset[str]:
@@ -88,8 +88,8 @@ class Union(Node):
 
     @cached_property
     def distribution(self) -> Key | None:
-        found = {self._rename_columns(part, part.distribution) for part in self.parts}
-        return found.pop() if len(found) == 1 else None
+        distributions = {self._rename_columns(part, part.distribution) for part in self.parts}
+        return distributions.pop() if len(distributions) == 1 else None
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
         places = [self.schema.names.index(name) for name in names]

@@ -100,8 +100,8 @@ class WindowTable(Passing):
 
     @property
     def window_columns(self) -> WindowColumns | None:
-        found = WindowColumns(*self.bounds.names, self.assigner.text)
-        return found if self.assigner.event_time and not self.assigner.merges else None
+        columns = WindowColumns(*self.bounds.names, self.assigner.text)
+        return columns if self.assigner.event_time else None
 
     @property
     def distribution(self) -> None:
@@ -243,13 +243,13 @@ class WindowAggregate(Stateful):
 
     @property
     def event_times(self) -> frozenset[str]:
-        found = self.window_columns
-        return frozenset() if found is None else frozenset({self.bounds.time})
+        columns = self.window_columns
+        return frozenset() if columns is None else frozenset({self.bounds.time})
 
     @property
     def window_columns(self) -> WindowColumns | None:
-        found = WindowColumns(*self.bounds.names, self.windowing.assigner.text)
-        return found if self.awaits_watermark and not self.updates else None
+        columns = WindowColumns(*self.bounds.names, self.windowing.assigner.text)
+        return columns if self.awaits_watermark and not self.updates else None
 
     def wakes_by(self, ttl: int) -> Waker:
         return "the watermark" if self.awaits_watermark else "the clock"
@@ -260,8 +260,8 @@ class WindowAggregate(Stateful):
 
     @property
     def title(self) -> Title:
-        shown = [*self.keys, *self.bounds.names]
-        details = shown_windows(self.spec, self.windowing, shown)
+        names = [*self.keys, *self.bounds.names]
+        details = shown_windows(self.spec, self.windowing, names)
         return "Global" * self.merges + "WindowAggregate", details
 
     @property
@@ -329,8 +329,8 @@ def shown_windows(spec: AggSpec, windowing: Windowing, names: list[str]) -> dict
     """The details of the line of an aggregate in windows, or of its local half."""
     keys = spec.group_by[:-1]
     calls = shown_calls(spec)[len(spec.group_by) :]
-    found = {"groupBy": shown_names(keys)} if keys else {}
-    return {**found, "window": [windowing.text], "select": [*shown_names(names), *calls]}
+    details = {"groupBy": shown_names(keys)} if keys else {}
+    return {**details, "window": [windowing.text], "select": [*shown_names(names), *calls]}
 
 
 def _prune_input(node: Node, names: set[str], prune: Pruner) -> Node:

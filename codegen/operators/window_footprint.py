@@ -17,24 +17,24 @@ def state_of_windows(
     spec: AggSpec, keys: tuple[str, ...], windowing: Windowing, backend: str
 ) -> dict[str, Any]:
     """The state of an aggregate in windows, as data; `per` is what takes the bytes of a key."""
-    found = state_of(spec, backend, 0)
+    footprint = state_of(spec, backend, 0)
     per = _per(windowing)
-    inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
+    inside = [each.replace("per key", f"per {per}", 1) for each in footprint["bounded_by"][1:]]
     if windowing.evictor is not None or windowing.function is not None:
         inside = [f"per {per}, every row that stays"]
-    found |= {"bounded_by": [_describe_bound(keys, windowing), *inside], "per": per}
-    _add_parts(found, keys, windowing)
+    footprint |= {"bounded_by": [_describe_bound(keys, windowing), *inside], "per": per}
+    _add_parts(footprint, keys, windowing)
     if not windowing.is_vectorised:
         # Triggers and evictors remember what they like.
-        found |= {"compiled": False, "bytes_per_key": None}
-    return found
+        footprint |= {"compiled": False, "bytes_per_key": None}
+    return footprint
 
 
-def _add_parts(found: dict[str, Any], keys: tuple[str, ...], windowing: Windowing) -> None:
+def _add_parts(footprint: dict[str, Any], keys: tuple[str, ...], windowing: Windowing) -> None:
     """Add what windows remember besides accumulators: the bounds of sessions, and what was emitted and may change."""
-    if found["bytes_per_key"] is None:
+    if footprint["bytes_per_key"] is None:
         return
-    key, *rest = found["parts"]
+    key, *rest = footprint["parts"]
     again = sum(part["bytes_per_key"] for part in rest) + 2 * WORD
     if isinstance(windowing.assigner, Session):
         key = {**key, "bytes_per_key": index_bytes(len(keys))}
@@ -43,8 +43,8 @@ def _add_parts(found: dict[str, Any], keys: tuple[str, ...], windowing: Windowin
         again += key["bytes_per_key"]
     if windowing.updates:
         rest.append({"name": "emitted", "kind": "results", "bytes_per_key": again})
-    found["parts"] = [key, *rest]
-    found["bytes_per_key"] = sum(part["bytes_per_key"] for part in found["parts"])
+    footprint["parts"] = [key, *rest]
+    footprint["bytes_per_key"] = sum(part["bytes_per_key"] for part in footprint["parts"])
 
 
 def _per(windowing: Windowing) -> str:

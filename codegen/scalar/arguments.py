@@ -59,9 +59,9 @@ Rule: TypeAlias = Callable[[Arguments], pa.DataType | None]
 
 def fixed_type(kind: pa.DataType) -> Rule:
     """The rule of a function whose result has one type."""
-    return lambda given: kind
+    return lambda arguments: kind
 
 
-def first_type(given: Arguments) -> pa.DataType:
+def first_type(arguments: Arguments) -> pa.DataType:
     """The type of the first argument."""
-    return given.type(0)
+    return arguments.type(0)

@@ -66,7 +66,7 @@ def lower_calc(
     rows: pa.Schema,
     *,
     zone: str = "UTC",
-    shown: bool = False,
+    is_shown: bool = False,
     upsert: bool = False,
 ) -> LoweredCalc:
     """A filter of rows and their projection to `schema`, in a session with this time zone.
@@ -75,7 +75,14 @@ def lower_calc(
     """
     text = module_text(where, select, schema, {ROWS: rows}, zone)
     return LoweredCalc(
-        text, where, select=select, schema=schema, rows=rows, zone=zone, shown=shown, upsert=upsert
+        text,
+        where,
+        select=select,
+        schema=schema,
+        rows=rows,
+        zone=zone,
+        shown=is_shown,
+        upsert=upsert,
     )
 
 
@@ -101,11 +108,11 @@ def calculate(
     batch: pa.RecordBatch,
     kinds: Kinds,
     *,
-    shown: bool = False,
+    is_shown: bool = False,
     upsert: bool = False,
 ) -> Rows:
     """The rows that pass a filter, projected to a schema; see LoweredCalc."""
-    calc = lower_calc(where, tuple(select), schema, batch.schema, shown=shown, upsert=upsert)
+    calc = lower_calc(where, tuple(select), schema, batch.schema, is_shown=is_shown, upsert=upsert)
     return calc.run(batch, kinds)
 
 
@@ -148,19 +155,19 @@ def finish(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds, upsert: bool = Tr
     _check_given("finish", spec, batch)
     schema = spec.output_schema
     select = spec.select or [(name, quote_name(name)) for name in schema.names]
-    return calculate(spec.having, select, schema, batch, kinds, shown=True, upsert=upsert)
+    return calculate(spec.having, select, schema, batch, kinds, is_shown=True, upsert=upsert)
 
 
 def _check_given(call: str, spec: Any, batch: Any) -> None:
     """Raise SpecError unless these are a spec and a batch."""
     # Specs are built of expressions: their class cannot be imported here.
-    wanted = (
+    expectations = (
         ("spec", spec, "handler_schema", "an AggSpec"),
         ("batch", batch, "schema", "an Arrow batch"),
     )
-    for name, given, attribute, fix in wanted:
-        if not hasattr(given, attribute):
-            raise SpecError(f"{call}: the {name} is a {type(given).__name__}; give {fix}.")
+    for name, value, attribute, fix in expectations:
+        if not hasattr(value, attribute):
+            raise SpecError(f"{call}: the {name} is a {type(value).__name__}; give {fix}.")
 
 
 def having_kinds(kinds: Kinds, passes: Passes, upsert: bool = True) -> tuple[Passes, Kinds]:

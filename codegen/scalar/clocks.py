@@ -112,21 +112,21 @@ def _make(dtype: pa.DataType, tries: bool) -> Rule:
     """MAKE_TIMESTAMP(year, month, day, hour, minute, second [, zone])."""
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-        given = node.expressions
-        if not 6 <= len(given) <= 6 + (dtype == INSTANT):
+        parts_of_call = node.expressions
+        if not 6 <= len(parts_of_call) <= 6 + (dtype == INSTANT):
             raise unsupported_error(node, NEEDS_SPARK)
         kinds = (*(_INT for _ in range(5)), _SECOND)
-        parts = [low.as_type(each, kind) for each, kind in zip(given, kinds, strict=False)]
+        parts = [low.as_type(each, kind) for each, kind in zip(parts_of_call, kinds, strict=False)]
         places = ", ".join(f"{{{place}}}" for place in range(6))
         if tries:
-            made = call(f"scalar.clocks.try_make_timestamp({places})", WALL_CLOCK, *parts)
+            wall_clock = call(f"scalar.clocks.try_make_timestamp({places})", WALL_CLOCK, *parts)
         else:
             text = f"scalar.clocks.make_timestamp({places}, {{sql}})"
-            made = call(text, WALL_CLOCK, *parts, sql=quoted(spark_text(node)), raises=True)
+            wall_clock = call(text, WALL_CLOCK, *parts, sql=quoted(spark_text(node)), raises=True)
         if dtype == WALL_CLOCK:
-            return made
-        zone = _zone(given[6], node) if len(given) > 6 else low.zone
-        return from_wall_clock(low, made, zone)
+            return wall_clock
+        zone = _zone(parts_of_call[6], node) if len(parts_of_call) > 6 else low.zone
+        return from_wall_clock(low, wall_clock, zone)
 
     return rule
 

@@ -64,8 +64,10 @@ def _row(named: bool) -> Rule:
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         dtype = infer(node, low.types)
-        given = node.expressions[1::2] if named else node.expressions
-        values = [low.as_type(each, field.type) for each, field in zip(given, dtype, strict=True)]
+        values_of_row = node.expressions[1::2] if named else node.expressions
+        values = [
+            low.as_type(each, field.type) for each, field in zip(values_of_row, dtype, strict=True)
+        ]
         names = ", ".join(quoted(field.name) for field in dtype)
         return _lower_constructor(
             low, node, f"make_row([{names}]".replace("{", "{{").replace("}", "}}"), dtype, values
@@ -78,8 +80,8 @@ def _whole(function: str, *, lists: int = 1, raises: bool = False, nulls: bool =
     """A function of arrays (or maps), as many as `lists` at least; further arguments as they are."""
 
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-        given = [node.this] if not isinstance(node, exp.Anonymous) else node.expressions
-        values = [low.lower(each) for each in given]
+        operands = [node.this] if not isinstance(node, exp.Anonymous) else node.expressions
+        values = [low.lower(each) for each in operands]
         if any(not pa.types.is_nested(each.type) for each in values[:lists]):
             raise unsupported_error(node, NEEDS_SPARK)
         dtype = infer(node, low.types)
@@ -183,8 +185,8 @@ def _has_key(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 
 def _slice(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, *numbers = node.expressions
-    value = low.lower(given)
+    operand, *numbers = node.expressions
+    value = low.lower(operand)
     if not pa.types.is_list(value.type):
         raise unsupported_error(node, NEEDS_SPARK)
     values = [value, *(low.as_type(each, _INT) for each in numbers)]
@@ -199,8 +201,8 @@ def _sequence(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression
 
 
 def _join(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, *texts = node.expressions
-    value = low.lower(given)
+    operand, *texts = node.expressions
+    value = low.lower(operand)
     if value.type != pa.list_(_TEXT):
         raise unsupported_error(node, NEEDS_SPARK)
     values = [value, *(low.text(each) for each in texts)]
@@ -208,12 +210,12 @@ def _join(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 
 def _text_to_map(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, *separators = node.expressions
+    operand, *separators = node.expressions
     for each in separators:
         # They are regular expressions in Spark.
         if not set(literal_text(each, node)) <= set(",:;=&/-_ %#@!~<>'\""):
             raise unsupported_error(node, NEEDS_SPARK)
-    values = [low.text(given), *(low.lower(each) for each in separators)]
+    values = [low.text(operand), *(low.lower(each) for each in separators)]
     dtype = pa.map_(_TEXT, _TEXT)
     return call_by_row("collections.text_to_map", dtype, values, node, raises=True)
 
@@ -222,8 +224,8 @@ _SIZE: Final = kernel("pc.cast(pc.list_value_length({0}), pa.int32())", _INT, No
 
 
 def _size(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = node.expressions
-    value = low.lower(given)
+    (operand,) = node.expressions
+    value = low.lower(operand)
     if pa.types.is_map(value.type):
         return call_by_row("collections.size", _INT, [value], node)
     if not pa.types.is_list(value.type):

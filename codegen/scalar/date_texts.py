@@ -22,16 +22,16 @@ _USUAL: Final = "yyyy-MM-dd HH:mm:ss"
 
 
 def _date_format(low: ExpressionLowering, node: exp.TimeToStr) -> LoweredExpression:
-    given = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
-    return _write(low, node, _clock_or_text(low, given), literal_text(node.args["format"], node))
+    operand = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
+    return _write(low, node, _clock_or_text(low, operand), literal_text(node.args["format"], node))
 
 
 def _to_char(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """TO_CHAR of a date or a timestamp; of numbers it has patterns of its own."""
-    given, pattern = node.expressions
-    if low.lower(given).type not in (_DATE, INSTANT, WALL_CLOCK):
+    operand, pattern = node.expressions
+    if low.lower(operand).type not in (_DATE, INSTANT, WALL_CLOCK):
         raise unsupported_error(node, NEEDS_SPARK)
-    return _write(low, node, clock(low, given), literal_text(pattern, node))
+    return _write(low, node, clock(low, operand), literal_text(pattern, node))
 
 
 def _from_unixtime(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -64,13 +64,13 @@ def _lower_reader(dtype: pa.DataType, tries: bool = False) -> Rule:
     """TO_DATE, TO_TIMESTAMP and their kin: a text by a pattern, or anything by a cast."""
 
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-        given, *pattern = _check_given(node)
-        value = low.lower(given)
+        operand, *pattern = _check_given(node)
+        value = low.lower(operand)
         if not pattern or value.type != _TEXT:
             kind = exp.TryCast if tries else exp.Cast
             name = {_DATE: "DATE", WALL_CLOCK: "TIMESTAMP_NTZ"}.get(dtype, "TIMESTAMP")
             return low.lower(
-                kind(this=given.copy(), to=exp.DataType.build(name, "spark"), safe=tries)
+                kind(this=operand.copy(), to=exp.DataType.build(name, "spark"), safe=tries)
             )
         read = _read(low, node, value, literal_text(pattern[0], node), tries, dtype == WALL_CLOCK)
         if dtype == INSTANT:
@@ -111,8 +111,8 @@ def _unix_timestamp(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpr
     """Seconds since 1970 of a text by a pattern, of a date, or of a timestamp."""
     if not node.expressions:
         raise unsupported_error(node, NEEDS_SPARK)
-    given, *pattern = node.expressions
-    value = low.lower(given)
+    operand, *pattern = node.expressions
+    value = low.lower(operand)
     if value.type == _TEXT:
         read = _read(low, node, value, literal_text(pattern[0], node) if pattern else _USUAL, False)
         value = from_wall_clock(low, read)

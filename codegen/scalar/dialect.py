@@ -32,39 +32,39 @@ _BITS = {
 """Spark's operators of bits, of which each binds tighter than the one before it."""
 
 
-def _to_date(given: list[Any], dialect: Any) -> exp.Expression:
+def _to_date(arguments: list[Any], dialect: Any) -> exp.Expression:
     """TO_DATE with its pattern kept: Spark reads a text by it exactly, and without one leniently."""
-    if len(given) < 2:
-        found: exp.Expression = Spark.Parser.FUNCTIONS["TO_DATE"](given, dialect)
-        return found
-    return exp.Anonymous(this="TO_DATE", expressions=given)
+    if len(arguments) < 2:
+        date: exp.Expression = Spark.Parser.FUNCTIONS["TO_DATE"](arguments, dialect)
+        return date
+    return exp.Anonymous(this="TO_DATE", expressions=arguments)
 
 
 def _truncation(name: str, unit: int) -> Callable[[list[Any]], exp.Expression]:
     """TRUNC or DATE_TRUNC with its unit as written: sqlglot reads M, Q and others, of which Spark knows none."""
 
-    def build(given: list[Any]) -> exp.Expression:
-        if len(given) == 2 and given[unit].name not in exp.TimeUnit.UNABBREVIATED_UNIT_NAME:
-            found: exp.Expression = Spark.Parser.FUNCTIONS[name](given)
-            return found
-        return exp.Anonymous(this=name, expressions=given)
+    def build(arguments: list[Any]) -> exp.Expression:
+        if len(arguments) == 2 and arguments[unit].name not in exp.TimeUnit.UNABBREVIATED_UNIT_NAME:
+            truncation: exp.Expression = Spark.Parser.FUNCTIONS[name](arguments)
+            return truncation
+        return exp.Anonymous(this=name, expressions=arguments)
 
     return build
 
 
-def _instant(given: list[Any]) -> exp.Expression:
+def _instant(arguments: list[Any]) -> exp.Expression:
     """Flink's TO_TIMESTAMP_LTZ of a number of seconds (0) or milliseconds (3); Spark's second operand is a pattern."""
-    digits = given[1].name if len(given) == 2 and given[1].is_int else ""
+    digits = arguments[1].name if len(arguments) == 2 and arguments[1].is_int else ""
     name = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS"}.get(digits)
     if name is None:
-        return exp.Anonymous(this="TO_TIMESTAMP_LTZ", expressions=given)
-    return exp.Anonymous(this=name, expressions=given[:1])
+        return exp.Anonymous(this="TO_TIMESTAMP_LTZ", expressions=arguments)
+    return exp.Anonymous(this=name, expressions=arguments[:1])
 
 
-def _extraction(given: list[Any]) -> exp.Expression:
+def _extraction(arguments: list[Any]) -> exp.Expression:
     """REGEXP_EXTRACT with its group only where one is written: the default is 1 in Spark, and 0 in Flink."""
-    node = _of_class("REGEXP_EXTRACT")(given)
-    if isinstance(node, exp.RegexpExtract) and len(given) == 2:
+    node = _of_class("REGEXP_EXTRACT")(arguments)
+    if isinstance(node, exp.RegexpExtract) and len(arguments) == 2:
         node.set("group", None)
     return node
 
@@ -110,22 +110,22 @@ def _keeps_arguments(name: str, count: int) -> bool:
     return complete and all(text.count(each.name) == 1 for each in columns)
 
 
-def _build_call(build: Callable[..., exp.Expression], given: list[Any]) -> exp.Expression:
+def _build_call(build: Callable[..., exp.Expression], arguments: list[Any]) -> exp.Expression:
     try:
-        return build(given)
+        return build(arguments)
     except TypeError:
-        return build(given, dialect=ScalarSpark())
+        return build(arguments, dialect=ScalarSpark())
 
 
 def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
     """The builder of a function's class; a call that it would not write whole stays as it was written."""
 
-    def build(given: list[Any]) -> exp.Expression:
-        if _keeps_arguments(name, len(given)):
-            return _build_call(Spark.Parser.FUNCTIONS[name], given)
-        if len(given) == 3 and name in _UNITS and isinstance(given[0], exp.Column):
-            given = [exp.var(given[0].name), *given[1:]]
-        return exp.Anonymous(this=name, expressions=given)
+    def build(arguments: list[Any]) -> exp.Expression:
+        if _keeps_arguments(name, len(arguments)):
+            return _build_call(Spark.Parser.FUNCTIONS[name], arguments)
+        if len(arguments) == 3 and name in _UNITS and isinstance(arguments[0], exp.Column):
+            arguments = [exp.var(arguments[0].name), *arguments[1:]]
+        return exp.Anonymous(this=name, expressions=arguments)
 
     return build
 
@@ -152,12 +152,12 @@ def _parse_cast(name: str) -> Callable[[Any], Any]:
 
 def _commas(tokens: list[Token]) -> int:
     """Count the commas that stand in no brackets."""
-    depth = found = 0
+    depth = count = 0
     for token in tokens:
         depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
         depth -= token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
-        found += depth == 0 and token.token_type == TokenType.COMMA
-    return found
+        count += depth == 0 and token.token_type == TokenType.COMMA
+    return count
 
 
 def _plain_text(kind: exp.Expression) -> exp.Expression:
@@ -202,17 +202,17 @@ class ScalarSpark(Spark):  # type: ignore[misc]
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         def tokenize(self, sql: str) -> list[Token]:
             """The tokens of a text, of which one holds a whole literal."""
-            found: list[Token] = []
+            tokens: list[Token] = []
             for token in super().tokenize(sql):
-                if found and _is_row_type(found, token):
-                    found[-1] = Token(TokenType.STRUCT, "STRUCT", *_place(found[-1]))
-                if found and _is_doubled(found[-1], token, sql):
-                    whole = found.pop()
+                if tokens and _is_row_type(tokens, token):
+                    tokens[-1] = Token(TokenType.STRUCT, "STRUCT", *_place(tokens[-1]))
+                if tokens and _is_doubled(tokens[-1], token, sql):
+                    whole = tokens.pop()
                     text = f"{whole.text}{sql[token.start]}{token.text}"
                     place = (whole.line, whole.col, whole.start, token.end)
                     token = Token(TokenType.STRING, text, *place, token.comments)
-                found.append(token)
-            return found
+                tokens.append(token)
+            return tokens
 
     class Parser(Spark.Parser):  # type: ignore[misc]
         FUNCTIONS: ClassVar = {
@@ -272,17 +272,21 @@ class ScalarSpark(Spark):  # type: ignore[misc]
 
         def _parse_position_call(self) -> exp.Expression:
             """POSITION(a IN b), or POSITION(a, b [, from])."""
-            given = self._parse_csv(self._parse_bitwise)
-            if len(given) == 1 and self._match(TokenType.IN):
-                return exp.StrPosition(this=self._parse_bitwise(), substr=given[0])
-            return _of_class("LOCATE")(given)
+            operands = self._parse_csv(self._parse_bitwise)
+            if len(operands) == 1 and self._match(TokenType.IN):
+                return exp.StrPosition(this=self._parse_bitwise(), substr=operands[0])
+            return _of_class("LOCATE")(operands)
 
         def _parse_is(self, this: Any) -> Any:
             return read_predicate(super()._parse_is(this))
 
         def _parse_bracket(self, this: Any = None) -> Any:
-            found = read_map(self, this)
-            return super()._parse_bracket(this) if found is None else self._parse_bracket(found)
+            map_literal = read_map(self, this)
+            return (
+                super()._parse_bracket(this)
+                if map_literal is None
+                else self._parse_bracket(map_literal)
+            )
 
         def _parse_similar(self, this: Any) -> exp.Expression:
             """The pattern after SIMILAR TO, and its escape."""

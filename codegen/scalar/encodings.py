@@ -25,8 +25,8 @@ _PARTS: Final = (*("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "AUTHORITY", "FIL
 
 
 def _hex(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = arguments(node)
-    value = low.lower(given)
+    (operand,) = arguments(node)
+    value = low.lower(operand)
     if is_number(value.type):
         return call_by_row("encodings.hex_of_number", _TEXT, [low.cast(value, _BIG, node)], node)
     return call_by_row("encodings.hex_of_bytes", _TEXT, [low.cast(value, _BYTES, node)], node)
@@ -38,10 +38,10 @@ def _lower_codec(function: str, source: pa.DataType, result: pa.DataType) -> Rul
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         if len(node.expressions) != 2:
             raise unsupported_error(node, NEEDS_SPARK)
-        given, charset = node.expressions
+        operand, charset = node.expressions
         if literal_text(charset, node).upper() not in _CHARSETS:
             raise unsupported_error(node, NEEDS_SPARK)
-        value = low.lower(given)
+        value = low.lower(operand)
         if value.type not in (_TEXT, _BYTES):
             raise unsupported_error(node, NEEDS_SPARK)
         values = [low.cast(value, source, node), low.lower(charset)]
@@ -52,9 +52,9 @@ def _lower_codec(function: str, source: pa.DataType, result: pa.DataType) -> Rul
 
 def _to_binary(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """TO_BINARY and TRY_TO_BINARY."""
-    given, *kinds = node.expressions
+    operand, *kinds = node.expressions
     kind = literal_text(kinds[0], node).lower() if kinds else "hex"
-    value = low.text(given)
+    value = low.text(operand)
     if kind in ("utf-8", "utf8"):
         return low.cast(value, _BYTES, node)
     function = {"hex": "encodings.hex_to_bytes", "base64": "encodings.base64_to_bytes"}.get(kind)

@@ -43,10 +43,10 @@ def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
     """
 
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-        found = arguments(node)
-        if len(found) != len(kinds):
+        operands = arguments(node)
+        if len(operands) != len(kinds):
             raise unsupported_error(node, NEEDS_SPARK)
-        values = [_as_kind(low, each, kind) for each, kind in zip(found, kinds, strict=True)]
+        values = [_as_kind(low, each, kind) for each, kind in zip(operands, kinds, strict=True)]
         dtype = values[0].type if result is None else result
         sql = quoted(spark_text(node))
         return call(text, dtype, *values, sql=sql, raises=raises)
@@ -69,10 +69,10 @@ def by_row(
     """
 
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-        found = arguments(node)
-        if not (len(kinds) if least is None else least) <= len(found) <= len(kinds):
+        operands = arguments(node)
+        if not (len(kinds) if least is None else least) <= len(operands) <= len(kinds):
             raise unsupported_error(node, NEEDS_SPARK)
-        pairs = zip(found, kinds[: len(found)], strict=True)
+        pairs = zip(operands, kinds[: len(operands)], strict=True)
         values = [_as_kind(low, each, kind) for each, kind in pairs]
         dtype = values[0].type if result is None else result
         assert isinstance(dtype, pa.DataType)

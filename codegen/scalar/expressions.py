@@ -67,8 +67,8 @@ def is_expression(sql: str, names: Sequence[str]) -> bool:
 
 def columns(sql: str) -> tuple[str, ...]:
     """The column names that an expression mentions, in order of first mention."""
-    found = parse_scalar(sql).find_all(exp.Column, bfs=False)
-    return tuple(dict.fromkeys(column.name for column in found))
+    nodes = parse_scalar(sql).find_all(exp.Column, bfs=False)
+    return tuple(dict.fromkeys(column.name for column in nodes))
 
 
 def column_name(sql: str) -> str | None:
@@ -91,9 +91,9 @@ def infer_type(sql: str, schema: pa.Schema) -> pa.DataType:
 
 def require_repeatable(sql: str) -> None:
     """Raise if the value of an expression does not follow from the row alone."""
-    found = changes(parse_scalar(sql))
-    if found is not None:
-        raise unsupported_error(parse_scalar(sql), f"{differs(found)}; {STORED}.")
+    changing_call = changes(parse_scalar(sql))
+    if changing_call is not None:
+        raise unsupported_error(parse_scalar(sql), f"{differs(changing_call)}; {STORED}.")
 
 
 def _require_columns(sql: str, schema: pa.Schema) -> None:

@@ -45,8 +45,8 @@ def _union(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     values = [low.lower(each) for each in node.expressions]
     types = {value.type for value in values}
     if len(types) != 1 or not pa.types.is_map(values[0].type):
-        shown = " and ".join(sorted(map(type_name, types)))
-        raise unsupported_error(node, f"takes maps of one type, not {shown}.")
+        names = " and ".join(sorted(map(type_name, types)))
+        raise unsupported_error(node, f"takes maps of one type, not {names}.")
     return call_by_row("flink_functions.map_union", values[0].type, values, node)
 
 

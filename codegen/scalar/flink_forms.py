@@ -62,22 +62,22 @@ def similar_to_java(pattern: str, escape: str = "") -> str:
     >>> similar_to_java("a%|_.b")
     'a[\\\\s\\\\S]*|[\\\\s\\\\S]\\\\.b'
     """
-    found, place = [], 0
+    pieces, place = [], 0
     while place < len(pattern):
         character = pattern[place]
         if character == escape and place + 1 < len(pattern):
             place += 1
-            found.append(re.escape(pattern[place]))
+            pieces.append(re.escape(pattern[place]))
         elif character == "[":
             end = pattern.find("]", place + 2)
             end = len(pattern) if end < 0 else end
-            found.append(pattern[place : end + 1].replace("\\", "\\\\"))
+            pieces.append(pattern[place : end + 1].replace("\\", "\\\\"))
             place = end
         else:
             meaning = {"%": f"{_ANY}*", "_": _ANY}.get(character, character)
-            found.append(f"\\{character}" if character in _SPECIAL else meaning)
+            pieces.append(f"\\{character}" if character in _SPECIAL else meaning)
         place += 1
-    return "".join(found)
+    return "".join(pieces)
 
 
 def read_rounded_time(node: Any) -> Any:

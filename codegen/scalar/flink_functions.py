@@ -11,11 +11,11 @@ Build = Callable[[list[Any]], exp.Expression]
 
 
 def _call(name: str, *more: exp.Expression) -> Build:
-    return lambda given: exp.Anonymous(this=name, expressions=[*given, *more])
+    return lambda arguments: exp.Anonymous(this=name, expressions=[*arguments, *more])
 
 
-def _from_base64(given: list[Any]) -> exp.Expression:
-    return exp.cast(exp.Anonymous(this="UNBASE64", expressions=given), "string")
+def _from_base64(arguments: list[Any]) -> exp.Expression:
+    return exp.cast(exp.Anonymous(this="UNBASE64", expressions=arguments), "string")
 
 
 _OF_ONE: Final[dict[str, Build]] = {
@@ -28,11 +28,11 @@ _OF_ONE: Final[dict[str, Build]] = {
 
 
 def _read(name: str) -> Build:
-    def build(given: list[Any]) -> exp.Expression:
-        if len(given) != 1:
+    def build(arguments: list[Any]) -> exp.Expression:
+        if len(arguments) != 1:
             # It is refused by its name.
-            return exp.Anonymous(this=name, expressions=given)
-        return _OF_ONE[name](given)
+            return exp.Anonymous(this=name, expressions=arguments)
+        return _OF_ONE[name](arguments)
 
     return build
 
@@ -40,23 +40,23 @@ def _read(name: str) -> Build:
 def _trim(name: str, position: str) -> Build:
     """LTRIM and RTRIM of certain characters; of blanks as Spark has them."""
 
-    def build(given: list[Any]) -> exp.Expression:
-        if len(given) != 2:
+    def build(arguments: list[Any]) -> exp.Expression:
+        if len(arguments) != 2:
             return (
-                exp.Trim(this=given[0], position=position)
-                if len(given) == 1
-                else _call(name)(given)
+                exp.Trim(this=arguments[0], position=position)
+                if len(arguments) == 1
+                else _call(name)(arguments)
             )
-        return exp.Trim(this=given[0], expression=given[1], position=position)
+        return exp.Trim(this=arguments[0], expression=arguments[1], position=position)
 
     return build
 
 
-def _convert_zone(given: list[Any]) -> exp.Expression:
+def _convert_zone(arguments: list[Any]) -> exp.Expression:
     """CONVERT_TZ: a text from one time zone into another; NULL for a text that is no time."""
-    if len(given) != 3:
-        return _call("CONVERT_TZ")(given)
-    text, *zones = given
+    if len(arguments) != 3:
+        return _call("CONVERT_TZ")(arguments)
+    text, *zones = arguments
     time = exp.TryCast(
         this=text, to=exp.DataType.build("TIMESTAMP_NTZ", dialect="spark"), safe=True
     )
@@ -65,11 +65,11 @@ def _convert_zone(given: list[Any]) -> exp.Expression:
     return exp.TimeToStr(this=exp.TimeStrToTime(this=moved), format=pattern)
 
 
-def _row(given: list[Any]) -> exp.Expression:
+def _row(arguments: list[Any]) -> exp.Expression:
     """ROW(a, b) with Flink's names of fields."""
     parts = [
         part
-        for place, value in enumerate(given)
+        for place, value in enumerate(arguments)
         for part in (exp.Literal.string(f"EXPR${place}"), value)
     ]
     return exp.Anonymous(this="NAMED_STRUCT" if parts else "ROW", expressions=parts)

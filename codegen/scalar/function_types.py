@@ -40,8 +40,8 @@ def result_type(name: str, arguments: Sequence[exp.Expression], infer: Infer) ->
     return rule(Arguments(arguments, infer, types))
 
 
-def _number(given: Arguments) -> pa.DataType | None:
-    argument = given.type(0)
+def _number(arguments: Arguments) -> pa.DataType | None:
+    argument = arguments.type(0)
     return argument if pa.types.is_integer(argument) or _inexact(argument) else None
 
 
@@ -49,22 +49,24 @@ def _inexact(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _text_or_bytes(given: Arguments) -> pa.DataType:
-    return pa.binary() if given.type(0) == pa.binary() else pa.string()
+def _text_or_bytes(arguments: Arguments) -> pa.DataType:
+    return pa.binary() if arguments.type(0) == pa.binary() else pa.string()
 
 
-def _common(given: Arguments) -> pa.DataType:
-    return given.common()
+def _common(arguments: Arguments) -> pa.DataType:
+    return arguments.common()
 
 
 def _as(kind: type[exp.Expression]) -> Rule:
     """The type of an operator over the two arguments."""
 
-    def rule(given: Arguments) -> pa.DataType | None:
-        if len(given) != 2 or not (is_number(given.type(0)) and is_number(given.type(1))):
+    def rule(arguments: Arguments) -> pa.DataType | None:
+        if len(arguments) != 2 or not (
+            is_number(arguments.type(0)) and is_number(arguments.type(1))
+        ):
             return None
-        node = kind(this=given.literal(0), expression=given.literal(1))
-        return arithmetic_type(node, given.type(0), given.type(1))
+        node = kind(this=arguments.literal(0), expression=arguments.literal(1))
+        return arithmetic_type(node, arguments.type(0), arguments.type(1))
 
     return rule
 
@@ -78,91 +80,91 @@ def _map(key: pa.DataType | None, item: pa.DataType | None) -> pa.DataType | Non
     return pa.map_(*known) if len(known) == 2 else None
 
 
-def _item(given: Arguments, place: int = 0) -> pa.DataType | None:
+def _item(arguments: Arguments, place: int = 0) -> pa.DataType | None:
     """Return the type of an array's items."""
-    argument = given.type(place)
+    argument = arguments.type(place)
     return argument.value_type if pa.types.is_list(argument) else None
 
 
-def _array(given: Arguments) -> pa.DataType | None:
-    argument = given.type(0)
+def _array(arguments: Arguments) -> pa.DataType | None:
+    argument = arguments.type(0)
     return argument if pa.types.is_list(argument) else None
 
 
-def _element(given: Arguments) -> pa.DataType | None:
-    argument = given.type(0)
-    return argument.item_type if pa.types.is_map(argument) else _item(given)
+def _element(arguments: Arguments) -> pa.DataType | None:
+    argument = arguments.type(0)
+    return argument.item_type if pa.types.is_map(argument) else _item(arguments)
 
 
-def _append_type(given: Arguments) -> pa.DataType | None:
+def _append_type(arguments: Arguments) -> pa.DataType | None:
     """An array that takes one more value: only where that has the type that its items have."""
-    return _array(given) if given.type(len(given) - 1) == _item(given) else None
+    return _array(arguments) if arguments.type(len(arguments) - 1) == _item(arguments) else None
 
 
-def _both(given: Arguments) -> pa.DataType | None:
-    return _array(given) if given.type(0) == given.type(1) else None
+def _both(arguments: Arguments) -> pa.DataType | None:
+    return _array(arguments) if arguments.type(0) == arguments.type(1) else None
 
 
-def _concat(given: Arguments) -> pa.DataType | None:
-    types = {given.type(place) for place in range(len(given))}
+def _concat(arguments: Arguments) -> pa.DataType | None:
+    types = {arguments.type(place) for place in range(len(arguments))}
     if any(pa.types.is_list(kind) for kind in types):
         return next(iter(types)) if len(types) == 1 else None
     return pa.binary() if types == {pa.binary()} else pa.string()
 
 
-def _entries(given: Arguments) -> pa.DataType | None:
-    argument = given.type(0)
+def _entries(arguments: Arguments) -> pa.DataType | None:
+    argument = arguments.type(0)
     if not pa.types.is_map(argument):
         return None
     return pa.list_(pa.struct([("key", argument.key_type), ("value", argument.item_type)]))
 
 
-def _from_entries(given: Arguments) -> pa.DataType | None:
-    item = _item(given)
+def _from_entries(arguments: Arguments) -> pa.DataType | None:
+    item = _item(arguments)
     if item is None or not pa.types.is_struct(item) or item.num_fields != 2:
         return None
     return pa.map_(item[0].type, item[1].type)
 
 
-def _map_of(given: Arguments) -> pa.DataType | None:
-    if not len(given) or len(given) % 2:
+def _map_of(arguments: Arguments) -> pa.DataType | None:
+    if not len(arguments) or len(arguments) % 2:
         return None
-    places = range(len(given))
-    return _map(given.common(places[::2]), given.common(places[1::2]))
+    places = range(len(arguments))
+    return _map(arguments.common(places[::2]), arguments.common(places[1::2]))
 
 
-def _struct(given: Arguments) -> pa.DataType | None:
+def _struct(arguments: Arguments) -> pa.DataType | None:
     names: list[str] = []
-    for place, node in enumerate(given.nodes, 1):
+    for place, node in enumerate(arguments.nodes, 1):
         named = isinstance(node, exp.Alias | exp.Column)
         names.append(node.alias_or_name if named else f"col{place}")
-    types = [given.type(place) for place in range(len(given))]
+    types = [arguments.type(place) for place in range(len(arguments))]
     if any(pa.types.is_null(kind) for kind in types) or not types:
         return None
     return pa.struct(list(zip(names, types, strict=True)))
 
 
-def _type_of_zip(given: Arguments) -> pa.DataType | None:
-    items = [_item(given, place) for place in range(len(given))]
+def _type_of_zip(arguments: Arguments) -> pa.DataType | None:
+    items = [_item(arguments, place) for place in range(len(arguments))]
     if None in items or not items:
         return None
     names = [
         node.name if isinstance(node, exp.Column) else str(place)
-        for place, node in enumerate(given.nodes)
+        for place, node in enumerate(arguments.nodes)
     ]
     return pa.list_(pa.struct(list(zip(names, items, strict=True))))
 
 
-def _named_struct(given: Arguments) -> pa.DataType | None:
-    names = [given.text(place) for place in range(0, len(given), 2)]
-    types = [given.type(place) for place in range(1, len(given), 2)]
+def _named_struct(arguments: Arguments) -> pa.DataType | None:
+    names = [arguments.text(place) for place in range(0, len(arguments), 2)]
+    types = [arguments.type(place) for place in range(1, len(arguments), 2)]
     if len(names) != len(types) or None in names or any(map(pa.types.is_null, types)) or not types:
         return None
     return pa.struct(list(zip(names, types, strict=True)))
 
 
-def _from_json(given: Arguments) -> pa.DataType | None:
-    text = given.text(1)
+def _from_json(arguments: Arguments) -> pa.DataType | None:
+    text = arguments.text(1)
     if text is None:
         return None
     with suppress(SpecError):
@@ -172,60 +174,60 @@ def _from_json(given: Arguments) -> pa.DataType | None:
     return None
 
 
-def _whole(given: Arguments) -> pa.DataType | None:
+def _whole(arguments: Arguments) -> pa.DataType | None:
     """CEIL and FLOOR: a decimal keeps its whole digits and one for the carry."""
-    argument = given.type(0)
-    if len(given) > 1:
+    argument = arguments.type(0)
+    if len(arguments) > 1:
         return None
     if pa.types.is_decimal(argument):
         return pa.decimal128(min(38, argument.precision - argument.scale + 1), 0)
     return pa.int64()
 
 
-def _shift_type(given: Arguments) -> pa.DataType | None:
-    argument = given.type(0)
+def _shift_type(arguments: Arguments) -> pa.DataType | None:
+    argument = arguments.type(0)
     return argument if argument in _BIG else pa.int32() if argument in _SMALL else None
 
 
-def _round_type(given: Arguments) -> pa.DataType | None:
-    decimals = given.literal(1) if len(given) > 1 else None
-    return round_type(exp.Round(this=exp.null(), decimals=decimals), given.type(0))
+def _round_type(arguments: Arguments) -> pa.DataType | None:
+    decimals = arguments.literal(1) if len(arguments) > 1 else None
+    return round_type(exp.Round(this=exp.null(), decimals=decimals), arguments.type(0))
 
 
-def _choice(given: Arguments) -> pa.DataType:
+def _choice(arguments: Arguments) -> pa.DataType:
     """IF(c, a, b) and NVL2(x, a, b)."""
-    return given.common(range(1, len(given)))
+    return arguments.common(range(1, len(arguments)))
 
 
-def _decode_type(given: Arguments) -> pa.DataType:
+def _decode_type(arguments: Arguments) -> pa.DataType:
     """DECODE(bytes, charset), or DECODE(x, search, result, ..., default)."""
-    if len(given) < 3:
+    if len(arguments) < 3:
         return pa.string()
-    places = list(range(2, len(given), 2))
-    return given.common([*places, len(given) - 1] if len(given) % 2 == 0 else places)
+    places = list(range(2, len(arguments), 2))
+    return arguments.common([*places, len(arguments) - 1] if len(arguments) % 2 == 0 else places)
 
 
-def _nanvl(given: Arguments) -> pa.DataType:
-    floats = {given.type(0), given.type(1)} == {pa.float32()}
+def _nanvl(arguments: Arguments) -> pa.DataType:
+    floats = {arguments.type(0), arguments.type(1)} == {pa.float32()}
     return pa.float32() if floats else pa.float64()
 
 
 def _days_or_units(kind: pa.DataType) -> Rule:
     """DATE_ADD(d, n) is a DATE; DATE_ADD(unit, n, t) is a time: the unit comes first."""
 
-    def rule(given: Arguments) -> pa.DataType:
-        if len(given) < 3:
+    def rule(arguments: Arguments) -> pa.DataType:
+        if len(arguments) < 3:
             return kind
         if kind == pa.int32():
             return pa.int64()
-        return WALL_CLOCK if given.type(2) == WALL_CLOCK else INSTANT
+        return WALL_CLOCK if arguments.type(2) == WALL_CLOCK else INSTANT
 
     return rule
 
 
-def _part(given: Arguments) -> pa.DataType | None:
+def _part(arguments: Arguments) -> pa.DataType | None:
     """DATE_PART('second', t) has microseconds, each other part is an INT."""
-    unit = (given.text(0) or "").lower()
+    unit = (arguments.text(0) or "").lower()
     return part_type(unit) if unit else None
 
 
@@ -235,59 +237,59 @@ def part_type(unit: str) -> pa.DataType:
     return pa.decimal128(8, 6) if unit.lower() in seconds else pa.int32()
 
 
-def _or_zero(given: Arguments) -> pa.DataType:
-    return common([given.type(0), pa.int32()], given.nodes[0])
+def _or_zero(arguments: Arguments) -> pa.DataType:
+    return common([arguments.type(0), pa.int32()], arguments.nodes[0])
 
 
-def _sequence(given: Arguments) -> pa.DataType | None:
-    first, second = given.type(0), given.type(1)
+def _sequence(arguments: Arguments) -> pa.DataType | None:
+    first, second = arguments.type(0), arguments.type(1)
     return _list(first) if first == second and pa.types.is_integer(first) else None
 
 
-def _transform_type(given: Arguments) -> pa.DataType | None:
-    return _list(given.lambda_type(1, _item(given) or pa.null(), pa.int32()))
+def _transform_type(arguments: Arguments) -> pa.DataType | None:
+    return _list(arguments.lambda_type(1, _item(arguments) or pa.null(), pa.int32()))
 
 
-def _aggregate_type(given: Arguments) -> pa.DataType | None:
+def _aggregate_type(arguments: Arguments) -> pa.DataType | None:
     """AGGREGATE(array, start, merge [, finish])."""
-    start, item = given.type(1), _item(given)
-    merged = None if item is None else given.lambda_type(2, start, item)
+    start, item = arguments.type(1), _item(arguments)
+    merged = None if item is None else arguments.lambda_type(2, start, item)
     if merged != start:
         return None
-    return start if len(given) < 4 else given.lambda_type(3, start)
+    return start if len(arguments) < 4 else arguments.lambda_type(3, start)
 
 
-def _zip_type(given: Arguments) -> pa.DataType | None:
-    left, right = _item(given), _item(given, 1)
-    return None if left is None or right is None else _list(given.lambda_type(2, left, right))
+def _zip_type(arguments: Arguments) -> pa.DataType | None:
+    left, right = _item(arguments), _item(arguments, 1)
+    return None if left is None or right is None else _list(arguments.lambda_type(2, left, right))
 
 
 def _map_rule(keys: bool) -> Rule:
-    def rule(given: Arguments) -> pa.DataType | None:
-        argument = given.type(0)
+    def rule(arguments: Arguments) -> pa.DataType | None:
+        argument = arguments.type(0)
         if not pa.types.is_map(argument):
             return None
-        element = given.lambda_type(1, argument.key_type, argument.item_type)
+        element = arguments.lambda_type(1, argument.key_type, argument.item_type)
         return _map(element, argument.item_type) if keys else _map(argument.key_type, element)
 
     return rule
 
 
 def _of_map(part: str) -> Rule:
-    def rule(given: Arguments) -> pa.DataType | None:
-        argument = given.type(0)
+    def rule(arguments: Arguments) -> pa.DataType | None:
+        argument = arguments.type(0)
         return pa.list_(getattr(argument, part)) if pa.types.is_map(argument) else None
 
     return rule
 
 
-def _from_arrays(given: Arguments) -> pa.DataType | None:
-    return _map(_item(given), _item(given, 1))
+def _from_arrays(arguments: Arguments) -> pa.DataType | None:
+    return _map(_item(arguments), _item(arguments, 1))
 
 
-def _map_itself(given: Arguments) -> pa.DataType | None:
-    types = {given.type(place) for place in range(len(given))}
-    return next(iter(types)) if len(types) == 1 and pa.types.is_map(given.type(0)) else None
+def _map_itself(arguments: Arguments) -> pa.DataType | None:
+    types = {arguments.type(place) for place in range(len(arguments))}
+    return next(iter(types)) if len(types) == 1 and pa.types.is_map(arguments.type(0)) else None
 
 
 RULES: Final[dict[str, Rule]] = {

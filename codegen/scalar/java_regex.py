@@ -68,7 +68,7 @@ def count_groups(translated: str) -> int:
 
 
 def _translate(body: str, dot: str) -> list[str]:
-    found: list[str] = []
+    pieces: list[str] = []
     place = 0
     repeatable = False
     while place < len(body):
@@ -97,9 +97,9 @@ def _translate(body: str, dot: str) -> list[str]:
             repeatable = letter not in "|^$"
             if letter == "}":
                 piece = r"\}"
-        found.append(piece)
+        pieces.append(piece)
         place = place + 1 if match is None else match.end()
-    return found
+    return pieces
 
 
 def _escape_letter(match: re.Match[str] | None, inside: bool = False) -> str:
@@ -130,11 +130,11 @@ def _quote_text(match: re.Match[str]) -> str:
 def _class(match: re.Match[str] | None) -> str:
     if match is None or "&&" in match["items"] or match["items"].startswith("^"):
         raise UnlikeRegexError("a class within a class")
-    items, place, found = match["items"], 0, ""
+    items, place, members = match["items"], 0, ""
     while place < len(items):
         if items[place] == "\\":
             escape = _ESCAPE.match(items, place)
-            found += _escape_letter(escape, inside=True)
+            members += _escape_letter(escape, inside=True)
             assert escape is not None
             place = escape.end()
             several = escape["kind"] or escape["posix"]
@@ -145,9 +145,9 @@ def _class(match: re.Match[str] | None) -> str:
             escape = _ESCAPE.match(items, place + 1)
             if escape is None or escape["kind"] or escape["posix"]:
                 raise UnlikeRegexError("a range to a class")
-        found += items[place]
+        members += items[place]
         place += 1
-    return f"[{match['not']}{found}]"
+    return f"[{match['not']}{members}]"
 
 
 def _open(match: re.Match[str]) -> str:

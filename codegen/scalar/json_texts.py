@@ -38,13 +38,13 @@ def path_steps(path: str) -> list[tuple[str, Any]] | None:
 
 
 def _get(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, path = node.expressions
+    document, path = node.expressions
     steps = path_steps(literal_text(path, node))
     # Of "$.*" Spark's documents say more than it does.
     if steps is None or ("field", "*") in steps:
         raise unsupported_error(node, NEEDS_SPARK)
     text = "scalar.json_texts.get_json_objects({0}, {steps})"
-    return call(text, _TEXT, low.text(given), steps=repr(steps))
+    return call(text, _TEXT, low.text(document), steps=repr(steps))
 
 
 _JSON: Final = (

@@ -48,8 +48,8 @@ class JsonWords:
         """Further arguments after a comma: the words of a call that was written anew, as texts."""
         if not self._parser._match(TokenType.COMMA):
             return []
-        found: list[Any] = self._parser._parse_csv(self._parser._parse_assignment)
-        return found
+        more: list[Any] = self._parser._parse_csv(self._parser._parse_assignment)
+        return more
 
     def returned_type(self) -> str | None:
         """The type after RETURNING, as DDL; None without one."""
@@ -62,16 +62,16 @@ class JsonWords:
 
     def behaviours(self, *choices: str) -> dict[str, tuple[str, Any]]:
         """The behaviour for EMPTY and that for ERROR: a choice of these words, and the value of DEFAULT."""
-        found: dict[str, tuple[str, Any]] = {}
+        by_event: dict[str, tuple[str, Any]] = {}
         while True:
             word = next((each for each in choices if self.words(*each.split())), None)
             if word is None:
-                return found
+                return by_event
             default = self.expression() if word == "DEFAULT" else None
             event = next((each for each in ("EMPTY", "ERROR") if self.words("ON", each)), None)
-            if event is None or event in found:
+            if event is None or event in by_event:
                 self.refuse(f"Expected ON EMPTY or ON ERROR, each once, after {word}")
-            found[str(event)] = word, default
+            by_event[str(event)] = word, default
 
     def wrapper(self) -> str:
         """The words before WRAPPER: WITHOUT, the default, CONDITIONAL or UNCONDITIONAL."""
@@ -93,31 +93,31 @@ class JsonWords:
 
     def pairs(self) -> list[Any]:
         """Names and values of JSON_OBJECT: [KEY] name VALUE value, or name: value."""
-        found: list[Any] = []
+        parts: list[Any] = []
         while self._parser._curr and self._parser._curr.token_type != TokenType.R_PAREN:
             if self._at_null_words():
-                return found
+                return parts
             self.words("KEY")
-            found.append(self._parser._parse_bitwise())
+            parts.append(self._parser._parse_bitwise())
             if not (
                 self.words("VALUE") or self._parser._match_set((TokenType.COLON, TokenType.COMMA))
             ):
                 self.refuse("Expected VALUE after a name")
-            found.append(self.expression())
+            parts.append(self.expression())
             if not self._parser._match(TokenType.COMMA):
-                return found
-        return found
+                return parts
+        return parts
 
     def items(self) -> list[Any]:
         """The values of JSON_ARRAY."""
-        found: list[Any] = []
+        parts: list[Any] = []
         while self._parser._curr and self._parser._curr.token_type != TokenType.R_PAREN:
             if self._at_null_words():
-                return found
-            found.append(self.expression())
+                return parts
+            parts.append(self.expression())
             if not self._parser._match(TokenType.COMMA):
-                return found
-        return found
+                return parts
+        return parts
 
     def _at_null_words(self) -> bool:
         words = [token.text.upper() for token in self._parser._tokens[self._parser._index :][:3]]
@@ -136,9 +136,9 @@ def _read_exists(words: JsonWords) -> exp.Expression:
     arguments = words.path()
     texts = words.more()
     if not texts:
-        found = words.behaviours("TRUE", "FALSE", "UNKNOWN", "ERROR")
-        texts = [_text(word) for event, (word, _) in found.items() if event == "ERROR"]
-        if len(texts) < len(found):
+        behaviours = words.behaviours("TRUE", "FALSE", "UNKNOWN", "ERROR")
+        texts = [_text(word) for event, (word, _) in behaviours.items() if event == "ERROR"]
+        if len(texts) < len(behaviours):
             words.refuse("JSON_EXISTS takes ON ERROR alone")
     return _call("JSON_EXISTS", *arguments, *texts)
 
@@ -146,12 +146,12 @@ def _read_exists(words: JsonWords) -> exp.Expression:
 def _read_value(words: JsonWords) -> exp.Expression:
     arguments = words.path()
     written, kind = words.more(), words.returned_type()
-    found = words.behaviours("NULL", "ERROR", "DEFAULT")
-    if written or (kind is None and not found):
+    behaviours = words.behaviours("NULL", "ERROR", "DEFAULT")
+    if written or (kind is None and not behaviours):
         return _call("JSON_VALUE", *arguments, *written)
     texts = [kind or "STRING"]
-    texts += [found.get(event, ("NULL", None))[0] for event in ("EMPTY", "ERROR")]
-    defaults = [found[event][1] for event in ("EMPTY", "ERROR") if event in found]
+    texts += [behaviours.get(event, ("NULL", None))[0] for event in ("EMPTY", "ERROR")]
+    defaults = [behaviours[event][1] for event in ("EMPTY", "ERROR") if event in behaviours]
     return _call(
         "JSON_VALUE",
         *arguments,
@@ -163,11 +163,11 @@ def _read_value(words: JsonWords) -> exp.Expression:
 def _read_query(words: JsonWords) -> exp.Expression:
     arguments = words.path()
     written, kind, wrapper = words.more(), words.returned_type(), words.wrapper()
-    found = words.behaviours("NULL", "ERROR", "EMPTY ARRAY", "EMPTY OBJECT")
-    if written or (kind is None and wrapper == "WITHOUT" and not found):
+    behaviours = words.behaviours("NULL", "ERROR", "EMPTY ARRAY", "EMPTY OBJECT")
+    if written or (kind is None and wrapper == "WITHOUT" and not behaviours):
         return _call("JSON_QUERY", *arguments, *written)
     texts = [kind or "STRING", wrapper]
-    texts += [found.get(event, ("NULL", None))[0] for event in ("EMPTY", "ERROR")]
+    texts += [behaviours.get(event, ("NULL", None))[0] for event in ("EMPTY", "ERROR")]
     return _call("JSON_QUERY", *arguments, *map(_text, texts))
 
 

@@ -63,8 +63,8 @@ def _call(
     texts = [value.text for value in values]
     named = f"[{', '.join(map(quoted, names))}]"
     parts = [*texts, low.branch(body), named, low.arguments, *more]
-    found = call("", dtype, *values, body)
-    return replace(found, text=f"scalar.lambdas.{word}({', '.join(parts)})")
+    lambda_call = call("", dtype, *values, body)
+    return replace(lambda_call, text=f"scalar.lambdas.{word}({', '.join(parts)})")
 
 
 def _list(low: ExpressionLowering, node: exp.Anonymous, place: int = 0) -> LoweredExpression:
@@ -107,11 +107,11 @@ def _aggregate(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     body, names = _body(low, node, merge, start.type, items.type.value_type)
     if body.type != start.type or len(names) != 2:
         raise unsupported_error(node, NEEDS_SPARK)
-    found = _call(low, "fold", start.type, [items, start], body, names)
+    folded = _call(low, "fold", start.type, [items, start], body, names)
     if not last:
-        return found
+        return folded
     end, names = _body(low, node, last[0], start.type)
-    return _call(low, "finish", end.type, [found], end, names)
+    return _call(low, "finish", end.type, [folded], end, names)
 
 
 def _zip_with(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -136,8 +136,10 @@ def _of_map(part: str) -> Rule:
             dtype = pa.map_(body.type, kinds[1])
         elif part == "value":
             dtype = pa.map_(kinds[0], body.type)
-        found = _call(low, "of_pairs", dtype, [pairs], body, names, quoted(part), type_text(dtype))
-        return replace(found, raises=found.raises or part == "key")
+        lambda_call = _call(
+            low, "of_pairs", dtype, [pairs], body, names, quoted(part), type_text(dtype)
+        )
+        return replace(lambda_call, raises=lambda_call.raises or part == "key")
 
     return rule
 

@@ -119,9 +119,9 @@ def _is(low: ExpressionLowering, node: exp.Is) -> LoweredExpression:
     if isinstance(node.expression, exp.Null):
         return call("pc.is_null({0})", pa.bool_(), low.lower(node.this))
     if isinstance(node.expression, exp.Boolean):
-        wanted = _boolean(low, node.expression)
+        truth = _boolean(low, node.expression)
         known = "pc.coalesce(pc.equal({0}, {1}), pa.scalar(False))"
-        return call(known, pa.bool_(), low.boolean(node.this), wanted)
+        return call(known, pa.bool_(), low.boolean(node.this), truth)
     raise unsupported_error(node, NEEDS_SPARK)
 
 
@@ -167,11 +167,11 @@ def _in(low: ExpressionLowering, node: exp.In) -> LoweredExpression:
         listed: list[Any] = [option.literal[0] for option in options]
         text = "scalar.is_in({0}, {listed})"
         return call(text, pa.bool_(), value, listed=array_text(listed, value.type))
-    found = compare_values(low, [value, options[0]], "equal", node)
+    equality = compare_values(low, [value, options[0]], "equal", node)
     for option in options[1:]:
         each = compare_values(low, [value, option], "equal", node)
-        found = _logic(low, found, each, "pc.or_kleene", "scalar.or_else")
-    return found
+        equality = _logic(low, equality, each, "pc.or_kleene", "scalar.or_else")
+    return equality
 
 
 def _lower_between(low: ExpressionLowering, node: exp.Between) -> LoweredExpression:

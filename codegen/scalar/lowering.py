@@ -143,9 +143,9 @@ class ExpressionLowering:
     def _column(self, node: exp.Column) -> LoweredExpression:
         name, table = node.name, node.table
         if table and table not in self.inputs:
-            found = self._row_field(node)
-            if found is not None:
-                return found
+            field = self._row_field(node)
+            if field is not None:
+                return field
         places = [place for place, schema in self.inputs.items() if name in schema.names]
         if len(self.inputs) > 1 and table in self.inputs:
             places = [place for place in places if place == table]

@@ -78,8 +78,8 @@ def _classes() -> frozenset[type[exp.Expression]]:
     """The classes that the parser makes of these names."""
     texts = [text for name in sorted(CHANGING) for text in (f"{name}()", f"{name}(a, b)")]
     level = ErrorLevel.IGNORE
-    found = {type(parse_one(text, dialect="spark", error_level=level)) for text in texts}
-    return frozenset(found - {exp.Anonymous, exp.Column})
+    classes = {type(parse_one(text, dialect="spark", error_level=level)) for text in texts}
+    return frozenset(classes - {exp.Anonymous, exp.Column})
 
 
 def find_changing_call(script: str) -> str | None:
@@ -91,5 +91,5 @@ def find_changing_call(script: str) -> str | None:
     """
     statements = parse(script, dialect="spark", error_level=ErrorLevel.IGNORE)
     calls = (changes(each) for each in statements if each is not None)
-    found = next((call for call in calls if call is not None), None)
-    return None if found is None else found.sql("spark")
+    changing_call = next((call for call in calls if call is not None), None)
+    return None if changing_call is None else changing_call.sql("spark")

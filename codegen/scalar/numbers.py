@@ -28,8 +28,8 @@ def _constant(value: float) -> Rule:
 def _shift(function: str) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         anonymous = isinstance(node, exp.Anonymous)
-        given = node.expressions if anonymous else [node.this, node.expression]
-        value, count = (low.lower(each) for each in given)
+        operands = node.expressions if anonymous else [node.this, node.expression]
+        value, count = (low.lower(each) for each in operands)
         if value.type not in INTEGERS or count.type not in _SMALL:
             raise unsupported_error(node, NEEDS_SPARK)
         dtype = _INT if value.type in _SMALL else _BIG
@@ -49,16 +49,16 @@ def _bit_at(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 
 def _count_bits(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = node.expressions
-    value = low.lower(given)
+    (operand,) = node.expressions
+    value = low.lower(operand)
     if value.type not in (*INTEGERS, pa.bool_()):
         raise unsupported_error(node, NEEDS_SPARK)
     return call_by_row("bits.count_bits", _INT, [value], node)
 
 
 def _round_half_even(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, *digits = node.expressions
-    value = low.lower(given)
+    operand, *digits = node.expressions
+    value = low.lower(operand)
     number = whole_number(digits[0], node) if digits else 0
     if value.type != _DOUBLE or number < 0:
         raise unsupported_error(node, NEEDS_SPARK)
@@ -77,13 +77,13 @@ def _lower_try(kind: type[exp.Binary]) -> Rule:
         if len(node.expressions) != 2 or len(low.inputs) != 1:
             raise unsupported_error(node, NEEDS_SPARK)
         names, values, operands = [], [], []
-        for name, given in zip(("a", "b"), node.expressions, strict=True):
-            value = low.lower(given)
+        for name, argument in zip(("a", "b"), node.expressions, strict=True):
+            value = low.lower(argument)
             if not (is_number(value.type) or value.is_null):
                 raise unsupported_error(node, NEEDS_SPARK)
             # A literal has its own digits beside a decimal.
             if value.literal or value.is_null:
-                operands.append(given.copy())
+                operands.append(argument.copy())
                 continue
             names.append(name)
             values.append(value)

@@ -22,13 +22,13 @@ def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
     """The one type that all of these become where SQL wants a single type; nulls fit anywhere."""
     widest = pa.null()
     for dtype in types:
-        found = wider(widest, dtype, texts=False)
-        if found is None:
+        common_type = wider(widest, dtype, texts=False)
+        if common_type is None:
             raise TypeMismatchError(
                 f"expression {node.sql('spark')}: {type_name(widest)} and {type_name(dtype)} have no common "
                 f"type; write CAST(... AS type) around one of them."
             )
-        widest = found
+        widest = common_type
     return widest
 
 

@@ -20,16 +20,16 @@ class OwnFunction(NamedTuple):
     type: Rule
 
 
-def _item(given: Arguments) -> pa.DataType:
-    argument = given.type(0)
+def _item(arguments: Arguments) -> pa.DataType:
+    argument = arguments.type(0)
     if not pa.types.is_list(argument):
         raise TypeMismatchError(f"ELEMENT takes an ARRAY, not {type_name(argument)}; give one.")
     return argument.value_type
 
 
-def _carried_type(given: Arguments) -> pa.DataType | None:
+def _carried_type(arguments: Arguments) -> pa.DataType | None:
     """The type that a call of JSON_VALUE or JSON_QUERY carries as a text."""
-    text = given.text(2)
+    text = arguments.text(2)
     try:
         return pa.string() if text is None else parse_type(text, is_cut=True)
     except SpecError:

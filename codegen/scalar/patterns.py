@@ -54,24 +54,24 @@ def _by_regex(
     dtype: pa.DataType,
     low: ExpressionLowering,
     node: exp.Expression,
-    given: exp.Expression,
+    operand: exp.Expression,
     pattern: str,
     *more: LoweredExpression,
 ) -> LoweredExpression:
-    values = [low.text(given), constant(pattern, _TEXT), *more]
+    values = [low.text(operand), constant(pattern, _TEXT), *more]
     return call_by_row(f"regexes.{function}", dtype, values, node)
 
 
 def _extract(low: ExpressionLowering, node: exp.RegexpExtract) -> LoweredExpression:
     group = node.args.get("group")
-    wanted = 1 if group is None else whole_number(group, node)
+    group_number = 1 if group is None else whole_number(group, node)
     try:
         pattern = _alike(node)
     except UnsupportedExpressionError:
         pattern = _java(node, node.expression)
-        if not 0 <= wanted <= count_groups(pattern):
+        if not 0 <= group_number <= count_groups(pattern):
             raise
-        number = constant(wanted, pa.int32())
+        number = constant(group_number, pa.int32())
         return _by_regex("group", _TEXT, low, node, node.this, pattern, number)
     groups = 0
 
@@ -80,12 +80,12 @@ def _extract(low: ExpressionLowering, node: exp.RegexpExtract) -> LoweredExpress
         if match[0] != "(":
             return match[0]
         groups += 1
-        return "(?P<found>" if groups == wanted else "(?:"
+        return "(?P<found>" if groups == group_number else "(?:"
 
     named = _GROUP.sub(mark_group, pattern)
-    if wanted == 0:
+    if group_number == 0:
         named = f"(?P<found>{named})"
-    if not 0 <= wanted <= groups:
+    if not 0 <= group_number <= groups:
         raise unsupported_error(node, NEEDS_SPARK)
     return call(
         "scalar.extract_group({0}, {named})", _TEXT, low.text(node.this), named=quoted(named)
@@ -107,24 +107,24 @@ def _lower_search(function: str, dtype: pa.DataType, most: int = 2) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         if not 2 <= len(node.expressions) <= most:
             raise unsupported_error(node, NEEDS_SPARK)
-        given, pattern = node.expressions[:2]
-        return _by_regex(function, dtype, low, node, given, _java(node, pattern))
+        operand, pattern = node.expressions[:2]
+        return _by_regex(function, dtype, low, node, operand, _java(node, pattern))
 
     return rule
 
 
 def _extract_all(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, pattern, *group = node.expressions
-    wanted = whole_number(group[0], node) if group else 1
+    operand, pattern, *group = node.expressions
+    group_number = whole_number(group[0], node) if group else 1
     regex = _java(node, pattern)
-    if not 0 <= wanted <= count_groups(regex):
+    if not 0 <= group_number <= count_groups(regex):
         raise unsupported_error(node, NEEDS_SPARK)
-    number = constant(wanted, pa.int32())
-    return _by_regex("groups", pa.list_(_TEXT), low, node, given, regex, number)
+    number = constant(group_number, pa.int32())
+    return _by_regex("groups", pa.list_(_TEXT), low, node, operand, regex, number)
 
 
 def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, pattern, new, *start = node.expressions
+    operand, pattern, new, *start = node.expressions
     if start and whole_number(start[0], node) != 1:
         raise unsupported_error(node, NEEDS_SPARK)
     regex, text = _java(node, pattern), literal_text(new, node)
@@ -134,16 +134,16 @@ def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         raise unsupported_error(node, NEEDS_SPARK)
     if re.search(r"(?:^|[^\\])(?:\\\\)*\\$", text):
         raise unsupported_error(node, NEEDS_SPARK)
-    return _by_regex("replace", _TEXT, low, node, given, regex, low.lower(new))
+    return _by_regex("replace", _TEXT, low, node, operand, regex, low.lower(new))
 
 
 def _split(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    given, pattern, *limit = node.expressions
+    operand, pattern, *limit = node.expressions
     if not literal_text(pattern, node):
         raise unsupported_error(node, NEEDS_SPARK)
     number = constant(whole_number(limit[0], node) if limit else -1, pa.int32())
     regex = _java(node, pattern)
-    return _by_regex("split", pa.list_(_TEXT), low, node, given, regex, number)
+    return _by_regex("split", pa.list_(_TEXT), low, node, operand, regex, number)
 
 
 def lower_like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:

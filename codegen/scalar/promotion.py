@@ -29,7 +29,7 @@ def common_type(types: list[pa.DataType], texts: bool = True) -> pa.DataType | N
 
     texts: whether a text beside another type becomes that type, as in comparisons and branches.
     """
-    return reduce(lambda found, each: found and wider(found, each, texts), types, pa.null())
+    return reduce(lambda widest, each: widest and wider(widest, each, texts), types, pa.null())
 
 
 def as_decimal(dtype: pa.DataType) -> pa.DataType:

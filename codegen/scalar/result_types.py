@@ -77,10 +77,10 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     except UnknownTypeError:
         # A part may have a type that no column has, such as VARIANT. What is made of it is asked as a whole.
         analyser = current_analyser() if isinstance(node, exp.Condition) else None
-        found = None if analyser is None else analyser(spark_text(node), types)
-        if found is None:
+        dtype = None if analyser is None else analyser(spark_text(node), types)
+        if dtype is None:
             raise
-        return found
+        return dtype
 
 
 def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
@@ -123,8 +123,8 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
             return field_type(argument, node.expressions[0].name)
     if isinstance(node, exp.Extract):
         return _check_operands(node, part_type(node.name), types)
-    found = _call_type(node, types) if isinstance(node, _CALLS) else None
-    return _analysed_type(node, types) if found is None else found
+    dtype = _call_type(node, types) if isinstance(node, _CALLS) else None
+    return _analysed_type(node, types) if dtype is None else dtype
 
 
 def field_type(row: pa.StructType, name: str) -> pa.DataType:
@@ -257,12 +257,12 @@ def _analysed_type(node: exp.Expression, types: Types) -> pa.DataType:
     """The type by Spark's analyser if a session is given or active, else by sqlglot's rules."""
     analyser = current_analyser()
     try:
-        found = None if analyser is None else analyser(spark_text(node), types)
+        dtype = None if analyser is None else analyser(spark_text(node), types)
     except UnsupportedSqlError:
         assert analyser is not None
         raise _aggregate_error(node, analyser, types) from None
-    if found is not None:
-        return found
+    if dtype is not None:
+        return dtype
     if isinstance(node, exp.Func | exp.Sub):
         # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
         raise untold(node)

@@ -16,9 +16,9 @@ from aggloom.codegen.scalar.promotion import FLOATS, is_number
 
 def _cast(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """BIGINT(x) and its like."""
-    (given,) = node.expressions
+    (operand,) = node.expressions
     kind = exp.DataType.build(node.name, "spark")
-    return low.lower(exp.Cast(this=given.copy(), to=kind))
+    return low.lower(exp.Cast(this=operand.copy(), to=kind))
 
 
 def _as(build: Rule, count: int) -> Rule:
@@ -33,15 +33,15 @@ def _as(build: Rule, count: int) -> Rule:
 
 
 def _zero_if_null(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = (each.copy() for each in node.expressions)
-    return low.lower(exp.Coalesce(this=given, expressions=[exp.Literal.number(0)]))
+    (operand,) = (each.copy() for each in node.expressions)
+    return low.lower(exp.Coalesce(this=operand, expressions=[exp.Literal.number(0)]))
 
 
 def _null_if_zero(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = node.expressions
-    if not is_number(low.lower(given).type):
+    (operand,) = node.expressions
+    if not is_number(low.lower(operand).type):
         raise unsupported_error(node, NEEDS_SPARK)
-    return low.lower(exp.Nullif(this=given.copy(), expression=exp.Literal.number(0)))
+    return low.lower(exp.Nullif(this=operand.copy(), expression=exp.Literal.number(0)))
 
 
 def _nanvl(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -57,10 +57,10 @@ def _nanvl(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 def _decode(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """DECODE(x, search, result, .. [, default])."""
-    given, *rest = node.expressions
+    operand, *rest = node.expressions
     pairs = list(zip(rest[::2], rest[1::2], strict=False))
     arms = [
-        exp.If(this=exp.NullSafeEQ(this=given.copy(), expression=when.copy()), true=then.copy())
+        exp.If(this=exp.NullSafeEQ(this=operand.copy(), expression=when.copy()), true=then.copy())
         for when, then in pairs
     ]
     # Where there is no default, Spark has a NULL of STRING, which widens integers.

@@ -42,13 +42,13 @@ class Signs:
 
     def _where(self, condition: exp.Expression) -> Signs:
         conjuncts = condition.flatten() if isinstance(condition, exp.And) else [condition]
-        found = {name for each in conjuncts for name in _at_least_zero(each.unnest())}
-        return replace(self, known=self.known | found)
+        names = {name for each in conjuncts for name in _at_least_zero(each.unnest())}
+        return replace(self, known=self.known | names)
 
     def _where_not(self, condition: exp.Expression) -> Signs:
         """Add the facts known of the rows for which a condition is false, or NULL because a column is."""
-        found = _columns_below(condition.unnest())
-        return replace(self, known=self.known | set(found))
+        names = _columns_below(condition.unnest())
+        return replace(self, known=self.known | set(names))
 
     def _holds(self, node: exp.Expression) -> bool:
         each = self._holds
@@ -97,12 +97,12 @@ class Signs:
         )
 
     def _is_integer(self, node: exp.Expression) -> bool:
-        found = self._type(node)
-        return found is not None and bool(pa.types.is_integer(found))
+        dtype = self._type(node)
+        return dtype is not None and bool(pa.types.is_integer(dtype))
 
     def _is_real(self, node: exp.Expression) -> bool:
-        found = self._type(node)
-        return found is not None and _is_real_type(found)
+        dtype = self._type(node)
+        return dtype is not None and _is_real_type(dtype)
 
     def _type(self, node: exp.Expression) -> pa.DataType | None:
         try:

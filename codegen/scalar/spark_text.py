@@ -13,9 +13,9 @@ def spark_text(node: exp.Expression) -> str:
     try:
         text: str = node.sql("spark", unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
-        shown = node.sql("spark", unsupported_level=ErrorLevel.IGNORE)
+        expression_text = node.sql("spark", unsupported_level=ErrorLevel.IGNORE)
         message = str(error).partition("\n")[0].rstrip(".")
         raise UnsupportedExpressionError(
-            f"expression {shown}: Spark has no such form ({message}); write it with Spark's functions."
+            f"expression {expression_text}: Spark has no such form ({message}); write it with Spark's functions."
         ) from None
     return text

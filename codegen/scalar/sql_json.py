@@ -30,19 +30,19 @@ RAW: Final = ("json", "json_object", "json_array", "json_object_absent", "json_a
 def _path(node: exp.Expression, whole: exp.Expression) -> Path:
     """The path of a call; raises UnsupportedExpressionError if it is no text that can be read."""
     text = literal_text(node, whole)
-    found = parse_path(text)
-    if found is None:
+    path = parse_path(text)
+    if path is None:
         raise unsupported_error(whole, f"the path {text!r} cannot be read; known are {KNOWN}.")
-    return found
+    return path
 
 
 def _words(node: exp.Anonymous, start: int, *choices: tuple[str, ...]) -> list[str]:
     """The texts of a call's words from a place on, by default the first choice of each."""
-    found = [literal_text(each, node) for each in node.expressions[start : start + len(choices)]]
-    for word, known in zip(found, choices, strict=False):
+    words = [literal_text(each, node) for each in node.expressions[start : start + len(choices)]]
+    for word, known in zip(words, choices, strict=False):
         if known and word not in known:
             raise unsupported_error(node, f"{word!r} is none of {', '.join(known)}.")
-    return found + [known[0] for known in choices[len(found) :]]
+    return words + [known[0] for known in choices[len(words) :]]
 
 
 def _returned_type(text: str, node: exp.Expression, arrays: bool) -> pa.DataType:
@@ -119,10 +119,10 @@ def _lower_query(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
         raise unsupported_error(node, f"EMPTY OBJECT is no {type_name(dtype)}; write EMPTY ARRAY.")
     query = "lambda text: scalar.sql_json.json_query(text, {path}, {kind}, {words})"
     text = f"scalar.by_row({query}, {{kind}}, {{0}}, sql={{sql}})"
-    shown = ", ".join(map(repr, words))
+    listed = ", ".join(map(repr, words))
     document = low.text(node.expressions[0])
     return _call_with(
-        text, dtype, document, node, path=path.literal, kind=type_text(dtype), words=shown
+        text, dtype, document, node, path=path.literal, kind=type_text(dtype), words=listed
     )
 
 

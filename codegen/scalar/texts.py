@@ -104,12 +104,12 @@ def _reverse(low: ExpressionLowering, node: exp.Reverse) -> LoweredExpression:
 
 
 def _replace(low: ExpressionLowering, node: exp.Replace) -> LoweredExpression:
-    wanted = literal_text(node.expression, node)
+    old = literal_text(node.expression, node)
     new = literal_text(node.args.get("replacement") or exp.Literal.string(""), node)
-    if not wanted:
+    if not old:
         raise unsupported_error(node, NEEDS_SPARK)
     text = "pc.replace_substring({0}, {wanted}, {new})"
-    return call(text, _TEXT, low.text(node.this), wanted=quoted(wanted), new=quoted(new))
+    return call(text, _TEXT, low.text(node.this), wanted=quoted(old), new=quoted(new))
 
 
 def _contains(word: str) -> Rule:
@@ -121,9 +121,9 @@ def _contains(word: str) -> Rule:
 
 
 def _position(low: ExpressionLowering, node: exp.StrPosition) -> LoweredExpression:
-    wanted = quoted(literal_text(node.args["substr"], node))
+    part = quoted(literal_text(node.args["substr"], node))
     text = "scalar.position({0}, {wanted})"
-    return call(text, pa.int32(), low.text(node.this), wanted=wanted)
+    return call(text, pa.int32(), low.text(node.this), wanted=part)
 
 
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (

@@ -66,8 +66,8 @@ def floor_time(value: LoweredExpression, digits: int) -> LoweredExpression:
 def digits_of_type(kind: exp.DataType) -> int | None:
     """The digits that TIME(p) keeps; None for another type, and without p."""
     name = kind.args.get("kind")
-    found = re.fullmatch(r"TIME\((\d+)\)", name) if isinstance(name, str) else None
-    return None if found is None else int(found[1])
+    match = re.fullmatch(r"TIME\((\d+)\)", name) if isinstance(name, str) else None
+    return None if match is None else int(match[1])
 
 
 def _digits_of(node: exp.Expression) -> int | None:

@@ -21,9 +21,9 @@ _BIG: Final = pa.int64()
 
 
 def _overlay(low: ExpressionLowering, node: exp.Overlay) -> LoweredExpression:
-    given = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
+    operands = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
     kinds = (_TEXT, _TEXT, _INT, _INT)
-    values = [low.as_type(g, k) for g, k in zip(given, kinds, strict=True) if g is not None]
+    values = [low.as_type(g, k) for g, k in zip(operands, kinds, strict=True) if g is not None]
     if low.lower(node.this).type == pa.binary():
         raise unsupported_error(node, NEEDS_SPARK)
     return call_by_row("words.overlay", _TEXT, values, node)
@@ -48,10 +48,10 @@ def _format_number(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpre
 
 def _format_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """FORMAT_STRING by a literal of fields %s, of texts and whole numbers, and %d."""
-    pattern, *given = node.expressions
+    pattern, *operands = node.expressions
     text = literal_text(pattern, node)
     kinds = [each["kind"] for each in _FIELD.finditer(text) if each["kind"]]
-    values = [low.lower(each) for each in given]
+    values = [low.lower(each) for each in operands]
     fits = all(
         each.type in INTEGERS or (each.type == _TEXT and kind == "s")
         for each, kind in zip(values, kinds, strict=False)
@@ -62,8 +62,8 @@ def _format_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
 
 
 def _type_of(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = arguments(node)
-    dtype = low.lower(given).type
+    (operand,) = arguments(node)
+    dtype = low.lower(operand).type
     if pa.types.is_struct(dtype):
         raise unsupported_error(node, NEEDS_SPARK)
     return constant("void" if pa.types.is_null(dtype) else type_name(dtype).lower(), _TEXT)
@@ -71,16 +71,16 @@ def _type_of(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 def _is_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """IS_VALID_UTF8: every text here is valid."""
-    (given,) = arguments(node)
-    value = low.lower(given)
+    (operand,) = arguments(node)
+    value = low.lower(operand)
     if value.type != _TEXT:
         raise unsupported_error(node, NEEDS_SPARK)
     return call("pc.or_kleene(pc.is_valid({0}), pa.scalar(None, pa.bool_()))", pa.bool_(), value)
 
 
 def _same_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    (given,) = arguments(node)
-    value = low.lower(given)
+    (operand,) = arguments(node)
+    value = low.lower(operand)
     if value.type != _TEXT:
         raise unsupported_error(node, NEEDS_SPARK)
     return value

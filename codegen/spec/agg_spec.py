@@ -83,8 +83,8 @@ class AggSpec(SpecContent):
         calls = items_of("calls", self.calls, AggCall, "a call such as AggCall('COUNT')")
         computed = items_of("computed", self.computed, Computed, "a Computed(name, sql, type)")
         for name in ("where", "having"):
-            given = getattr(self, name)
-            text_of(name, "" if given is None else given, "a condition in SQL, such as 'cnt > 0'")
+            value = getattr(self, name)
+            text_of(name, "" if value is None else value, "a condition in SQL, such as 'cnt > 0'")
         object.__setattr__(self, "schema", to_schema(self.schema, self.dialect))
         object.__setattr__(self, "group_by", group_by)
         # A call may be older than the registration of its function.

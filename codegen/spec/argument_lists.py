@@ -8,30 +8,30 @@ from typing import Any
 from aggloom.errors import SpecError
 
 
-def items_of(what: str, given: Any, kind: Any, wanted: str) -> tuple[Any, ...]:
-    """The things of a kind that an argument is or lists; `wanted` is what messages call one. Raises SpecError."""
-    if isinstance(given, kind):
-        return (given,)
-    listed = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-    items = tuple(given) if listed else ()
+def items_of(what: str, value: Any, kind: Any, form: str) -> tuple[Any, ...]:
+    """The things of a kind that an argument is or lists; `form` is what messages call one. Raises SpecError."""
+    if isinstance(value, kind):
+        return (value,)
+    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    items = tuple(value) if listed else ()
     if not listed or not all(isinstance(each, kind) for each in items):
-        raise SpecError(f"{what} is {given!r:.200}; give {wanted}, or a list of such.")
+        raise SpecError(f"{what} is {value!r:.200}; give {form}, or a list of such.")
     return items
 
 
-def pairs_of(what: str, given: Any, wanted: str) -> tuple[tuple[str, Any], ...]:
+def pairs_of(what: str, content: Any, form: str) -> tuple[tuple[str, Any], ...]:
     """The names and values of an argument that is a mapping, or a list of pairs. Raises SpecError."""
-    pairs = given.items() if isinstance(given, Mapping) else given
+    pairs = content.items() if isinstance(content, Mapping) else content
     listed = isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes)
-    found = tuple(pairs) if listed else ()
-    whole = all(isinstance(each, tuple | list) and len(each) == 2 for each in found)
-    if not listed or not whole or not all(isinstance(name, str) for name, _ in found):
-        raise SpecError(f"{what} is {given!r:.200}; give {wanted}.")
-    return tuple((name, value) for name, value in found)
+    pairs_of_text = tuple(pairs) if listed else ()
+    whole = all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs_of_text)
+    if not listed or not whole or not all(isinstance(name, str) for name, _ in pairs_of_text):
+        raise SpecError(f"{what} is {content!r:.200}; give {form}.")
+    return tuple((name, value) for name, value in pairs_of_text)
 
 
-def text_of(what: str, given: Any, wanted: str) -> str:
+def text_of(what: str, value: Any, form: str) -> str:
     """An argument that is a text. Raises SpecError."""
-    if not isinstance(given, str):
-        raise SpecError(f"{what} is {given!r:.200}; give {wanted}.")
-    return given
+    if not isinstance(value, str):
+        raise SpecError(f"{what} is {value!r:.200}; give {form}.")
+    return value

@@ -42,8 +42,10 @@ def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
     least = sum(not a.optional for a in entry.arguments)
     most = None if entry.arguments and entry.arguments[-1].many else len(entry.arguments)
     if len(types) < least or (most is not None and len(types) > most):
-        wanted = _count_arguments(least) if most == least else f"{least} to {most} arguments"
-        raise TypeMismatchError(f"{entry.name} takes {wanted}, got {len(types)}")
+        expected_count = (
+            _count_arguments(least) if most == least else f"{least} to {most} arguments"
+        )
+        raise TypeMismatchError(f"{entry.name} takes {expected_count}, got {len(types)}")
     for argument, dtype in zip(arguments_of(entry, len(types)), types, strict=True):
         problem = _unfit(argument, dtype)
         if problem:
@@ -66,7 +68,7 @@ def _unfit(argument: Argument, dtype: pa.DataType) -> str:
     """Name what the argument should be, if the type is not that; else ""."""
     if argument.kind not in ARGUMENT_KINDS:
         return "" if widens(dtype, parse_type(argument.kind)) else argument.kind
-    fits, wanted = {
+    fits, expected_type = {
         "any": (True, ""),
         "number": (is_number(dtype), "a number"),
         "integer": (pa.types.is_integer(dtype), "an integer"),
@@ -76,12 +78,12 @@ def _unfit(argument: Argument, dtype: pa.DataType) -> str:
             "a single value that has a text",
         ),
     }[argument.kind]
-    return "" if fits else wanted
+    return "" if fits else expected_type
 
 
-def _check_options(entry: Aggregate, given: Mapping[str, Any]) -> None:
+def _check_options(entry: Aggregate, options: Mapping[str, Any]) -> None:
     known = {option.name: option for option in entry.options}
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in known:
             hint = nearest(name, known) if known else "It has none."
             raise SpecError(f"{entry.name} has no option {name!r}. {hint}")
@@ -89,7 +91,7 @@ def _check_options(entry: Aggregate, given: Mapping[str, Any]) -> None:
         if problem:
             raise SpecError(f"{entry.name}: option {name!r} must be {problem}, not {value!r}")
     for option in entry.options:
-        if option.required and option.name not in given:
+        if option.required and option.name not in options:
             raise SpecError(f"{entry.name} needs the option {option.name!r}, such as 0.5")
 
 

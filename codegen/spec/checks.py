@@ -165,9 +165,9 @@ def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
 def _check_separator(call: AggCall, where: str) -> None:
     """An option that may be a column instead is one of the two."""
     entry = entry_of(call)
-    given = {argument.name for argument in catalogue.arguments_of(entry, len(call.args))}
+    names = {argument.name for argument in catalogue.arguments_of(entry, len(call.args))}
     for name, _ in call.options:
-        if name in given:
+        if name in names:
             raise SpecError(f"{where}: {name} is given as a column and as a constant; drop one.")
 
 
@@ -236,8 +236,8 @@ def _require_boolean(sql: str, schema: pa.Schema, where: str) -> None:
 
 
 def _refuse_duplicates(names: Iterable[str], message: str) -> None:
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             raise DuplicateNameError(message.format(name=name))
-        seen.add(name)
+        earlier.add(name)

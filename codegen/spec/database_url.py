@@ -78,8 +78,8 @@ class DatabaseUrl:
             ) from None
         if self.kind == "sqlite":
             return module.connect(self.url.split(":", 2)[2], check_same_thread=False)
-        given = {"user": self.username, "password": self.password}
-        parts = {key: value for key, value in given.items() if value is not None}
+        credentials = {"user": self.username, "password": self.password}
+        parts = {key: value for key, value in credentials.items() if value is not None}
         return module.connect(self._of_libpq(), **parts)
 
     def _of_libpq(self) -> str:

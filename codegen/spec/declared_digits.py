@@ -19,8 +19,10 @@ def declared_digits(schema: SchemaLike) -> Digits:
 
     Digits inside arrays, maps and rows are refused where these types are read.
     """
-    found = ((name, digits_of(kind)) for name, kind in _declarations(schema))
-    return tuple((name, digits) for name, digits in found if digits is not None and digits < DIGITS)
+    digits_by_name = ((name, digits_of(kind)) for name, kind in _declarations(schema))
+    return tuple(
+        (name, digits) for name, digits in digits_by_name if digits is not None and digits < DIGITS
+    )
 
 
 def step_of_digits(digits: int) -> tuple[int, str]:
@@ -32,8 +34,8 @@ def step_of_digits(digits: int) -> tuple[int, str]:
 
 def _declarations(schema: SchemaLike) -> Iterator[tuple[str, str]]:
     """The names and types that are declared as text."""
-    given: Any = schema
-    if isinstance(given, str):
-        yield from declarations(without_primary_key(given)[0])
-    elif isinstance(given, Mapping):
-        yield from ((name, kind) for name, kind in given.items() if isinstance(kind, str))
+    columns: Any = schema
+    if isinstance(columns, str):
+        yield from declarations(without_primary_key(columns)[0])
+    elif isinstance(columns, Mapping):
+        yield from ((name, kind) for name, kind in columns.items() if isinstance(kind, str))

@@ -273,7 +273,7 @@ def lookup_table(
         chunk=chunk,
         capacity=1 if capacity is None else capacity,
     )
-    kept = Cache(
+    cache_settings = Cache(
         kind,
         max_rows,
         _length("expire_after_write", expire_after_write),
@@ -281,7 +281,7 @@ def lookup_table(
         cache_misses,
         EVERY_BATCH if refresh == "batch" else _length("refresh", refresh),
     )
-    if kept.refresh and kind != "full":
+    if cache_settings.refresh and kind != "full":
         raise OptionError("lookup_table: refresh is for tables that are read whole: cache='full'.")
     asking = Asking(
         capacity or 1,
@@ -292,7 +292,7 @@ def lookup_table(
         miss_delay=_length("miss_delay", miss_delay),
         on_error=on_error,
     )
-    return LookupTable(columns, source, known, kept, asking, digits=digits)
+    return LookupTable(columns, source, known, cache_settings, asking, digits=digits)
 
 
 def _with_options(source: Source, options: Mapping[str, Any]) -> Files:
@@ -344,8 +344,8 @@ def _source(
     quote: str,
     function: Callable[..., Any] | None,
 ) -> Source:
-    given = {"rows": rows, "files": files, "connect": connect, "function": function}
-    names = [name for name, value in given.items() if value is not None]
+    sources = {"rows": rows, "files": files, "connect": connect, "function": function}
+    names = [name for name, value in sources.items() if value is not None]
     if len(names) != 1:
         what = " and ".join(names) or "none"
         raise SpecError(f"lookup_table: give one of rows, files, connect, function, not {what}.")
@@ -373,10 +373,10 @@ def _source(
 
 
 def _length(name: str, value: Any) -> int:
-    found = 0 if value is None else milliseconds(f"lookup_table: {name}", value)
-    if found < 0:
+    length = 0 if value is None else milliseconds(f"lookup_table: {name}", value)
+    if length < 0:
         raise OptionError(f"lookup_table: {name} is {value!r}; it must not be negative.")
-    return found
+    return length
 
 
 def check_lookups(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:

@@ -17,13 +17,13 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))")
 def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without what it says of a primary key, and the columns of that key; raises SpecError."""
     # Names in backticks may hold any words.
-    masked = _QUOTED.sub(lambda found: "x" * len(found[0]), text)
-    found = list(_CLAUSE.finditer(masked))
-    if not found:
+    masked = _QUOTED.sub(lambda clauses: "x" * len(clauses[0]), text)
+    clauses = list(_CLAUSE.finditer(masked))
+    if not clauses:
         return text, ()
-    if len(found) > 1:
+    if len(clauses) > 1:
         raise SpecError("schema: PRIMARY KEY is declared twice; declare one.")
-    (clause,) = found
+    (clause,) = clauses
     if clause["free"] is None:
         raise SpecError("schema: nothing here enforces a key; write PRIMARY KEY (..) NOT ENFORCED.")
     start, end = clause.span()
@@ -52,16 +52,16 @@ def _last_comma(masked: str) -> int:
 
 
 def _parts(listed: str) -> list[str]:
-    masked = _QUOTED.sub(lambda found: "x" * len(found[0]), listed)
+    masked = _QUOTED.sub(lambda match: "x" * len(match[0]), listed)
     ends = [at for at, sign in enumerate(masked) if sign == ","] + [len(listed)]
     starts = [0, *(end + 1 for end in ends[:-1])]
     return [listed[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _name(text: str) -> str:
-    found = _NAME.match(text)
-    if found is None:
+    match = _NAME.match(text)
+    if match is None:
         raise SpecError(
             "schema: PRIMARY KEY names no columns; write PRIMARY KEY (id) NOT ENFORCED."
         )
-    return found[1].replace("``", "`") if found[1] else str(found[2])
+    return match[1].replace("``", "`") if match[1] else str(match[2])

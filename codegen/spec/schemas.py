@@ -71,8 +71,8 @@ def _to_type(kind: str | pa.DataType, dialect: str, is_cut: bool) -> pa.DataType
 
 
 def _refuse_duplicates(names: Iterable[str]) -> None:
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             raise DuplicateNameError(f"schema: column {name!r} occurs twice; rename one.")
-        seen.add(name)
+        earlier.add(name)

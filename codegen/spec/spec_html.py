@@ -14,15 +14,15 @@ def spec_html(spec: SpecContent, about: str) -> str:
     read = [(f.name, type_name(f.type), computed.get(f.name, "")) for f in spec.input_schema]
     of = [*("key" for _ in spec.group_by), *map(describe_call, spec.calls)]
     columns = zip(spec.aggregate_schema, of, strict=True)
-    given = [(field.name, type_name(field.type), what) for field, what in columns]
+    results = [(field.name, type_name(field.type), what) for field, what in columns]
     conditions = [
         f"{n} {sql}" for n, sql in (("WHERE", spec.where), ("HAVING", spec.having)) if sql
     ]
-    shown = [f"{sql} AS {name}" for name, sql in spec.select or ()]
-    lines = [*conditions, *([f"SELECT {', '.join(shown)}"] if shown else [])]
+    select = [f"{sql} AS {name}" for name, sql in spec.select or ()]
+    lines = [*conditions, *([f"SELECT {', '.join(select)}"] if select else [])]
     return html_block(
         html_line(about),
-        html_table(("result", "type", "of"), given, as_text=True),
+        html_table(("result", "type", "of"), results, as_text=True),
         *map(html_line, lines),
         html_fold("input", html_table(("column", "type", "computed"), read, as_text=True)),
     )

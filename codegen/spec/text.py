@@ -78,7 +78,7 @@ def _is_constant(value: Any) -> bool:
 
 def _are_options(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
-        isinstance(name, str) and _is_constant(given) for name, given in value.items()
+        isinstance(name, str) and _is_constant(option) for name, option in value.items()
     )
 
 

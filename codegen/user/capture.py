@@ -55,9 +55,9 @@ def _class_text(cls: Any, function: str) -> str:
     return _statement_text(methods[0], ast.ClassDef, cls.__name__, function)
 
 
-def function_text(made: FunctionType, function: str) -> str:
+def function_text(function_object: FunctionType, function: str) -> str:
     """The lines of the `def` of a function, without decorators; raises SpecError where they are not at hand."""
-    return _statement_text(made, ast.FunctionDef, made.__name__, function)
+    return _statement_text(function_object, ast.FunctionDef, function_object.__name__, function)
 
 
 def _statement_text(
@@ -96,8 +96,8 @@ def _functions(cls: Any) -> list[Any]:
 
 def _line_of(name: str, method: str, cls: Any, function: str) -> str:
     """The line that gives a name its meaning outside the class; "" for a builtin."""
-    found, value = _lookup(name, cls)
-    if not found:
+    is_global, value = _lookup(name, cls)
+    if not is_global:
         if name in user_source.BUILTINS or name in vars(cls):
             return ""
         raise SpecError(f"{function}: {method} uses {name!r}, {user_source.unknown_name(name)}")

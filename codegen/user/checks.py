@@ -61,11 +61,15 @@ def check_types(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.Dat
     """Raise TypeMismatchError if state or result cannot be of these types."""
     if entry.code is not None:
         return
-    given = dict(zip((argument.name for argument in entry.arguments), types, strict=False))
+    types_by_argument = dict(
+        zip((argument.name for argument in entry.arguments), types, strict=False)
+    )
     for shape in filter(None, (entry.append, entry.retract)):
         for state in shape.state:
-            for name in _find_used_names(state, given) if isinstance(state, Field) else ():
-                _check_used(entry, state, name, given[name])
+            for name in (
+                _find_used_names(state, types_by_argument) if isinstance(state, Field) else ()
+            ):
+                _check_used(entry, state, name, types_by_argument[name])
         _check_value_type(entry, shape, types, result)
 
 
@@ -75,9 +79,9 @@ def _check_used(entry: Aggregate, state: Field | View, name: str, dtype: pa.Data
     if (kind == "count" and not counts) or (
         kind in ("number", "real", "double") and not is_number(dtype)
     ):
-        wanted = "integers" if kind == "count" else "numbers"
+        expected = "integers" if kind == "count" else "numbers"
         raise TypeMismatchError(
-            f"{entry.name}: field {state.name!r} is of kind {kind}, which takes {wanted}, and argument "
+            f"{entry.name}: field {state.name!r} is of kind {kind}, which takes {expected}, and argument "
             f"{name!r} is {type_name(dtype)}; cast it, or use another kind of field"
         )
 
@@ -85,15 +89,15 @@ def _check_used(entry: Aggregate, state: Field | View, name: str, dtype: pa.Data
 def _check_value_type(
     entry: Aggregate, shape: Shape, types: tuple[pa.DataType, ...], result: pa.DataType
 ) -> None:
-    given = _make_typing(entry).value_type(shape)
+    value_kind = _make_typing(entry).value_type(shape)
     fits = {
         "int": is_number(result),
         "double": is_number(result),
         "bool": pa.types.is_boolean(result),
         "word": bool(types) and result == types[0],
-    }.get(given, True)
+    }.get(value_kind, True)
     if not fits:
-        what = "the argument's value" if given == "word" else f"a value of type {given}"
+        what = "the argument's value" if value_kind == "word" else f"a value of type {value_kind}"
         raise TypeMismatchError(
             f"{entry.name}: value {shape.value!r} gives {what}, which is no {type_name(result)}; "
             "declare another result"
@@ -212,21 +216,19 @@ def _check_field(entry: Aggregate, state: Field, typing: Typing) -> None:
         text = getattr(state, step)
         if text is None and step == "retract":
             continue
-        found = typing.step_type(text, state, step)
-        wanted = _WANTED.get(state.kind, (f"sum {state.name}",))
-        if found not in wanted:
-            raise _error(
-                entry, f"{step} of field {state.name!r}, {text!r}: {_unlike(state, found)}"
-            )
+        kind = typing.step_type(text, state, step)
+        expected = _WANTED.get(state.kind, (f"sum {state.name}",))
+        if kind not in expected:
+            raise _error(entry, f"{step} of field {state.name!r}, {text!r}: {_unlike(state, kind)}")
 
 
-def _unlike(state: Field, found: str) -> str:
+def _unlike(state: Field, kind: str) -> str:
     if state.kind in ("number", "real"):
         changes = f"add({state.name}, x), subtract({state.name}, x) or combine({state.name}, other_{state.name})"
         return f"an exact sum is changed by {changes} only"
     if state.kind == "count":
-        return f"it gives a {found}, and a count is an integer; use //, or kind 'double'"
-    return f"it gives a {found}, and the field is of kind {state.kind}"
+        return f"it gives a {kind}, and a count is an integer; use //, or kind 'double'"
+    return f"it gives a {kind}, and the field is of kind {state.kind}"
 
 
 def _make_typing(entry: Aggregate) -> Typing:

@@ -96,8 +96,8 @@ def check_create(entry: Aggregate) -> None:
 def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataType) -> Verdict:
     """Tell whether a class is compiled over arguments of these types, and if not, why."""
     assert entry.code is not None
-    given = forms(entry, types)
-    for argument, form, dtype in zip(entry.arguments, given, types, strict=True):
+    forms_of_arguments = forms(entry, types)
+    for argument, form, dtype in zip(entry.arguments, forms_of_arguments, types, strict=True):
         if form == "value":
             return Verdict(f"argument {argument.name} is {type_name(dtype)}, a Python object")
     emitted = list(result.value_type) if entry.emits_rows else [pa.field("the result", result)]
@@ -107,18 +107,18 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
             return Verdict(f"{what} is {type_name(field.type)}, a Python object")
     user_trust.refuse(user_trust.find_untrusted([entry]))
     method = user_source.ROWS if entry.emits_rows else "value"
-    found = _probe_class(entry.code.source, entry.name, given, method)
-    if not found.is_compiled:
-        return found
-    kinds = found.columns or (found.value,)
+    probe = _probe_class(entry.code.source, entry.name, forms_of_arguments, method)
+    if not probe.is_compiled:
+        return probe
+    kinds = probe.columns or (probe.value,)
     if len(kinds) != len(emitted):
         return Verdict(f"{method}: its rows have {len(kinds)} values, not {len(emitted)}")
     for kind, field in zip(kinds, emitted, strict=True):
-        wanted = _number_kind(field.type)
-        if kind != wanted and (kind, wanted) != ("int", "double"):
+        expected = _number_kind(field.type)
+        if kind != expected and (kind, expected) != ("int", "double"):
             what = f"column {field.name}" if entry.emits_rows else field.name
             return Verdict(f"{method}: it gives {kind}, and {what} is {type_name(field.type)}")
-    return found
+    return probe
 
 
 def _number_kind(dtype: pa.DataType) -> str | None:
@@ -131,13 +131,13 @@ def _number_kind(dtype: pa.DataType) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _probe_class(source: str, name: str, given: tuple[str, ...], method: str) -> Verdict:
+def _probe_class(source: str, name: str, forms: tuple[str, ...], method: str) -> Verdict:
     functions, state = _instance(source, name)
     numbers = state if isinstance(state, tuple) else (state,)
     if not numbers or not all(type(number) in (int, float, bool) for number in numbers):
         return Verdict(f"create: its state is {_kind(state)}, not a number or a tuple of numbers")
     _, methods = user_source.functions(user_source.parse(source, name), "user")
-    return probe(functions, dict(methods), state, given, method)
+    return probe(functions, dict(methods), state, forms, method)
 
 
 def run_source(source: str, name: str) -> dict[str, Any]:

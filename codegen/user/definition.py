@@ -68,13 +68,13 @@ def read_definitions(content: Any, form: str, trust: bool = False) -> dict[str, 
         entries = [from_data(data) for data in content]
     except SpecError as error:
         raise type(error)(f"{form}, functions: {error}") from None
-    found = {entry.name: entry for entry in entries}
-    if len(found) < len(entries):
+    definitions = {entry.name: entry for entry in entries}
+    if len(definitions) < len(entries):
         raise SpecError(f"{form}, functions: two definitions have one name; drop one")
     if trust:
         for entry in entries:
             user_trust.trust(entry)
-    return found
+    return definitions
 
 
 def class_entry(
@@ -163,8 +163,10 @@ def _plain(value: Any) -> Any:
 
 
 def _says(described: Any, value: Any) -> bool:
-    given = getattr(value, described.name)
-    return bool(described.compare and (described.name == "result" or given != described.default))
+    value_of_field = getattr(value, described.name)
+    return bool(
+        described.compare and (described.name == "result" or value_of_field != described.default)
+    )
 
 
 def _of_class(data: Mapping[str, Any]) -> Aggregate:
@@ -186,9 +188,11 @@ def _of_class(data: Mapping[str, Any]) -> Aggregate:
     )
 
 
-def _pairs(given: Any) -> list[tuple[str, str]]:
+def _pairs(arguments: Any) -> list[tuple[str, str]]:
     """Names and types, as a mapping or as pairs."""
-    listed = given.items() if isinstance(given, Mapping) else [tuple(pair) for pair in given]
+    listed = (
+        arguments.items() if isinstance(arguments, Mapping) else [tuple(pair) for pair in arguments]
+    )
     return [(str(name), str(kind)) for name, kind in listed]
 
 

@@ -97,8 +97,8 @@ class Typing:
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise self._error(f"{ast.unparse(node)!r} is not possible here")
-        found: str = method(node)
-        return found
+        kind: str = method(node)
+        return kind
 
     def _constant(self, node: ast.Constant) -> str:
         if isinstance(node.value, bool):
@@ -160,8 +160,8 @@ class Typing:
             return self._condition(node.operand)
         if isinstance(node.op, ast.Invert):
             raise self._error("~ is not possible here")
-        found = self._number(node.operand)
-        return "int" if found == "bool" else found
+        kind = self._number(node.operand)
+        return "int" if kind == "bool" else kind
 
     def _boolop(self, node: ast.BoolOp) -> str:
         for value in node.values:
@@ -200,10 +200,10 @@ class Typing:
         if function in ("before", "earlier"):
             return self._before(node, function)
         if function in _OF_VIEWS:
-            found = self._view_function(node, function)
-            if found != "double":
+            kind = self._view_function(node, function)
+            if kind != "double":
                 raise self._error(f"{function} can only be the whole of a value")
-            return found
+            return kind
         if function == "none":
             self._require_count(node, function, 1)
             self._view(node, function)
@@ -215,8 +215,8 @@ class Typing:
             raise self._error(
                 f"{function} takes {'one value' if function == 'abs' else 'two values or more'}"
             )
-        found = self._common(node, [self._number(each) for each in node.args])
-        return "int" if found == "bool" else found
+        kind = self._common(node, [self._number(each) for each in node.args])
+        return "int" if kind == "bool" else kind
 
     def _before(self, node: ast.Call, function: str) -> str:
         self._require_count(node, function, 2)
@@ -228,12 +228,12 @@ class Typing:
         needed = {**_MOMENTS, "total": 1, "average": 2}.get(function)
         needed = needed or 1 + {**_CHANGES, **_PRODUCTS}[function]
         self._require_count(node, function, needed)
-        found = self._type(node.args[0])
-        if not found.startswith("sum "):
+        kind = self._type(node.args[0])
+        if not kind.startswith("sum "):
             raise self._error(f"the first value of {function} is a field of kind number or real")
         if function in ("total", "average") or function in _MOMENTS:
             return self._summary(node, function)
-        if self.field is None or found != f"sum {self.field.name}":
+        if self.field is None or kind != f"sum {self.field.name}":
             raise self._error(f"{function} changes the field itself")
         rest = [self._type(each) for each in node.args[1:]]
         if function == "combine":
@@ -246,13 +246,13 @@ class Typing:
                 )
         elif any(each not in _NUMBERS for each in rest):
             raise self._error(f"{function} takes numbers")
-        return found
+        return kind
 
     def _summary(self, node: ast.Call, function: str) -> str:
         sums = 3 if function == "deviation" else len(node.args) - 1
         for each in node.args[:sums] if function in _MOMENTS else ():
-            found = self._type(each)
-            real = found.startswith("sum ") and self.state.get(found[4:]) == "real"
+            kind = self._type(each)
+            real = kind.startswith("sum ") and self.state.get(kind[4:]) == "real"
             if not real:
                 raise self._error(f"{function} takes fields of kind 'real'")
         if function != "total":
@@ -260,13 +260,13 @@ class Typing:
         return "double"
 
     def _view_function(self, node: ast.Call, function: str) -> str:
-        wanted, besides, found = _OF_VIEWS[function]
+        view_kind, besides, kind = _OF_VIEWS[function]
         self._require_count(node, function, 1 + besides)
-        if self._view(node, function) != wanted:
-            raise self._error(f"{function} takes View({wanted.kind!r}, {wanted.over!r})")
+        if self._view(node, function) != view_kind:
+            raise self._error(f"{function} takes View({view_kind.kind!r}, {view_kind.over!r})")
         for each in node.args[1:]:
             self._number(each)
-        return found
+        return kind
 
     def _view(self, node: ast.Call, function: str) -> View:
         name = node.args[0]
@@ -284,33 +284,33 @@ class Typing:
     def _number(self, node: ast.expr) -> str:
         return self._scalar(self._type(node), node)
 
-    def _scalar(self, found: str, node: ast.AST) -> str:
-        if found in _NUMBERS:
-            return found
-        shown = repr(ast.unparse(node)) if isinstance(node, ast.expr) else "it"
-        fix = "; write total(...) of it" if found.startswith("sum ") else ""
-        raise self._error(f"{shown} is {_describe_kind(found)}, not a number{fix}")
+    def _scalar(self, kind: str, node: ast.AST) -> str:
+        if kind in _NUMBERS:
+            return kind
+        expression = repr(ast.unparse(node)) if isinstance(node, ast.expr) else "it"
+        fix = "; write total(...) of it" if kind.startswith("sum ") else ""
+        raise self._error(f"{expression} is {_describe_kind(kind)}, not a number{fix}")
 
     def _condition(self, node: ast.expr) -> str:
         if self._type(node) != "bool":
             raise self._error(f"{ast.unparse(node)!r} is no condition; compare it")
         return "bool"
 
-    def _common(self, node: ast.expr, found: list[str]) -> str:
-        if len(set(found)) == 1:
-            return found[0]
-        if all(each in _NUMBERS for each in found):
-            return "double" if "double" in found else "int"
-        shown = " and ".join(_describe_kind(each) for each in found)
-        raise self._error(f"{ast.unparse(node)!r} gives {shown}")
+    def _common(self, node: ast.expr, kinds: list[str]) -> str:
+        if len(set(kinds)) == 1:
+            return kinds[0]
+        if all(each in _NUMBERS for each in kinds):
+            return "double" if "double" in kinds else "int"
+        listed = " and ".join(_describe_kind(each) for each in kinds)
+        raise self._error(f"{ast.unparse(node)!r} gives {listed}")
 
     def _error(self, what: str) -> SpecError:
         return SpecError(f"{self.function}: {self.where}, {self.text!r}: {what}")
 
 
-def _describe_kind(found: str) -> str:
-    if found.startswith("sum "):
+def _describe_kind(kind: str) -> str:
+    if kind.startswith("sum "):
         return "an exact sum"
-    if found.startswith("argument "):
-        return f"the argument {found.partition(' ')[2]} as a sum takes it"
-    return f"a {found}"
+    if kind.startswith("argument "):
+        return f"the argument {kind.partition(' ')[2]} as a sum takes it"
+    return f"a {kind}"

@@ -156,8 +156,12 @@ class _Inversion:
     def _unpack(self, statement: ast.Assign, target: ast.Tuple) -> None:
         """`a, b = state`: the names of the numbers."""
         names = [each.id for each in target.elts if isinstance(each, ast.Name)]
-        taken = {*self.arguments, *self.known, self.state}
-        if self.kind is not tuple or len(set(names)) != len(self.places) or taken & set(names):
+        names_in_use = {*self.arguments, *self.known, self.state}
+        if (
+            self.kind is not tuple
+            or len(set(names)) != len(self.places)
+            or names_in_use & set(names)
+        ):
             _refuse("takes the state apart in another way", statement)
         if len(target.elts) != len(names) or self.fields:
             _refuse("takes the state apart in another way", statement)
@@ -206,8 +210,12 @@ class _Inversion:
         )
 
     def _is_field(self, node: ast.expr, place: int | str) -> bool:
-        found = self._place_of(node)
-        return found is not None and type(found) is type(place) and found == place
+        place_of_node = self._place_of(node)
+        return (
+            place_of_node is not None
+            and type(place_of_node) is type(place)
+            and place_of_node == place
+        )
 
     def _place_of(self, node: ast.expr) -> int | str | None:
         """The place of the number that a name or `state[place]` stands for; None: it is none of the state."""
@@ -315,12 +323,12 @@ class _Inversion:
 
 def _kind_of_constant(value: ast.expr, place: ast.AST) -> str:
     """The kind of a constant of the source; what can be changed in place is none."""
-    found = ast.literal_eval(value)
+    constant = ast.literal_eval(value)
     try:
-        hash(found)
+        hash(constant)
     except TypeError:
         _refuse("depends on more than the arguments", place)
-    return INTEGER if isinstance(found, int) else OTHER
+    return INTEGER if isinstance(constant, int) else OTHER
 
 
 def _is_power(node: ast.BinOp) -> bool:

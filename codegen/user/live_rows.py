@@ -72,9 +72,9 @@ def keep_live_rows(tree: ast.Module, arguments: Sequence[str], result: str) -> N
     arguments: their names. result: the method that gives the result.
     """
     (owner,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    taken = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    taken |= {part.attr for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
-    renamed = {name: _free_name(f"own_{name}", taken) for name in _OWN}
+    names_in_use = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    names_in_use |= {part.attr for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
+    renamed = {name: _free_name(f"own_{name}", names_in_use) for name in _OWN}
     _Renaming(owner.name, renamed).visit(owner)
     outside = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {owner.name}
     named = [
@@ -92,15 +92,15 @@ def keep_live_rows(tree: ast.Module, arguments: Sequence[str], result: str) -> N
         accumulate=renamed["accumulate"],
         read=renamed[result],
         result=result,
-        count_row=_free_name("count_row", taken),
-        note_change=_free_name("note_change", taken),
-        fold_row=_free_name("fold_row", taken),
+        count_row=_free_name("count_row", names_in_use),
+        note_change=_free_name("note_change", names_in_use),
+        fold_row=_free_name("fold_row", names_in_use),
     )
     owner.body += ast.parse(text).body
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _free_name(name: str, names_in_use: set[str]) -> str:
+    while name in names_in_use:
         name += "_"
     return name
 

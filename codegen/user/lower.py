@@ -43,21 +43,29 @@ class _Filling(ast.NodeTransformer):
 
 
 def user_value(
-    expression: str, given: str, scope: NameScope, argument: pa.DataType | None, result: pa.DataType
+    expression: str,
+    value_kind: str,
+    scope: NameScope,
+    argument: pa.DataType | None,
+    result: pa.DataType,
 ) -> Value:
-    """The value of a call. given: the expression's type (codegen/user/expression_types.py)."""
-    value = _checked_value(expression, given, scope, argument, result)
+    """The value of a call. value_kind: the expression's type (codegen/user/expression_types.py)."""
+    value = _checked_value(expression, value_kind, scope, argument, result)
     return replace(value, names=names_in(expression))
 
 
 def _checked_value(
-    expression: str, given: str, scope: NameScope, argument: pa.DataType | None, result: pa.DataType
+    expression: str,
+    value_kind: str,
+    scope: NameScope,
+    argument: pa.DataType | None,
+    result: pa.DataType,
 ) -> Value:
     body = ast.parse(expression, mode="eval").body
     function = (
         body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
     )
-    if given == "word" or (function in VIEW_FUNCTIONS and result == pa.float64()):
+    if value_kind == "word" or (function in VIEW_FUNCTIONS and result == pa.float64()):
         return lower_value(expression, scope, argument, result)
     if function in ("total", "average") and isinstance(body, ast.Call):
         names = [ast.unparse(each) for each in body.args]
@@ -67,7 +75,7 @@ def _checked_value(
     text = lower(expression, scope).text
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
-    if given in ("int", "bool") and pa.types.is_integer(result):
+    if value_kind in ("int", "bool") and pa.types.is_integer(result):
         return Value((f"rt.user_integer({text}, {result.bit_width})",), "word", "user")
     return float_value(f"rt.real({text})", result)
 

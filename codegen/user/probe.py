@@ -76,9 +76,11 @@ def probe(
             compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, *results)}
             state_type = _state_type(kinds, single)
             for step in steps:
-                given = (state_type, state_type) if step == "merge" else (state_type, *arguments)
-                given = (state_type,) if step == MARK else given
-                _widen_state(kinds, _result(compiled[step], given), single)
+                signature = (
+                    (state_type, state_type) if step == "merge" else (state_type, *arguments)
+                )
+                signature = (state_type,) if step == MARK else signature
+                _widen_state(kinds, _result(compiled[step], signature), single)
             if kinds == before:
                 step = result
                 returned = _result(compiled[result], (state_type,))
@@ -104,11 +106,11 @@ def _state_type(kinds: list[str], single: bool) -> Any:
     return types_of_fields[0] if single else types.Tuple(types_of_fields)
 
 
-def _result(function: Any, given: tuple[Any, ...]) -> Any:
+def _result(function: Any, signature: tuple[Any, ...]) -> Any:
     from numba import types
 
-    function.compile(given)
-    return types.unliteral(function.overloads[given].signature.return_type)
+    function.compile(signature)
+    return types.unliteral(function.overloads[signature].signature.return_type)
 
 
 def _widen_state(kinds: list[str], returned: Any, single: bool) -> None:
@@ -163,10 +165,10 @@ def _columns(returned: Any) -> tuple[tuple[str, ...], bool]:
 
 def _require_changes(columns: tuple[str, ...], returned: Any) -> None:
     """Raise _Refused unless changes are a truth, and then the values of a row."""
-    found, _ = _columns(returned)
-    if found != ("bool", *columns):
+    column_names, _ = _columns(returned)
+    if column_names != ("bool", *columns):
         raise _Refused(
-            f"it yields {', '.join(found)}; yield True or False, and then the values as `rows` has them"
+            f"it yields {', '.join(column_names)}; yield True or False, and then the values as `rows` has them"
         )
 
 
@@ -178,9 +180,9 @@ def _first_line(error: Exception) -> str:
 
 def _line(error: Exception, text: str) -> str:
     """The line of the source that Numba stopped at."""
-    found = re.findall(r"<aggloom>\"?,? ?(?:line )?\(?(\d+)", str(error))
+    numbers = re.findall(r"<aggloom>\"?,? ?(?:line )?\(?(\d+)", str(error))
     lines = text.splitlines()
-    place = int(found[-1]) if found else 0
+    place = int(numbers[-1]) if numbers else 0
     return (
         f" in `{lines[place - 1].strip().replace('user_', '')}`" if 0 < place <= len(lines) else ""
     )

@@ -141,7 +141,7 @@ def aggregate(
 
     def decorate(cls: Class) -> Class:
         source = capture(cls, _upper(name))
-        pairs = [(given, kind) for given, kind in dict(arguments).items()]
+        pairs = [(argument, kind) for argument, kind in dict(arguments).items()]
         entry = definition.class_entry(_upper(name), pairs, result, nulls, source)
         register(entry, replace=replace)
         return cls
@@ -190,7 +190,7 @@ def table_aggregate(
         emitted = [(str(column), str(kind)) for column, kind in dict(columns).items()]
         if not emitted:
             raise SpecError(f"{upper}: columns is empty; name at least one, with its type")
-        pairs = [(given, kind) for given, kind in dict(arguments).items()]
+        pairs = [(argument, kind) for argument, kind in dict(arguments).items()]
         register(definition.class_entry(upper, pairs, "", nulls, source, emitted), replace=replace)
         return cls
 

@@ -53,11 +53,11 @@ def with_retract(entry: Aggregate, types: tuple[pa.DataType, ...]) -> Retraction
     text, inverse, why = _derive(entry.code.source, entry.name, names, kinds, result)
     parsed = user_source.parse(text, entry.name)
     code = Code(text, tuple(parsed.methods), entry.code.columns)
-    made = replace(entry, code=code)
+    with_step = replace(entry, code=code)
     if user_trust.is_trusted(entry):
         # It says nothing that its user's source does not say.
-        user_trust.trust(made)
-    return Retraction(made, inverse, why)
+        user_trust.trust(with_step)
+    return Retraction(with_step, inverse, why)
 
 
 @lru_cache(maxsize=256)
@@ -66,16 +66,16 @@ def _derive(
 ) -> tuple[str, str, str]:
     """The source with a retract, the text of an inverse that it is, and why there is none."""
     parsed = user_source.parse(source, name)
-    found = derive_retract(parsed, dict(zip(arguments, kinds, strict=True)))
+    method = derive_retract(parsed, dict(zip(arguments, kinds, strict=True)))
     tree = user_source.bare(source)
     (owner,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    if isinstance(found, str):
+    if isinstance(method, str):
         keep_live_rows(tree, arguments, result)
-        return ast.unparse(ast.fix_missing_locations(tree)), "", found
-    text = ast.unparse(found)
+        return ast.unparse(ast.fix_missing_locations(tree)), "", method
+    text = ast.unparse(method)
     if "accumulate" in parsed.selves:
-        found.args.args.insert(0, ast.arg("self"))
-    owner.body.append(found)
+        method.args.args.insert(0, ast.arg("self"))
+    owner.body.append(method)
     return ast.unparse(ast.fix_missing_locations(tree)), text, ""
 
 

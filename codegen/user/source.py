@@ -58,14 +58,14 @@ def parse(source: str, function: str) -> UserSource:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     if len(classes) != 1:
         raise SpecError(f"{function}: the source must hold one class, not {len(classes)}")
-    found = UserSource(classes[0].name)
+    user_source = UserSource(classes[0].name)
     for node in tree.body:
         if node is not classes[0]:
-            _read_line(node, found, function)
-    _read_class(classes[0], found, function)
-    _refuse_double(found, function)
-    _check_names(classes[0], found, function)
-    return found
+            _read_line(node, user_source, function)
+    _read_class(classes[0], user_source, function)
+    _refuse_double(user_source, function)
+    _check_names(classes[0], user_source, function)
+    return user_source
 
 
 def bare(source: str) -> ast.Module:
@@ -79,7 +79,7 @@ def check_methods(
 ) -> None:
     """The methods that every function has are there and take what they are given; emits_rows: a table aggregate's."""
     result = ROWS if emits_rows else "value"
-    wanted: dict[str, list[str]] = {
+    parameters: dict[str, list[str]] = {
         **{name: [] for name in LIFE_CYCLE},
         "create": [],
         "accumulate": ["state", *arguments],
@@ -89,19 +89,19 @@ def check_methods(
     }
     required = ["create", "accumulate", result]
     if emits_rows:
-        wanted |= {CHANGES: ["state"], MARK: ["state"]}
+        parameters |= {CHANGES: ["state"], MARK: ["state"]}
         present = [name for name in (CHANGES, MARK) if name in source.methods]
         required += [CHANGES, MARK] if present else []
     if emits_rows and "value" in source.methods:
         raise SpecError(
             f"{function}: class {source.class_name} has a `value`, and a table aggregate emits rows; take it out"
         )
-    for name, names in wanted.items():
+    for name, names in parameters.items():
         if name not in source.methods:
             if name in required:
-                shown = ", ".join(names)
+                listed = ", ".join(names)
                 raise SpecError(
-                    f"{function}: class {source.class_name} has no `def {name}({shown})`"
+                    f"{function}: class {source.class_name} has no `def {name}({listed})`"
                 )
             continue
         check_arguments(source.methods[name], function, names)
@@ -109,12 +109,12 @@ def check_methods(
 
 def check_arguments(method: ast.FunctionDef, function: str, names: list[str]) -> None:
     """Raise SpecError unless a method takes as many arguments as these."""
-    given = method.args
-    plain = [*given.posonlyargs, *given.args]
-    if len(plain) != len(names) or given.vararg or given.kwarg or given.kwonlyargs:
-        shown = ", ".join(names)
+    arguments = method.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    if len(plain) != len(names) or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        listed = ", ".join(names)
         raise SpecError(
-            f"{function}: {method.name} must take {len(names)} arguments, `def {method.name}({shown})`, as the "
+            f"{function}: {method.name} must take {len(names)} arguments, `def {method.name}({listed})`, as the "
             f"function is declared; it takes {', '.join(a.arg for a in plain) or 'none'}"
         )
 
@@ -161,23 +161,23 @@ class _Bare(ast.NodeTransformer):
         return self.generic_visit(ast.copy_location(assign, node))
 
 
-def _refuse_double(found: UserSource, function: str) -> None:
-    names = [*found.imports, *found.constants, *found.members, *found.methods]
+def _refuse_double(source: UserSource, function: str) -> None:
+    names = [*source.imports, *source.constants, *source.members, *source.methods]
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise SpecError(f"{function}: {double[0]!r} means two things in the source; rename one")
 
 
-def _read_line(node: ast.stmt, found: UserSource, function: str) -> None:
+def _read_line(node: ast.stmt, source: UserSource, function: str) -> None:
     """A line beside the class: an import of what is known, or a constant."""
     if isinstance(node, ast.Import) and all(alias.name in MODULES for alias in node.names):
         for alias in node.names:
-            found.imports[alias.asname or alias.name] = MODULES[alias.name]
+            source.imports[alias.asname or alias.name] = MODULES[alias.name]
     elif isinstance(node, ast.ImportFrom) and node.module in MODULES and not node.level:
         for alias in node.names:
             _refuse_private(alias.name, function)
-            found.imports[alias.asname or alias.name] = f"{MODULES[node.module]}.{alias.name}"
-    elif not _read_constant(node, found.constants):
+            source.imports[alias.asname or alias.name] = f"{MODULES[node.module]}.{alias.name}"
+    elif not _read_constant(node, source.constants):
         raise SpecError(
             f"{function}: `{_first_line(node)}` may not stand beside the class; constants and imports of "
             f"{', '.join(MODULES)} may"
@@ -202,24 +202,24 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _read_class(node: ast.ClassDef, found: UserSource, function: str) -> None:
+def _read_class(node: ast.ClassDef, source: UserSource, function: str) -> None:
     if node.bases or node.keywords or node.decorator_list:
         raise SpecError(f"{function}: class {node.name} may have no base class and no decorator")
-    found.doc = (ast.get_docstring(node) or "").partition("\n")[0]
+    source.doc = (ast.get_docstring(node) or "").partition("\n")[0]
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
-            _read_method(item, found, function)
+            _read_method(item, source, function)
         elif not (
             isinstance(item, ast.Pass)
             or (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))
-            or _read_constant(item, found.members)
+            or _read_constant(item, source.members)
         ):
             raise SpecError(
                 f"{function}: `{_first_line(item)}` may not stand in class {node.name}; methods and constants may"
             )
 
 
-def _read_method(node: ast.FunctionDef, found: UserSource, function: str) -> None:
+def _read_method(node: ast.FunctionDef, source: UserSource, function: str) -> None:
     _refuse_private(node.name, function)
     marks = [ast.unparse(mark) for mark in node.decorator_list]
     if marks not in ([], ["staticmethod"]):
@@ -228,12 +228,12 @@ def _read_method(node: ast.FunctionDef, found: UserSource, function: str) -> Non
     first = next(iter([*node.args.posonlyargs, *node.args.args]), None)
     if not marks and first is not None and first.arg == "self":
         del (node.args.posonlyargs or node.args.args)[0]
-        found.selves[node.name] = "self"
+        source.selves[node.name] = "self"
     if not all(
         _is_literal(each) for each in [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     ):
         raise SpecError(f"{function}: {node.name} has a default that is no constant")
-    found.methods[node.name] = node
+    source.methods[node.name] = node
 
 
 def _refuse_private(name: str, function: str) -> None:
@@ -241,8 +241,8 @@ def _refuse_private(name: str, function: str) -> None:
         raise SpecError(f"{function}: the name {name!r} is Python's own; use another")
 
 
-def _check_names(node: ast.ClassDef, found: UserSource, function: str) -> None:
-    for name, method in found.methods.items():
+def _check_names(node: ast.ClassDef, source: UserSource, function: str) -> None:
+    for name, method in source.methods.items():
         for part in ast.walk(method):
             if isinstance(part, ast.Import | ast.ImportFrom | ast.Global):
                 raise SpecError(
@@ -252,15 +252,15 @@ def _check_names(node: ast.ClassDef, found: UserSource, function: str) -> None:
             if isinstance(part, ast.Attribute) and part.attr.startswith("__"):
                 raise SpecError(f"{function}: {name} uses .{part.attr}, which is Python's own")
         for free in sorted(free_names(method)):
-            if free not in found.imports and free not in found.constants and free not in BUILTINS:
-                if free == found.class_name or free == found.selves.get(name):
+            if free not in source.imports and free not in source.constants and free not in BUILTINS:
+                if free == source.class_name or free == source.selves.get(name):
                     continue
                 fix = unknown_name(free)
-                if free in found.methods or free in found.members:
-                    fix = f"which belongs to the class; write {found.class_name}.{free}"
+                if free in source.methods or free in source.members:
+                    fix = f"which belongs to the class; write {source.class_name}.{free}"
                 raise SpecError(f"{function}: {name} uses {free!r}, {fix}")
-        _check_members(name, method, found, function)
-        _check_bound(name, method, found, function)
+        _check_members(name, method, source, function)
+        _check_bound(name, method, source, function)
 
 
 def unknown_name(name: str) -> str:
@@ -274,16 +274,16 @@ def unknown_name(name: str) -> str:
     ).rstrip()
 
 
-def _check_members(name: str, method: ast.FunctionDef, found: UserSource, function: str) -> None:
+def _check_members(name: str, method: ast.FunctionDef, source: UserSource, function: str) -> None:
     """`self` and the class are used for its methods and constants only."""
-    owners = {found.class_name, found.selves.get(name, found.class_name)}
+    owners = {source.class_name, source.selves.get(name, source.class_name)}
     reached = set()
     for part in ast.walk(method):
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             if part.value.id not in owners:
                 continue
             reached.add(id(part.value))
-            known = {*found.methods, *found.members}
+            known = {*source.methods, *source.members}
             if part.attr not in known or not isinstance(part.ctx, ast.Load):
                 what = "changes" if not isinstance(part.ctx, ast.Load) else "uses"
                 raise SpecError(
@@ -298,10 +298,10 @@ def _check_members(name: str, method: ast.FunctionDef, found: UserSource, functi
             )
 
 
-def _check_bound(name: str, method: ast.FunctionDef, found: UserSource, function: str) -> None:
+def _check_bound(name: str, method: ast.FunctionDef, source: UserSource, function: str) -> None:
     """No local name hides what the generated text calls by it."""
     bound, free = _bound_names(method), free_names(method)
-    roots = {text.partition(".")[0] for n, text in found.imports.items() if n in free}
+    roots = {text.partition(".")[0] for n, text in source.imports.items() if n in free}
     hidden = sorted(n for n in bound if n in free or n in roots or n.startswith("user_"))
     if hidden:
         raise SpecError(

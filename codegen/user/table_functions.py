@@ -100,15 +100,15 @@ def table_function(
             raise SpecError(f"table_function: the name is {name!r}; give a plain word.")
         upper = name.upper()
         source = capture(function, upper) if inspect.isclass(function) else _wrap(function, upper)
-        made = UserFunction(upper, _pairs(arguments), _pairs(columns), nulls, source)
-        _check_function(made)
+        user_function = UserFunction(upper, _pairs(arguments), _pairs(columns), nulls, source)
+        _check_function(user_function)
         if upper in _BUILT_IN:
             raise SpecError(f"{upper} is a built-in table function; use another name.")
-        if not replace and _REGISTERED.get(upper, made) != made:
+        if not replace and _REGISTERED.get(upper, user_function) != user_function:
             raise SpecError(
                 f"{upper} is registered already with another definition; say replace=True, or unregister it first"
             )
-        _REGISTERED[upper] = made
+        _REGISTERED[upper] = user_function
         return function
 
     return decorate
@@ -132,12 +132,12 @@ def forget_table_function(name: str) -> bool:
 @lru_cache(maxsize=256)
 def load_table_function(source: str, name: str) -> Callable[..., Iterable[Any]]:
     """Return the function that a source holds, which makes rows of the values of its arguments."""
-    found: Callable[..., Iterable[Any]] = run_source(source, name)[METHOD]
-    return found
+    function: Callable[..., Iterable[Any]] = run_source(source, name)[METHOD]
+    return function
 
 
-def _pairs(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(name), str(kind)) for name, kind in dict(given).items())
+def _pairs(columns: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(name), str(kind)) for name, kind in dict(columns).items())
 
 
 def _wrap(function: Any, name: str) -> str:
@@ -153,31 +153,37 @@ def _wrap(function: Any, name: str) -> str:
     node.decorator_list, node.name = [], METHOD
     owner = type("Rows", (), {METHOD: staticmethod(function)})
     lines = capture_uses([node], owner, name, {"Rows"})
-    made = ast.ClassDef("Rows", bases=[], keywords=[], body=[node], decorator_list=[])
-    text = ast.unparse(ast.fix_missing_locations(made))
+    class_node = ast.ClassDef("Rows", bases=[], keywords=[], body=[node], decorator_list=[])
+    text = ast.unparse(ast.fix_missing_locations(class_node))
     return "\n".join([*lines, *[""] * 2 * bool(lines), text, ""])
 
 
-def _check_function(made: UserFunction) -> None:
+def _check_function(user_function: UserFunction) -> None:
     """Raise SpecError unless types, names and source of a function are right."""
-    if made.nulls not in NULLS:
-        raise SpecError(f"{made.name}: nulls is {made.nulls!r}; write 'ignore' or 'respect'")
-    for what, pairs in (("argument", made.arguments), ("column", made.columns)):
+    if user_function.nulls not in NULLS:
+        raise SpecError(
+            f"{user_function.name}: nulls is {user_function.nulls!r}; write 'ignore' or 'respect'"
+        )
+    for what, pairs in (("argument", user_function.arguments), ("column", user_function.columns)):
         for name, text in pairs:
             try:
                 parse_type(text)
             except SpecError as error:
-                raise SpecError(f"{made.name}: {what} {name!r}: {error}") from None
-    if not made.columns:
-        raise SpecError(f"{made.name}: columns is empty; name at least one, with its type")
-    parsed = user_source.parse(made.source, made.name)
+                raise SpecError(f"{user_function.name}: {what} {name!r}: {error}") from None
+    if not user_function.columns:
+        raise SpecError(f"{user_function.name}: columns is empty; name at least one, with its type")
+    parsed = user_source.parse(user_function.source, user_function.name)
     method = parsed.methods.get(METHOD)
     if method is None:
-        names = ", ".join(name for name, _ in made.arguments)
-        raise SpecError(f"{made.name}: class {parsed.class_name} has no `def {METHOD}({names})`")
-    user_source.check_arguments(method, made.name, [name for name, _ in made.arguments])
+        names = ", ".join(name for name, _ in user_function.arguments)
+        raise SpecError(
+            f"{user_function.name}: class {parsed.class_name} has no `def {METHOD}({names})`"
+        )
+    user_source.check_arguments(
+        method, user_function.name, [name for name, _ in user_function.arguments]
+    )
     for owner, each in parsed.methods.items():
-        _refuse_changing(made.name, owner, each, parsed.imports)
+        _refuse_changing(user_function.name, owner, each, parsed.imports)
 
 
 def _refuse_changing(
@@ -187,9 +193,9 @@ def _refuse_changing(
     used = [part.attr for part in ast.walk(method) if isinstance(part, ast.Attribute)]
     free = user_source.free_names(method)
     used += [text.rpartition(".")[2] for alias, text in imports.items() if alias in free]
-    found = next((each for each in used if each in _CHANGING), None)
-    if found is not None:
+    call = next((each for each in used if each in _CHANGING), None)
+    if call is not None:
         raise SpecError(
-            f"{name}: {owner} uses {found!r}, which gives another value when it runs again; a retraction must make the "
+            f"{name}: {owner} uses {call!r}, which gives another value when it runs again; a retraction must make the "
             "rows that it retracts, so pass such a value as an argument"
         )

@@ -344,8 +344,8 @@ def distinct_times(times: Times, step: int) -> tuple[Times, Rows]:
     places = (times - least) // step
     reach = int(places.max()) + 1
     if reach > 4 * len(times) + 4096:
-        found, inverse = np.unique(times, return_inverse=True)
-        return found, inverse
+        distinct, inverse = np.unique(times, return_inverse=True)
+        return distinct, inverse
     there = np.zeros(reach, np.bool_)
     there[places] = True
     return least + np.flatnonzero(there) * step, (np.cumsum(there) - 1)[places]

@@ -59,12 +59,16 @@ def result_schema(function: WindowFunction | None) -> pa.Schema:
     """The columns that a function adds, none without one; raises SpecError if it does not say them."""
     if function is None:
         return pa.schema([])
-    given = getattr(function, "schema", None)
-    if given is None:
+    schema_of_function = getattr(function, "schema", None)
+    if schema_of_function is None:
         raise SpecError(
             f'{function.text}: give the class its columns, such as schema = "spread DOUBLE".'
         )
-    schema = given if isinstance(given, pa.Schema) else parse_schema(given)
+    schema = (
+        schema_of_function
+        if isinstance(schema_of_function, pa.Schema)
+        else parse_schema(schema_of_function)
+    )
     if not schema.names:
         raise SpecError(f"{function.text}: schema has no columns; name at least one.")
     return schema

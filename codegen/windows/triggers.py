@@ -175,9 +175,9 @@ class CountTrigger(Trigger):
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        seen = ctx.state.get("rows", 0) + 1
-        ctx.state["rows"] = 0 if seen >= self.count else seen
-        return FIRE if seen >= self.count else CONTINUE
+        rows = ctx.state.get("rows", 0) + 1
+        ctx.state["rows"] = 0 if rows >= self.count else rows
+        return FIRE if rows >= self.count else CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE

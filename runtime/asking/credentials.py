@@ -32,10 +32,10 @@ class Credentials:
             return False
         try:
             # Drivers in Go leave the padding out.
-            found = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+            login = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
         except (binascii.Error, ValueError):
             return False
-        return hmac.compare_digest(found, f"{self.user}:{self.password}".encode())
+        return hmac.compare_digest(login, f"{self.user}:{self.password}".encode())
 
 
 class CheckCredentials(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -46,8 +46,10 @@ class CheckCredentials(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> Any:
         """Admit a call, whose answer has the token; raises FlightUnauthenticatedError."""
-        found = [v for name, values in headers.items() if name.lower() == _HEADER for v in values]
-        if not any(isinstance(v, str) and self._credentials.admits(v) for v in found):
+        authorisations = [
+            v for name, values in headers.items() if name.lower() == _HEADER for v in values
+        ]
+        if not any(isinstance(v, str) and self._credentials.admits(v) for v in authorisations):
             raise flight.FlightUnauthenticatedError("give the user and the password of this server")
         return _GiveToken(self._credentials.token)
 

@@ -46,10 +46,10 @@ def ask(
         late = threading.Timer(seconds, connection.interrupt)
         late.start()
         try:
-            found = connection.sql(statement, params=list(parameters) or None)
-            if found is None:
+            relation = connection.sql(statement, params=list(parameters) or None)
+            if relation is None:
                 raise SqlError("the query gives no rows; ask a SELECT.")
-            table: pa.Table = found.to_arrow_table()
+            table: pa.Table = relation.to_arrow_table()
         except _duckdb().Error as error:
             raise _explain(error, snapshots, seconds) from None
         finally:
@@ -83,8 +83,8 @@ def describe_query(snapshots: Mapping[str, Snapshot], sql: str) -> tuple[pa.Sche
         is_query = re.match(r"(?i)(select|from|with|values|\()", text) is not None
         try:
             limited = f"SELECT * FROM ({text}\n) LIMIT 0" if is_query else text
-            found = connection.sql(limited, params=[None] * count or None)
-            return found.to_arrow_table().schema, count
+            relation = connection.sql(limited, params=[None] * count or None)
+            return relation.to_arrow_table().schema, count
         except _duckdb().Error as error:
             raise _explain(error, snapshots, SECONDS) from None
 
@@ -100,9 +100,9 @@ def _connect(snapshots: Mapping[str, Snapshot], sql: str, memory: str) -> Iterat
         point = find_equalities(sql)
         lists = _LISTING.search(sql) is not None
         for schema, snapshot in snapshots.items():
-            wanted = snapshot.names() if lists else snapshot.names_in(sql)
+            tables = snapshot.names() if lists else snapshot.names_in(sql)
             own = None if len(snapshots) == 1 else schema
-            _add_tables(connection, own, snapshot, wanted, point)
+            _add_tables(connection, own, snapshot, tables, point)
         connection.execute("SET lock_configuration=true")
         yield connection
     finally:
@@ -158,8 +158,8 @@ def _explain(error: Exception, snapshots: Mapping[str, Snapshot], seconds: float
     missing = re.search(r"Table with name \"?(.+?)\"? does not exist", text)
     if missing is not None:
         known = [name for each in snapshots.values() for name in each.names()]
-        found = missing[1]
-        return UnknownTableError(f"there is no table {found!r}. {nearest(found, known)}")
+        table_name = missing[1]
+        return UnknownTableError(f"there is no table {table_name!r}. {nearest(table_name, known)}")
     return SqlError(text)
 
 

@@ -63,8 +63,8 @@ def _classes() -> dict[str, Any]:
             message.field.add(name=field, number=number, type=kind, label=label)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = {name: pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _MESSAGES}
-    return {name: message_factory.GetMessageClass(each) for name, each in found.items()}
+    descriptors = {name: pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _MESSAGES}
+    return {name: message_factory.GetMessageClass(each) for name, each in descriptors.items()}
 
 
 def read_message(data: bytes) -> tuple[str, Any]:

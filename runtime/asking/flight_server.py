@@ -49,15 +49,15 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         self._snapshots, self._version = snapshots, version
         self._limits = {"seconds": seconds, "memory": memory}
         scheme = "grpc+tls" if tls else "grpc"
-        shown = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         more: dict[str, Any] = {}
         if credentials is not None:
             more = {"auth_handler": OpenHandshake()}
             more["middleware"] = {"credentials": CheckCredentials(credentials)}
         if tls is not None:
             more["tls_certificates"] = [tls]
-        super().__init__(f"{scheme}://{shown}:{port}", **more)
-        self.address = f"{scheme}://{shown}:{self.port}"
+        super().__init__(f"{scheme}://{address}:{port}", **more)
+        self.address = f"{scheme}://{address}:{self.port}"
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """The columns of an answer, and the ticket that fetches it."""
@@ -81,11 +81,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         with _errors_of_client():
             name, message = read_message(ticket.ticket)
             if is_about_tables(name):
-                found = answer(name, message, self._snapshots.current(), self._version)
+                answer_rows = answer(name, message, self._snapshots.current(), self._version)
             else:
                 sql, parameters = _read_handle(_handle_of(name, message))
-                found = ask_live(self._snapshots, sql, parameters, **self._limits)
-            return flight.RecordBatchStream(found)
+                answer_rows = ask_live(self._snapshots, sql, parameters, **self._limits)
+            return flight.RecordBatchStream(answer_rows)
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Prepare a statement, or forget it, which needs no work."""
@@ -98,13 +98,13 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             sql = str(getattr(message, "query", ""))
             schema, count = describe_query(self._snapshots.current(), sql)
             inputs = pa.schema([(f"parameter_{n + 1}", pa.null()) for n in range(count)])
-            made = write_message(
+            reply = write_message(
                 "ActionCreatePreparedStatementResult",
                 prepared_statement_handle=_write_handle(sql, []),
                 dataset_schema=schema.serialize().to_pybytes(),
                 parameter_schema=inputs.serialize().to_pybytes() if count else b"",
             )
-            return iter([flight.Result(made)])
+            return iter([flight.Result(reply)])
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Bind the parameters of a prepared statement: its new handle holds them."""

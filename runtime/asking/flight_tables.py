@@ -71,8 +71,8 @@ def answer(name: str, message: Any, snapshots: Mapping[str, Snapshot], version: 
     if name == "CommandGetCatalogs":
         return pa.table([[CATALOGUE]], schema=schema)
     if name == "CommandGetDbSchemas":
-        found = [each for each in snapshots if _fits(each, message, "db_schema_filter_pattern")]
-        return pa.table([[CATALOGUE] * len(found), found], schema=schema)
+        schemas = [each for each in snapshots if _fits(each, message, "db_schema_filter_pattern")]
+        return pa.table([[CATALOGUE] * len(schemas), schemas], schema=schema)
     if name == "CommandGetTables":
         return _list_tables(message, snapshots, schema)
     if name == "CommandGetTableTypes":
@@ -90,10 +90,10 @@ def _list_tables(message: Any, snapshots: Mapping[str, Snapshot], schema: pa.Sch
             continue
         for table in snapshot.list_tables():
             kind = "TABLE" if table.name == RESULT else "VIEW"
-            wanted = list(message.table_types)
+            table_types = list(message.table_types)
             if not _fits(table.name, message, "table_name_filter_pattern"):
                 continue
-            if wanted and kind not in wanted:
+            if table_types and kind not in table_types:
                 continue
             row = [CATALOGUE, own, table.name, kind]
             if message.include_schema:
@@ -104,10 +104,10 @@ def _list_tables(message: Any, snapshots: Mapping[str, Snapshot], schema: pa.Sch
     return pa.table(columns, schema=schema)
 
 
-def _list_facts(wanted: list[int], version: str, schema: pa.Schema) -> pa.Table:
+def _list_facts(fact_numbers: list[int], version: str, schema: pa.Schema) -> pa.Table:
     """The facts with these numbers; all, where none is asked for."""
     texts = {_NAME: "aggloom", _VERSION: version, _ARROW: pa.__version__}
-    numbers = [n for n in (*texts, _READ_ONLY) if not wanted or n in wanted]
+    numbers = [n for n in (*texts, _READ_ONLY) if not fact_numbers or n in fact_numbers]
     words = [texts[n] for n in numbers if n in texts]
     flags = [True for n in numbers if n == _READ_ONLY]
     kinds = pa.array([0 if n in texts else 1 for n in numbers], pa.int8())

@@ -85,8 +85,8 @@ class Snapshot:
 
     def list_tables(self) -> list[AskedTable]:
         """The tables that there are, the result first."""
-        found = [AskedTable(RESULT, "the result")] if RESULT in self._tables else []
-        return found + [
+        tables = [AskedTable(RESULT, "the result")] if RESULT in self._tables else []
+        return tables + [
             AskedTable(name, look.description.operator) for name, look in self._operators().items()
         ]
 
@@ -97,10 +97,10 @@ class Snapshot:
     def names_in(self, sql: str) -> list[str]:
         """The names of the tables that a text has as a word; operators are looked at only if it has one of theirs."""
         words = set(re.findall(r"\w+", sql.casefold()))
-        found = [RESULT] if RESULT in self._tables and RESULT in words else []
+        names = [RESULT] if RESULT in self._tables and RESULT in words else []
         if any(word.startswith(_OPERATOR) for word in words):
-            found += [name for name in self._operators() if name in words]
-        return found
+            names += [name for name in self._operators() if name in words]
+        return names
 
     def table(self, name: str, equalities: Equalities | None = None) -> pa.Table:
         """The rows of a table; equalities: columns that have one value each, so that other rows may be left out."""
@@ -128,13 +128,13 @@ class Snapshot:
     def _open_looks(self) -> list[Look]:
         reader = open_state(self.checkpoint, self._spark)
         try:
-            found = reader.operators()
+            operators = reader.operators()
         except CheckpointError:
             # A query without state has a result alone.
             return []
         return [
             look
-            for each in found
+            for each in operators
             for look in StatefulNode(reader, each, self.batch, self._trust).looks
         ]
 
@@ -155,10 +155,10 @@ def _contents(look: Look, files: list[Any]) -> pa.Table:
 
 def with_own_names(table: pa.Table) -> pa.Table:
     """The table under names that are different, also to SQL, which does not tell cases apart."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     names = []
     for name in table.column_names:
-        count = seen[name.casefold()] = seen.get(name.casefold(), 0) + 1
+        count = counts[name.casefold()] = counts.get(name.casefold(), 0) + 1
         names.append(name if count == 1 else f"{name}_{count}")
     return table.rename_columns(names)
 

@@ -107,9 +107,9 @@ def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:
     return kind, path, options
 
 
-def sink_options(given: Mapping[str, Any]) -> tuple[str, Any]:
+def sink_options(entries: Mapping[str, Any]) -> tuple[str, Any]:
     """The kind of a sink, and its options; raises SpecError."""
-    rest = {str(name): value for name, value in given.items()}
+    rest = {str(name): value for name, value in entries.items()}
     kind = rest.pop("kind", None)
     if kind in PLAIN:
         path = rest.pop("path", None)

@@ -40,10 +40,10 @@ def own_words(source: type[Any]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(source) if each.metadata.get(_IN_SQL))
 
 
-def from_entries(source: type[T], given: Mapping[str, Any]) -> T:
+def from_entries(source: type[T], entries: Mapping[str, Any]) -> T:
     """The options of a source with these entries, of which others are passed over."""
     names = {each.name: each.metadata.get(_ENTRY, each.name) for each in fields(source)}  # type: ignore[arg-type]
-    return source(**{name: given[entry] for name, entry in names.items() if entry in given})
+    return source(**{name: entries[entry] for name, entry in names.items() if entry in entries})
 
 
 def _entries(source: type[Any]) -> dict[str, str]:

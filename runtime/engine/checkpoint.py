@@ -136,9 +136,9 @@ class LocalCheckpoint:
         size = [0, *map(len, commit_pieces(commit, ()))]
         write_whole(self.root / file, commit_pieces(commit, rows))
         places = commit.row_places(file, size[1] + size[2])
-        for key, found in places.items():
+        for key, row_places in places.items():
             before = {place.file for place in self.rows[key].places}
-            self.rows[key].settle(found, since[key])
+            self.rows[key].settle(row_places, since[key])
             after = {place.file for place in self.rows[key].places}
             self._snapshots += [(batch, n) for n in before - after if n.startswith("snapshots/")]
         self.last, self.planned = commit, None
@@ -179,9 +179,9 @@ class LocalCheckpoint:
         for number in batches(self.root / "commits"):
             if self.last.first_needed > number != self.last.batch:
                 (self.root / "commits" / str(number)).unlink()
-        for directory, kept in (("plans", {str(self.last.batch)}), ("snapshots", used)):
+        for directory, needed_names in (("plans", {str(self.last.batch)}), ("snapshots", used)):
             for file in (self.root / directory).iterdir():
-                if file.name not in kept:
+                if file.name not in needed_names:
                     file.unlink()
         for directory in ("commits", "plans", "snapshots"):
             sync_directory(self.root / directory)
@@ -200,18 +200,18 @@ class LocalCheckpoint:
 
     def _remove_unneeded(self) -> list[tuple[int, str]]:
         """Delete the snapshots of batches that were never committed; list those that only older commits need."""
-        kept: dict[str, int] = {}
+        needed: dict[str, int] = {}
         numbers = batches(self.root / "commits")
         self._first = numbers[0] if numbers else 0
         for number in numbers:
             commit, _ = read_commit(self.root, self.root / "commits" / str(number))
-            kept |= {each.snapshot: number for each in commit.added.values() if each.snapshot}
+            needed |= {each.snapshot: number for each in commit.added.values() if each.snapshot}
             self._needed[number] = commit.first_needed
         for file in (self.root / "snapshots").iterdir():
-            if f"snapshots/{file.name}" not in kept:
+            if f"snapshots/{file.name}" not in needed:
                 file.unlink()
         used = {place.file for state in self.rows.values() for place in state.places}
-        return [(self.next_batch, name) for name in kept if name not in used]
+        return [(self.next_batch, name) for name in needed if name not in used]
 
 
 def load_state(
@@ -314,7 +314,7 @@ def read_id(root: Path) -> str | None:
         return None
     try:
         data = json.loads(without_checksum(read_file(root, file)))
-        layout, found = int(data["layout"]), str(data["id"])
+        layout, checkpoint_id = int(data["layout"]), str(data["id"])
     except (ValueError, KeyError, TypeError) as error:
         raise corrupt(f"{LOCAL_MARK_FILE} is damaged: {error}") from None
     if layout != LAYOUT:
@@ -322,7 +322,7 @@ def read_id(root: Path) -> str | None:
             f"{root}: written in layout {layout}, this version reads {LAYOUT}. "
             "Run the version of aggloom that wrote it, or start over with an empty checkpoint directory."
         )
-    return found
+    return checkpoint_id
 
 
 def write_mark(root: Path, id: str) -> str:

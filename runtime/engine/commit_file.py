@@ -106,7 +106,7 @@ class Commit:
 
     def row_places(self, file: str, body: int) -> dict[BucketId, list[RowPlace]]:
         """The places of the rows that the batch has added; body: where rows begin in `file`."""
-        found: dict[BucketId, list[RowPlace]] = {}
+        places_by_bucket: dict[BucketId, list[RowPlace]] = {}
         for key, each in sorted(self.added.items()):
             at = 0
             for number, length in enumerate(each.lengths):
@@ -115,23 +115,23 @@ class Commit:
                     at = 0
                 start = at if inside else body + at
                 place = RowPlace(each.snapshot if inside else file, start, length)
-                found.setdefault(key, []).append(place)
+                places_by_bucket.setdefault(key, []).append(place)
                 at += length
             body += sum(each.lengths[each.in_snapshot :])
-        return found
+        return places_by_bucket
 
 
 def collect_rows(
     last: Commit, read: Callable[[int], tuple[Commit, int]]
 ) -> dict[BucketId, list[RowPlace]]:
     """The places of all rows that a commit needs, its own and those of earlier ones; read: gives one by its number."""
-    found: dict[BucketId, list[RowPlace]] = {key: [] for key in last.heads}
+    places_by_bucket: dict[BucketId, list[RowPlace]] = {key: [] for key in last.heads}
     for number in range(last.first_needed, last.batch + 1):
         commit, body = read(number)
         for key, places in commit.row_places(f"commits/{number}", body).items():
-            if key in found and number >= last.heads[key][1]:
-                found[key] += places
-    return found
+            if key in places_by_bucket and number >= last.heads[key][1]:
+                places_by_bucket[key] += places
+    return places_by_bucket
 
 
 def commit_pieces(commit: Commit, rows: Sequence[bytes]) -> Iterator[bytes]:

@@ -128,8 +128,8 @@ class FileLog:
         while number is not None:
             files, number = self._read_note(number)
             notes.append(files)
-        found = chain.from_iterable(reversed(notes))
-        return [each for each in found if position is None or each.batch <= position]
+        entries = chain.from_iterable(reversed(notes))
+        return [each for each in entries if position is None or each.batch <= position]
 
     def _read_note(self, number: int) -> tuple[list[ListedFile], int | None]:
         """The files of a note, and the number of the one before it; raises StateCorruptError, _MissingNoteError."""

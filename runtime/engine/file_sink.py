@@ -67,11 +67,11 @@ class FileBatches:
     def _claim(self, newest: int, batch: int) -> None:
         """Write into the output whose it is; raises SinkError where another query has written there."""
         for kind, ending in _ENDINGS.items():
-            found = next(self._path.glob(f"part-*{ending}*"), None)
-            if kind != self._kind and found is not None:
+            first_file = next(self._path.glob(f"part-*{ending}*"), None)
+            if kind != self._kind and first_file is not None:
                 raise SinkError(
-                    f"sink {self._kind}: {self._path} has files of {kind}, such as {found.name}, and no reader takes "
-                    "both. Give the output a directory of its own."
+                    f"sink {self._kind}: {self._path} has files of {kind}, such as {first_file.name}, and no reader "
+                    "takes both. Give the output a directory of its own."
                 )
         mark = self._path / _OWNER
         owner = read_text(self._path, mark) if mark.is_file() else None

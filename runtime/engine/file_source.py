@@ -69,7 +69,7 @@ class FileInput:
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch; None if no file is new. Raises FileOrderError."""
-        new = found = self._list_new(batch)
+        new = listed = self._list_new(batch)
         self.waiting = {}
         if not new:
             return None
@@ -77,7 +77,7 @@ class FileInput:
             check_name_order(self._table, (each.path for each in new), self._log.known)
         else:
             new = self._cap(new)
-        self.waiting = {"files": len(found) - len(new)}
+        self.waiting = {"files": len(listed) - len(new)}
         self._log.add(batch, new)
         return batch
 
@@ -117,13 +117,13 @@ class FileInput:
             if (self.ends and not self._log.known) or not Path(self._path).is_dir():
                 raise
             return []
-        found = []
+        listed = []
         for file in files:
             path = os.path.normpath(file.absolute())
             status = None if path in self._log.known else _stat(file)
             if status is not None:
-                found.append(ListedFile(path, *status, batch))
-        return found
+                listed.append(ListedFile(path, *status, batch))
+        return listed
 
     def _cap(self, files: list[ListedFile]) -> list[ListedFile]:
         """The first of the files, as many as a batch may have; at least one."""

@@ -49,12 +49,12 @@ class Forgetter:
         if known is None:
             compact_state(operator)
             return no_rows(operator.schema)
-        found = forget_subject(operator, known.subject, known.is_retracted)
+        forgotten = forget_subject(operator, known.subject, known.is_retracted)
         with self._lock:
-            self.keys[at] = self.keys.get(at, 0) + found.keys
-            rows = found.retractions[0].num_rows
+            self.keys[at] = self.keys.get(at, 0) + forgotten.keys
+            rows = forgotten.retractions[0].num_rows
             self.retracted[at] = self.retracted.get(at, 0) + rows
-        return found.retractions
+        return forgotten.retractions
 
     def check(self, fragments: Iterable[Fragment]) -> None:
         """Raise CheckpointError if a text of the subject still stands in a state; nothing is written by then."""

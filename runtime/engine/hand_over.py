@@ -62,8 +62,8 @@ def take_over(source: LocalCheckpoint) -> HandOver:
 def read_facts(root: Path) -> HandOver:
     """The facts of the last commit under a directory; raises StateCorruptError, and CheckpointError for rows."""
     last, _ = load_state(root)
-    made = read_id(root)
-    assert last is not None and made is not None
+    checkpoint_id = read_id(root)
+    assert last is not None and checkpoint_id is not None
     files = {}
     for name, position in last.positions.items():
         if isinstance(position, int):
@@ -73,7 +73,9 @@ def read_facts(root: Path) -> HandOver:
                     "the rows into files, and read these from an empty checkpoint."
                 )
             files[name] = list(FileLog(root, name, position).known.values())
-    return HandOver(made, last.batch, last.positions, files, dict(last.watermarks), last.watermark)
+    return HandOver(
+        checkpoint_id, last.batch, last.positions, files, dict(last.watermarks), last.watermark
+    )
 
 
 def states_of(root: Path) -> Iterable[BucketState]:

@@ -93,10 +93,10 @@ class LocalJournal:
     def end(self, failure: BaseException | None) -> None:
         """Note how a run ended; raises the warning of dropped rows that a filter has made an error."""
         self._over.set()
-        told = None
+        error_text = None
         if failure is not None:
-            told = str(failure) if isinstance(failure, AggloomError) else repr(failure)
-        self._files.end(told)
+            error_text = str(failure) if isinstance(failure, AggloomError) else repr(failure)
+        self._files.end(error_text)
         self._warn(ended=True)
         if failure is None and self._failure is not None:
             raise self._failure

@@ -61,7 +61,7 @@ class LakeInput:
                     yield pa.RecordBatch.from_struct_array(none), kinds, [], 0
                     continue
                 pairs = zip(columns, schema.types, strict=True)
-                fitted = [c if c.type == wanted else c.cast(wanted) for c, wanted in pairs]
+                fitted = [c if c.type == dtype else c.cast(dtype) for c, dtype in pairs]
                 yield pa.RecordBatch.from_arrays(fitted, schema=schema), kinds, [], 0
 
     def end(self, planned: Any) -> Any:

@@ -66,8 +66,10 @@ class DurableHost:
         """The node of this place in the plan; nodes: those of its operators."""
         texts = [None if each is None else self.text_of(each) for each in spec.handler_specs]
         factory = factory_of(nodes, place, buckets, tuple(texts), spec)
-        made = [DurableBucket(self, factory, place, bucket, buckets) for bucket in range(buckets)]
-        node = DurableNode(made, factory, self.threads)
+        durable_buckets = [
+            DurableBucket(self, factory, place, bucket, buckets) for bucket in range(buckets)
+        ]
+        node = DurableNode(durable_buckets, factory, self.threads)
         self.factories[place], self.nodes[place] = factory, node
         self.operators[place] = nodes
         return node
@@ -76,15 +78,15 @@ class DurableHost:
         self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
     ) -> list[tuple[Parts, list[bytes]]]:
         """The rows of each task as accumulators by bucket, or as rows where those are not clearly fewer."""
-        found: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
+        shares: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
         for batch, kinds in parts:
             phase = LocalPhase(handler, keys, buckets)
             for bucket, data in (*phase.add(batch, kinds), *phase.finish()):
-                found[bucket][1].append(data)
+                shares[bucket][1].append(data)
             for rows in phase.remaining_rows():
                 for bucket, part in split(rows, keys, buckets):
-                    found[bucket][0].append(part)
-        return found
+                    shares[bucket][0].append(part)
+        return shares
 
 
 class DurableNode:
@@ -119,10 +121,10 @@ class DurableNode:
         clock = self._restrict_clock(clock)
         called = self._spec.wakes and any(map(_has_rows, bundles))
         inputs = self._spec.inputs
-        taken = [list(map(_cast_bundle, each, inputs)) for each in bundles]
+        cast_bundles = [list(map(_cast_bundle, each, inputs)) for each in bundles]
         calls = [
             partial(bucket.run, each, clock, called)
-            for bucket, each in zip(self.buckets, taken, strict=True)
+            for bucket, each in zip(self.buckets, cast_bundles, strict=True)
         ]
         if self._is_parallel and sum(map(_count_rows, bundles)) >= MANY_ROWS:
             return self._threads.run(calls)

@@ -388,7 +388,7 @@ def check_expressions(plan: Plan) -> None:
         if isinstance(node, Calc):
             rows = no_rows(node.input.schema)
             try:
-                calculate(node.where, node.select, node.schema, *rows, shown=False, upsert=True)
+                calculate(node.where, node.select, node.schema, *rows, is_shown=False, upsert=True)
             except UnsupportedExpressionError as error:
                 raise UnsupportedExpressionError(
                     f"{error}. The local engine has no Spark to ask: run the query with --engine spark."

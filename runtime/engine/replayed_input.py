@@ -68,10 +68,10 @@ def align_files(
     """The files of each batch by table, and the numbers of the batches; tables go by the same numbers."""
     numbers = sorted({each.batch for listed in files.values() for each in listed})
     places = {number: place for place, number in enumerate(numbers)}
-    found: dict[str, list[list[ListedFile] | None]] = {}
+    files_by_table: dict[str, list[list[ListedFile] | None]] = {}
     for table, listed in files.items():
-        found[table] = [None] * len(numbers)
+        files_by_table[table] = [None] * len(numbers)
         for each in listed:
-            batch = found[table][places[each.batch]] or []
-            found[table][places[each.batch]] = [*batch, each]
-    return found, numbers
+            batch = files_by_table[table][places[each.batch]] or []
+            files_by_table[table][places[each.batch]] = [*batch, each]
+    return files_by_table, numbers

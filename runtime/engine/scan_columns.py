@@ -26,5 +26,5 @@ def scan_columns(plan: Plan, table: str, more: Iterable[str] = ()) -> tuple[str,
         if any(isinstance(below, Scan) and below.table == table for below in node.inputs):
             read |= set(columns_read((node,), scan.schema))
     # Where there are no columns nobody knows how many rows there are.
-    found = tuple(name for name in scan.schema.names if name in read)
-    return found or tuple(scan.schema.names)
+    read_columns = tuple(name for name in scan.schema.names if name in read)
+    return read_columns or tuple(scan.schema.names)

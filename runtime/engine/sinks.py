@@ -114,12 +114,12 @@ def _open_named(
             )
     if options is not None:
         key, has_before = find_key(plan, names, key_columns, options)
-        made, _ = made_sink(options, key, has_before)
-        check_start = getattr(made, "check_start", None)
+        opened, _ = made_sink(options, key, has_before)
+        check_start = getattr(opened, "check_start", None)
         if check_start is not None:
             # A table or a schema that was there before is held against the result before any row is read.
             check_start(plan.schema)
-        return NamedSink(made, checkpoint_id)
+        return NamedSink(opened, checkpoint_id)
     if kind == "console":
         return ConsoleBatches()
     if kind == "table":

@@ -66,15 +66,15 @@ class LocalStateReader:
     def files(self, operator: int, batch: int) -> list[BucketFiles]:
         """All buckets that were ever written, with their sizes."""
         opened = self._open(batch)
-        found = []
+        bucket_files = []
         for (place, bucket), rows in sorted(opened.rows.items()):
             if place == operator:
                 head = Head.of(opened.commit.heads[place, bucket][0])
                 lengths = [row.length for row in rows]
                 start = 1 + head.snapshot_chunks
                 sizes = sum(lengths[1:start]), sum(lengths[start:])
-                found.append(BucketFiles(bucket, None, head, *sizes))
-        return found
+                bucket_files.append(BucketFiles(bucket, None, head, *sizes))
+        return bucket_files
 
     def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
         """Return the description that the state of an operator was made from, as its first bucket says."""
@@ -86,10 +86,10 @@ class LocalStateReader:
         return described_by(self._first(rows, operator), bucket, trust)
 
     def buckets(
-        self, operator: int, batch: int, wanted: Collection[BucketFiles]
+        self, operator: int, batch: int, bucket_files: Collection[BucketFiles]
     ) -> Iterator[StoredBucket]:
         """Yield the contents of these buckets."""
-        for each in sorted(wanted):
+        for each in sorted(bucket_files):
             rows = self._open(batch).read((operator, each.bucket))
             self._first(rows, operator)
             yield StoredBucket.of(each.bucket, each.head, rows)

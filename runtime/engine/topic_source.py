@@ -141,17 +141,17 @@ class TopicInput:
         known = self._places_of(position) if position is not None else {}
         first = self._first_offsets(places, ends) if position is None else {}
         lows = self._broker.earliest(places)
-        found: Offsets = {}
+        starts: Offsets = {}
         for place in places:
             low, end = lows.get(place, 0), ends.get(place, 0)
             # Those that were added later are read from their beginning.
             at = int(known.get(place, first.get(place, 0)))
             if not low <= at <= end and (position is not None or place in first):
                 self._lose(f"{place} has offsets {low} to {end}, and is to be read from {at}")
-            found[place] = min(max(at, low), end)
+            starts[place] = min(max(at, low), end)
         for place in sorted(set(known) - set(places)):
             self._lose(f"{place} is not there any more")
-        return found
+        return starts
 
     def _lose(self, reason: str) -> None:
         """Raise DataError for messages that are gone, unless that is to be ignored."""
@@ -169,15 +169,17 @@ class TopicInput:
             return self._broker.at_time(places, start)
         assert isinstance(start, Mapping)
         topic = self._source.topics[0]
-        given = {TopicPlace(topic, int(number)): int(offset) for number, offset in start.items()}
-        if set(given) != set(places):
+        start_offsets = {
+            TopicPlace(topic, int(number)): int(offset) for number, offset in start.items()
+        }
+        if set(start_offsets) != set(places):
             raise SpecError(
-                f"{self._where}: start has offsets of {_join(given)}, and there are {_join(places)}; give each "
+                f"{self._where}: start has offsets of {_join(start_offsets)}, and there are {_join(places)}; give each "
                 f"partition one ({_EARLIEST}: its earliest, {_LATEST}: its latest)"
             )
-        lows = self._broker.earliest(places) if _EARLIEST in given.values() else {}
+        lows = self._broker.earliest(places) if _EARLIEST in start_offsets.values() else {}
         special = {_EARLIEST: lows, _LATEST: ends}
-        return {place: special.get(at, given)[place] for place, at in given.items()}
+        return {place: special.get(at, start_offsets)[place] for place, at in start_offsets.items()}
 
     def _cap(self, starts: Offsets, ends: Offsets) -> Offsets:
         """The ends of a batch: of each partition the same share, if there are more messages than a batch may have."""
@@ -200,25 +202,25 @@ class TopicInput:
             about["offsets"][str(place.partition)] = both
         return {"topics": topics}
 
-    def _places_of(self, kept: Any) -> dict[TopicPlace, Any]:
-        """The partitions of a range or a position, with what is kept of each; raises CheckpointError."""
+    def _places_of(self, noted: Any) -> dict[TopicPlace, Any]:
+        """The partitions of a range or a position, with what was noted of each; raises CheckpointError."""
         try:
             return {
                 TopicPlace(name, int(number)): value
-                for name, about in kept["topics"].items()
+                for name, about in noted["topics"].items()
                 for number, value in about["offsets"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise other_source(self._table, kept) from None
+            raise other_source(self._table, noted) from None
 
-    def _ids_of(self, kept: Any) -> dict[str, str]:
+    def _ids_of(self, noted: Any) -> dict[str, str]:
         """The ids of the topics of a range or a position; raises CheckpointError."""
-        if kept is None:
+        if noted is None:
             return {}
         try:
-            return {name: str(about["id"]) for name, about in kept["topics"].items()}
+            return {name: str(about["id"]) for name, about in noted["topics"].items()}
         except (KeyError, TypeError, AttributeError):
-            raise other_source(self._table, kept) from None
+            raise other_source(self._table, noted) from None
 
 
 def _round(size: float) -> int:

@@ -55,7 +55,7 @@ class QueryTotals:
 
     def operators(self) -> dict[str, OperatorCounts]:
         """The counts of each operator by place, as 0.1, all buckets together."""
-        found = {}
+        counts = {}
         for place in sorted(self._host.nodes):
             node = self._host.nodes[place]
             for number, operator in enumerate(node.fragments[0].operators):
@@ -63,5 +63,7 @@ class QueryTotals:
                 summed = [sum(values) for values in zip(*each, strict=True)]
                 named = dict(zip((*FLOWS, *LEVELS), summed, strict=True))
                 buckets = (len(each), len(each))
-                found[f"{place}.{number}"] = OperatorCounts(operator.name, **named, buckets=buckets)
-        return found
+                counts[f"{place}.{number}"] = OperatorCounts(
+                    operator.name, **named, buckets=buckets
+                )
+        return counts

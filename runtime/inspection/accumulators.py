@@ -43,25 +43,25 @@ class Layout:
             self._operands[distinct.view.attr] = distinct.blocks[0].operand
         self._name_calls(spec)
 
-    def accumulators(self, kept: Any, slot: int) -> Iterator[Accumulator]:
+    def accumulators(self, stored: Any, slot: int) -> Iterator[Accumulator]:
         """The fields at a slot; the number of rows, which is first, is told elsewhere."""
         for field in self._plan.fields[1:]:
-            value = self._field(kept, field, slot)
+            value = self._field(stored, field, slot)
             calls = tuple(self._calls.get(field.attr, ()))
             yield Accumulator(field.attr, field.kind, calls, value)
 
-    def views(self, kept: Any, slot: int, limit: int | None = None) -> Iterator[ViewSize]:
+    def views(self, stored: Any, slot: int, limit: int | None = None) -> Iterator[ViewSize]:
         """The views at a slot, with their first `limit` values."""
         for view in self._plan.views:
             if view.kind is VIEW_KINDS["spill"]:
                 continue
             calls = tuple(self._calls.get(view.attr, ()))
-            words, counts = self._entries(kept, view, slot)
+            words, counts = self._entries(stored, view, slot)
             size = len(counts)
             if view.kind.sketch:
                 yield ViewSize(view.attr, view.kind.name, calls, size)
                 continue
-            values = self._values(kept, view, words[:limit])
+            values = self._values(stored, view, words[:limit])
             entries = tuple(zip(values, counts[:limit], strict=True))
             yield ViewSize(view.attr, view.kind.name, calls, size, entries)
 
@@ -73,25 +73,25 @@ class Layout:
             for attr in used:
                 self._calls.setdefault(attr, []).append(describe_call(call))
 
-    def _field(self, kept: Any, field: Any, slot: int) -> Any:
+    def _field(self, stored: Any, field: Any, slot: int) -> Any:
         if not self._compiled:
-            value = kept.fields[field.attr][slot]
+            value = stored.fields[field.attr][slot]
             if field.kind == "float":
                 return float(value[0]) if isinstance(value[0], Fraction) else value
             return self._to_scale(field.attr, value)
-        array = kept.arena.array(f"acc.{field.attr}", 0, "i8")
+        array = stored.arena.array(f"acc.{field.attr}", 0, "i8")
         if field.kind == "wide":
             *lower, highest = (int(each) for each in array[slot])
             whole = sum(limb % 2**64 << 64 * place for place, limb in enumerate(lower))
             whole += highest << 64 * len(lower)
             return self._to_scale(field.attr, whole)
         if field.kind == "float":
-            spill = kept.views["spill"].arrays
+            spill = stored.views["spill"].arrays
             number: Any = np.int64(slot)
             place: Any = np.int64(field.spill)
             return float(float_total(spill, number, place, load_float(array, slot)))
         if field.kind == "word":
-            return self._values(kept, field, [int(array[slot])])[0]
+            return self._values(stored, field, [int(array[slot])])[0]
         value = array[slot].item()
         return self._to_scale(field.attr, value)
 
@@ -100,9 +100,11 @@ class Layout:
             return Decimal(value).scaleb(-self._decimals[attr])
         return value
 
-    def _entries(self, kept: Any, view: Any, slot: int) -> tuple[list[Any], list[tuple[int, ...]]]:
+    def _entries(
+        self, stored: Any, view: Any, slot: int
+    ) -> tuple[list[Any], list[tuple[int, ...]]]:
         """(words, counts) of a view, in order."""
-        owner = kept.views[view.attr]
+        owner = stored.views[view.attr]
         if not self._compiled:
             return _plain_entries(owner[slot])
         arrays = owner.arrays
@@ -110,14 +112,14 @@ class Layout:
         if tree is not None:
             by_bytes = view.pooled and view.kind.by_bytes
             counts = view.kind.counts(view.width)
-            return _tree_entries(tree, kept.pool, by_bytes, slot, counts)
+            return _tree_entries(tree, stored.pool, by_bytes, slot, counts)
         if isinstance(arrays, Sequence):
             return _sequence_entries(arrays, slot)
         filled = getattr(arrays, "filled", None)
         size = int(filled[slot]) if filled is not None else int(np.any(arrays.counts[slot]))
         return [], [()] * size
 
-    def _values(self, kept: Any, part: Any, words: list[Any]) -> list[Any]:
+    def _values(self, stored: Any, part: Any, words: list[Any]) -> list[Any]:
         """Words of a field or view as values: of one column, or of several by name."""
         operand = self._operands.get(part.attr)
         if operand is None:
@@ -132,39 +134,39 @@ class Layout:
             if operand.is_pooled:
                 valid = array != 0
             decoded: list[Any] = columns.from_words(
-                array, valid, operand.types[0], kept.pool
+                array, valid, operand.types[0], stored.pool
             ).to_pylist()
             return decoded
-        encoded = self._encode_rows(kept, words)
+        encoded = self._encode_rows(stored, words)
         listed = [rows.ColumnOrder(*each) for each in operand.parts]
-        shown = [
+        values = [
             rows.decode(encoded, operand.types, listed, place).to_pylist()
             for place in range(len(operand.types))
         ]
         whole = iter(
-            [dict(zip(operand.columns, row, strict=True)) for row in zip(*shown, strict=True)]
+            [dict(zip(operand.columns, row, strict=True)) for row in zip(*values, strict=True)]
         )
         there = [word not in (0, None) for word in words]
         return [next(whole) if is_there else None for is_there in there]
 
-    def _encode_rows(self, kept: Any, words: list[Any]) -> pa.BinaryArray:
+    def _encode_rows(self, stored: Any, words: list[Any]) -> pa.BinaryArray:
         """The bytes of rows, without those that are not there."""
         if not self._compiled:
             return pa.array([word for word in words if word not in (0, None)], pa.binary())
         array = np.array([word for word in words if word], np.int64)
-        return columns.from_words(array, np.ones(len(array), np.bool_), pa.binary(), kept.pool)
+        return columns.from_words(array, np.ones(len(array), np.bool_), pa.binary(), stored.pool)
 
 
 def _tree_entries(
     tree: Tree, pool: Any, by_bytes: bool, slot: int, counts: int
 ) -> tuple[list[Any], list[tuple[int, ...]]]:
-    words, found = [], []
+    words, tallies = [], []
     leaf, entry = tree_start(tree, slot, 0)
     while entry:
         words.append(int(tree.heap[entry]))
-        found.append(tuple(tree.heap[entry + 1 : entry + 1 + counts].tolist()))
+        tallies.append(tuple(tree.heap[entry + 1 : entry + 1 + counts].tolist()))
         leaf, entry = tree_step(tree, pool.arrays, by_bytes, slot, leaf, entry, 1)
-    return words, found
+    return words, tallies
 
 
 def _sequence_entries(view: Sequence, slot: int) -> tuple[list[Any], list[tuple[int, ...]]]:

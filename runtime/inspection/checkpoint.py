@@ -100,16 +100,18 @@ def looks_at(
     if batch is not None and type(batch) is not int:
         raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")
     opened = open_state(checkpoint, spark)
-    found = opened.operators()
+    operators = opened.operators()
     number = str(operator).partition(".")[0]
-    chosen = [each for each in found if operator is None or number == str(each.number)]
+    chosen = [each for each in operators if operator is None or number == str(each.number)]
     looks = every = [
         look for each in chosen for look in StatefulNode(opened, each, batch, trust).looks
     ]
     if "." in str(operator):
         looks = [look for look in every if look.number == operator]
     if not looks:
-        known = ", ".join([look.number for look in every] or [str(each.number) for each in found])
+        known = ", ".join(
+            [look.number for look in every] or [str(each.number) for each in operators]
+        )
         raise CheckpointError(
             f"{checkpoint}: there is no operator {operator} of aggloom; there is {known}."
         )

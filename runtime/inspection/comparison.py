@@ -67,8 +67,8 @@ class NodeStates:
         file: BucketFiles | None = self.files.get(bucket)
         if file is None:
             return None
-        found = self.node.checkpoint.buckets(self.node.stored.number, self.node.batch, [file])
-        return next(Opened(each, self.node.trust, 0).rebuild() for each in found)
+        buckets = self.node.checkpoint.buckets(self.node.stored.number, self.node.batch, [file])
+        return next(Opened(each, self.node.trust, 0).rebuild() for each in buckets)
 
 
 def open_nodes(reader: StateReader, batch: int | None, trust: bool) -> dict[int, NodeStates]:
@@ -90,19 +90,19 @@ def compare_nodes(
     too: operators are deterministic to the byte.
     """
     node = stored.node
-    found = [
+    comparisons = [
         PlaceComparison(f"operator {each.number}: {each.description.operator}", each.number)
         for each in node.looks
     ]
     for bucket in sorted({*stored.files, *(expected.files if expected else ())}):
         left = stored.fragment(bucket)
         right = expected.fragment(bucket) if expected else None
-        for part, comparison in enumerate(found):
+        for part, comparison in enumerate(comparisons):
             sides = [side.operators[part] if side else None for side in (left, right)]
             description = node.description.parts[part]
             fields = list(description.agg_spec.aggregate_schema)[: len(description.key_names)]
             _compare_operators(comparison, sides, pa.schema(fields), same_batches)
-    return found
+    return comparisons
 
 
 def _compare_operators(
@@ -118,16 +118,16 @@ def _compare_operators(
         return
     keys = _distinct_keys([side for side in sides if side is not None], key_schema)
     comparison.keys += keys.num_rows
-    found = list(_compare_keys(comparison, sides, keys)) or list(
+    differences = list(_compare_keys(comparison, sides, keys)) or list(
         _compare_contents(comparison, sides)
     )
-    if not found and left is not None and right is not None and left.handler_class is None:
+    if not differences and left is not None and right is not None and left.handler_class is None:
         if same_batches and _has_other_arrays(left, right):
             texts = ("rows that no result shows, and other ones than",), ("those of the input",)
-            found = [KeyDifference(comparison.place, {}, *texts, comparison.operator)]
+            differences = [KeyDifference(comparison.place, {}, *texts, comparison.operator)]
         elif not same_batches:
             comparison.note = "rows that no result shows are not compared"
-    comparison.differences += found
+    comparison.differences += differences
 
 
 def _has_other_arrays(left: Operator, right: Operator) -> bool:
@@ -146,13 +146,13 @@ def _distinct_keys(operators: Sequence[Operator], schema: pa.Schema) -> pa.Recor
     if not schema.names:
         rows = int(any(operator.keys for operator in operators))
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    seen: dict[Any, Row] = {}
+    rows_by_key: dict[Any, Row] = {}
     for operator in operators:
         columns = operator.key_columns()
         batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
         for row in batch.to_pylist():
-            seen.setdefault(repr(row), row)
-    columns = [[row[str(n)] for row in seen.values()] for n in range(len(schema))]
+            rows_by_key.setdefault(repr(row), row)
+    columns = [[row[str(n)] for row in rows_by_key.values()] for n in range(len(schema))]
     arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

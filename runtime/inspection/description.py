@@ -76,10 +76,10 @@ class FragmentDescription:
 
     @cached_property
     def fragment(self) -> FragmentSpec:
-        """Return the specification of the fragment; raises StateMismatchError if it cannot be made again."""
+        """Return the specification of the fragment; raises StateMismatchError if it cannot be rebuilt."""
         with reading_description(self.operator):
-            made = (each.part for each in self.parts)
-            return FragmentSpec(tuple(made), inputs_from(self.inputs))
+            parts = (each.part for each in self.parts)
+            return FragmentSpec(tuple(parts), inputs_from(self.inputs))
 
     def handlers(self, *states: bytes | memoryview) -> list[type[Any] | None]:
         """The handler class of each operator, for the backend that wrote these states; None where it has none."""

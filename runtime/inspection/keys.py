@@ -76,28 +76,29 @@ class WindowFilter:
             yield replace(bundle, changes=tuple(changes), emitted=tuple(emitted))
 
     def _takes(self, window: tuple[Any, Any] | None) -> bool:
-        wanted = self.start, self.end
+        own_bounds = self.start, self.end
         return window is None or all(
-            bound is None or bound == shown for bound, shown in zip(wanted, window, strict=True)
+            bound is None or bound == bound_text
+            for bound, bound_text in zip(own_bounds, window, strict=True)
         )
 
 
 def split_key(
     key: Mapping[str, Any], fields: Sequence[pa.Field], bounds: Bounds | None, where: str
 ) -> tuple[pa.RecordBatch, WindowFilter]:
-    """A key as a row of its columns, and which of its windows are asked for by their bounds."""
+    """A key as a row of its columns, and which of its windows the bounds name."""
     if bounds is None:
         return key_batch(key, fields, where), WindowFilter()
-    taken = {field.name for field in fields}
-    named = [name for name in bounds.names[:2] if name in key and name not in taken]
-    asked = {
+    names = {field.name for field in fields}
+    named = [name for name in bounds.names[:2] if name in key and name not in names]
+    bounds_by_name = {
         name: _parse_value(key[name], pa.field(name, bounds.type), where)[0].as_py()
         for name in named
     }
-    rest = {name: value for name, value in key.items() if name not in asked}
+    rest = {name: value for name, value in key.items() if name not in bounds_by_name}
     start, end = bounds.names[:2]
     return key_batch(rest, fields, where), WindowFilter(
-        (start, end), asked.get(start), asked.get(end)
+        (start, end), bounds_by_name.get(start), bounds_by_name.get(end)
     )
 
 
@@ -114,15 +115,15 @@ def nearest_keys(key: pa.RecordBatch, columns: Sequence[pa.Array]) -> tuple[str,
     """Values near to a key's text among those that are there, where the key is one column of text."""
     if key.num_columns != 1 or not pa.types.is_string(key.column(0).type):
         return ()
-    wanted = key.column(0)[0].as_py()
-    if wanted is None or not columns:
+    key_text = key.column(0)[0].as_py()
+    if key_text is None or not columns:
         return ()
     lengths = pc.utf8_length(columns[0])
-    close = pc.less_equal(pc.abs(pc.subtract(lengths, len(wanted))), max(2, len(wanted) // 2))
+    close = pc.less_equal(pc.abs(pc.subtract(lengths, len(key_text))), max(2, len(key_text) // 2))
     names = columns[0].filter(pc.fill_null(close, False)).slice(0, _CANDIDATES).to_pylist()
     folded = {name.strip().casefold(): name for name in reversed(names)}
-    found = get_close_matches(wanted.strip().casefold(), list(folded), n=3, cutoff=0.6)
-    return tuple(folded[name] for name in found)
+    matches = get_close_matches(key_text.strip().casefold(), list(folded), n=3, cutoff=0.6)
+    return tuple(folded[name] for name in matches)
 
 
 def _parse_value(value: Any, field: pa.Field, where: str) -> pa.Array:

@@ -48,9 +48,9 @@ class Look:
     def state(self, key: Mapping[str, Any] | None, limit: int | None) -> OperatorState:
         """The operator's sizes, and what it holds of a key."""
         files, note, sizes = self.files, "", self.sizes
-        clock, found = Clock(), None
+        clock, key_state = Clock(), None
         if key is not None:
-            found, clock = self._key_state(key, limit)
+            key_state, clock = self._key_state(key, limit)
         else:
             try:
                 for stored, operator, last in self._rebuilt(files):
@@ -62,13 +62,13 @@ class Look:
                     clock = Clock(*map(max, clock, last))
             except (StateMismatchError, UntrustedCodeError) as error:
                 note = str(error)
-        return self.to_operator_state(sizes, clock, found, note)
+        return self.to_operator_state(sizes, clock, key_state, note)
 
     def why(self, key: Mapping[str, Any]) -> Why:
         """Return the story of a key: how it came to its value."""
         row, window = self._split_key(key)
         bucket = self._bucket(row)
-        shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
+        key_values = {name: row.column(name)[0].as_py() for name in row.schema.names}
         about = (self.checkpoint.path, self.stored.number, self.description.operator, self.batch)
         files = [each for each in self.files if each.bucket == bucket]
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
@@ -85,7 +85,7 @@ class Look:
             near = () if played.first or played.bundles else self._nearest(row)
             return Why(
                 *about,
-                shown,
+                key_values,
                 bucket,
                 bool(opened.snapshot),
                 window.parts(played.first),
@@ -94,7 +94,7 @@ class Look:
                 window.parts(played.last),
                 near,
             )
-        return Why(*about, shown, bucket, False, (), 0, (), (), self._nearest(row))
+        return Why(*about, key_values, bucket, False, (), 0, (), (), self._nearest(row))
 
     def bytes_of(self, key: Mapping[str, Any]) -> int:
         """Number of bytes that the bucket of a key takes in the store."""
@@ -119,9 +119,9 @@ class Look:
         files = [each for each in self.files if each.bucket == bucket]
         for _, operator, last in self._rebuilt(files):
             clock, parts = last, window.parts(describe_parts(operator, row, limit))
-        shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
+        key_values = {name: row.column(name)[0].as_py() for name in row.schema.names}
         near = () if parts else self._nearest(row)
-        return KeyState(shown, bucket, parts, near), clock
+        return KeyState(key_values, bucket, parts, near), clock
 
     def _rebuilt(self, files: Sequence[BucketFiles]) -> Iterator[tuple[StoredBucket, Any, Clock]]:
         """Buckets, their operators in their state, and the clock of the last bundle in the log."""
@@ -139,11 +139,11 @@ class Look:
         return nearest_keys(row, whole)
 
     def to_operator_state(
-        self, sizes: dict[int, BucketSize], clock: Clock, found: KeyState | None, note: str
+        self, sizes: dict[int, BucketSize], clock: Clock, key_state: KeyState | None, note: str
     ) -> OperatorState:
         """The operator with the sizes of its buckets; a note says why they were not all made again."""
         description, every = self.description, list(sizes.values())
-        counted = found is None and not note
+        counted = key_state is None and not note
         largest = sorted(every, key=lambda e: (-(e.snapshot_bytes + e.log_bytes), e.bucket))
         processing, watermark = times(clock)
 
@@ -172,7 +172,7 @@ class Look:
             processing=processing,
             watermark=watermark,
             largest=tuple(largest[:_LARGEST]),
-            key=found,
+            key=key_state,
             note=note,
             part=self.part if self.shares else None,
         )

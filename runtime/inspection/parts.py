@@ -26,15 +26,15 @@ def describe_parts(
 ) -> list[PartContents]:
     """As parts_of, with accumulators and views by name; of views the first `limit` values."""
     layout = None if operator.handler_class is None else _layout_of(operator.handler_class)
-    found = []
+    contents = []
     for part, key_state in _parts(operator, key):
         more: dict[str, Any] = {}
         if key_state.slot is not None and layout is not None:
-            kept = key_state.handler.accumulators
-            more["accumulators"] = tuple(layout.accumulators(kept, key_state.slot))
-            more["views"] = tuple(layout.views(kept, key_state.slot, limit))
-        found.append(PartContents(**{**vars(part), **more}))
-    return found
+            accumulators = key_state.handler.accumulators
+            more["accumulators"] = tuple(layout.accumulators(accumulators, key_state.slot))
+            more["views"] = tuple(layout.views(accumulators, key_state.slot, limit))
+        contents.append(PartContents(**{**vars(part), **more}))
+    return contents
 
 
 @lru_cache(maxsize=64)

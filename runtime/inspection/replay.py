@@ -115,9 +115,9 @@ class _Alone:
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
         for row in np.flatnonzero(match_key(columns, self.key, batch.num_rows)).tolist():
-            shown = self.operator.format_row(_row(batch, row, self.key.num_columns))
+            row_text = self.operator.format_row(_row(batch, row, self.key.num_columns))
             one = batch.slice(row, 1), kinds[row : row + 1]
-            yield self._change(KIND_NAMES[kinds[row]], shown, one, clock)
+            yield self._change(KIND_NAMES[kinds[row]], row_text, one, clock)
         for data in entry.partials:
             cut = self._own_part(data)
             if cut is not None:
@@ -174,8 +174,10 @@ def _find_emitted(
     changes, kinds = operator.process(entry.batch, entry.kinds, entry.clock, entry.partials)
     operator.take_late()
     columns = changes.columns[: key.num_columns]
-    found = np.flatnonzero(match_key(columns, key, len(kinds))).tolist()
-    return tuple((KIND_NAMES[kinds[row]], _row(changes, row, key.num_columns)) for row in found)
+    row_numbers = np.flatnonzero(match_key(columns, key, len(kinds))).tolist()
+    return tuple(
+        (KIND_NAMES[kinds[row]], _row(changes, row, key.num_columns)) for row in row_numbers
+    )
 
 
 def _row(batch: pa.RecordBatch, row: int, skip: int) -> Row:

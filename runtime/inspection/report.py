@@ -110,7 +110,7 @@ class Why(Report):
             page.line(f"the last {limit} of {total} changes are shown (--limit)")
         skip = max(0, total - limit)
         for bundle in self.bundles:
-            shown = bundle.changes[skip:]
+            last_changes = bundle.changes[skip:]
             skip = max(0, skip - len(bundle.changes))
-            if shown or not total:
-                write_bundle(page, bundle, shown)
+            if last_changes or not total:
+                write_bundle(page, bundle, last_changes)

@@ -89,7 +89,7 @@ class StateReader(Protocol):
         """Return the description that the state of an operator was made from, as one of its buckets says."""
 
     def buckets(
-        self, operator: int, batch: int, wanted: Collection[BucketFiles]
+        self, operator: int, batch: int, bucket_files: Collection[BucketFiles]
     ) -> Iterator[StoredBucket]:
         """Yield the contents of these buckets."""
 

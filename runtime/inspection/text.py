@@ -214,12 +214,12 @@ def view_text(view: ViewSize, limit: int, shown_as: Callable[[Any], str] = text_
     """The entries of a view, the first `limit` of them, each as often as it is there."""
     if not view.entries:
         return f"{view.size:,} entries" if view.size else "empty"
-    shown = [
+    entry_texts = [
         shown_as(value) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
         for value, counts in view.entries[:limit]
     ]
-    more = view.size - len(shown)
-    return "; ".join(shown) + (f"; {more:,} more" if more else "")
+    more = view.size - len(entry_texts)
+    return "; ".join(entry_texts) + (f"; {more:,} more" if more else "")
 
 
 def _escape_text(text: str) -> str:

@@ -52,10 +52,10 @@ def weigh_checkpoint(
     for look in looks:
         nodes.setdefault(id(look.node), []).append(look)
     end = time.monotonic() + seconds
-    found = []
+    operators = []
     for own in nodes.values():
-        found += _of_node(own[0].node, own, room // len(nodes), end, limit)
-    return found
+        operators += _of_node(own[0].node, own, room // len(nodes), end, limit)
+    return operators
 
 
 @dataclass(frozen=True)
@@ -117,15 +117,15 @@ def _of_node(
     if not note and len(read) < len(node.files):
         stopped = stopped or "they are large"
         note = f"read: {len(read)} of {len(node.files)} buckets, the largest first, since {stopped}"
-    found = []
+    operators = []
     for look, tally, own in zip(looks, tallies, sizes, strict=True):
         tally.buckets = len(read), len(node.files)
         tally.bytes = _bytes(read), _bytes(node.files)
         tally.stopped = stopped
         state = look.to_operator_state(own, clock, None, note)
         place = f"{node.description.place}.{look.part}"
-        found.append(WeighedOperator(look.number, place, state, tally))
-    return found
+        operators.append(WeighedOperator(look.number, place, state, tally))
+    return operators
 
 
 def _choose_files(files: list[BucketFiles], room: int) -> list[BucketFiles]:

@@ -180,13 +180,13 @@ def cast_rows(rows: pa.Table, columns: pa.Schema, where: str) -> pa.Table:
     Numbers are rounded half away from zero, instants without a time zone are in UTC.
     Raises SinkError for a value that the table's type does not hold.
     """
-    made = [
+    cast_columns = [
         _cast_column(rows.column(name).combine_chunks(), columns.field(name), where)
         for name in rows.column_names
     ]
-    if not made:
+    if not cast_columns:
         return rows
-    return pa.table(made, names=rows.column_names)
+    return pa.table(cast_columns, names=rows.column_names)
 
 
 def check_nulls(rows: pa.Table, columns: pa.Schema, where: str) -> None:
@@ -235,13 +235,13 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pt.is_floating(source) and pt.is_decimal(target):
         return _decimals(values, target)
     if pt.is_floating(target):
-        made = values.cast(target, safe=False)
+        result = values.cast(target, safe=False)
         if (
             pt.is_floating(source)
-            and pc.any(pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(values)))).as_py()
+            and pc.any(pc.and_(pc.is_inf(result), pc.invert(pc.is_inf(values)))).as_py()
         ):
             raise _Unfit
-        return made
+        return result
     if pt.is_floating(source) and pt.is_integer(target):
         return pc.round(values, 0, _AWAY_FROM_ZERO).cast(target)
     if pt.is_decimal(target):
@@ -262,13 +262,13 @@ def _round_decimals(values: pa.Array, scale: int) -> pa.Array:
 def _decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Decimals of floats, by the shortest text of each: 0.285 is 0.29 and no 0.28499999999999998."""
     last = Decimal(1).scaleb(-target.scale)
-    made: list[Decimal | None] = []
+    decimals: list[Decimal | None] = []
     for text in values.cast(pa.string()).to_pylist():
         value = None if text is None else Decimal(text)
         if value is not None and not (value.is_finite() and value.adjusted() < _WIDE // 2):
             raise _Unfit
-        made.append(value if value is None else value.quantize(last, context=_EXACT))
-    return pa.array(made, target)
+        decimals.append(value if value is None else value.quantize(last, context=_EXACT))
+    return pa.array(decimals, target)
 
 
 def _first_unfit(values: pa.Array, target: pa.DataType) -> str:

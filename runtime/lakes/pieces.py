@@ -66,11 +66,11 @@ class Lake(Protocol):
 
 def by_size(piece: Piece, sized: Sequence[tuple[File, int]]) -> list[Piece]:
     """The piece with files and their sizes, as pieces of so many files that a task is worth it."""
-    found, files, total = list[Piece](), list[File](), 0
+    pieces, files, total = list[Piece](), list[File](), 0
     for file, size in sized:
         if files and total + size > _BYTES:
-            found.append(replace(piece, files=tuple(files)))
+            pieces.append(replace(piece, files=tuple(files)))
             files, total = [], 0
         files.append(file)
         total += size
-    return [*found, replace(piece, files=tuple(files))] if files else found
+    return [*pieces, replace(piece, files=tuple(files))] if files else pieces

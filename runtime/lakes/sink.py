@@ -246,8 +246,8 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 def _digest(names: Sequence[str], lines: Sequence[str]) -> int:
     """63 bits that tell a batch from any other."""
     text = "\n".join([repr(list(names)), *lines])
-    found = hashlib.sha256(text.encode(errors="replace")).digest()
-    return int.from_bytes(found[:8]) >> 1
+    digest = hashlib.sha256(text.encode(errors="replace")).digest()
+    return int.from_bytes(digest[:8]) >> 1
 
 
 def to_stored_types(rows: pa.Table, where: str) -> pa.Table:

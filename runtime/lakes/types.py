@@ -38,9 +38,9 @@ def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
     )
 
 
-def choose_columns(there: pa.Schema, wanted: pa.Schema, where: str) -> pa.Schema:
-    """The wanted columns as they are stored; raises SpecError where a table does not have them so."""
-    for field in stored_schema(wanted, where):
+def choose_columns(there: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema:
+    """The columns of a schema as they are stored; raises SpecError where a table does not have them so."""
+    for field in stored_schema(schema, where):
         if field.name not in there.names:
             hint = nearest(field.name, there.names)
             raise UnknownColumnError(f"{where}: there is no column {field.name!r}. {hint}")
@@ -49,7 +49,7 @@ def choose_columns(there: pa.Schema, wanted: pa.Schema, where: str) -> pa.Schema
                 f"{where}: column {field.name!r} is {there.field(field.name).type} in the table, not {field.type}; "
                 "declare it as it is, and CAST it in the query"
             )
-    return pa.schema([there.field(name) for name in wanted.names])
+    return pa.schema([there.field(name) for name in schema.names])
 
 
 def stored_schema(schema: pa.Schema, where: str) -> pa.Schema:

@@ -25,7 +25,7 @@ _USUAL = ChangeWords()
 
 
 def arrow_rows(
-    given: pa.RecordBatch | pa.Table,
+    table: pa.RecordBatch | pa.Table,
     kinds: Any,
     schema: pa.Schema,
     where: str,
@@ -37,27 +37,35 @@ def arrow_rows(
     no such column, or the one that `words` names; else all rows are insertions. Raises DataError and
     UnknownColumnError; TypeMismatchError for a column of another type, or a value that its type does not have.
     """
-    if kinds is not None and given.schema.equals(schema) and isinstance(given, pa.RecordBatch):
-        return given, _codes(kinds, len(given), where)
-    there = _Names(given.schema.names, where)
-    columns = [_column(given, there, field, where) for field in schema]
+    if kinds is not None and table.schema.equals(schema) and isinstance(table, pa.RecordBatch):
+        return table, _codes(kinds, len(table), where)
+    there = _Names(table.schema.names, where)
+    columns = [_column(table, there, field, where) for field in schema]
     for name in words.list_markers(schema.names):
         if there.place(name) is not None:
             raise DataError(f"{where}: column {name!r} {MARKER_HINT}")
     names = words.names(schema.names)
-    found = [(name, place) for name in names if (place := there.place(name)) is not None]
-    if len(found) > 1:
-        raise DataError(f"{where}: both {found[0][0]!r} and {found[1][0]!r} are there; keep one")
-    if found and kinds is not None:
-        raise DataError(f"{where}: kinds are given, and in column {found[0][0]!r}; keep one")
-    rows = given.num_rows
+    change_places = [(name, place) for name in names if (place := there.place(name)) is not None]
+    if len(change_places) > 1:
+        raise DataError(
+            f"{where}: both {change_places[0][0]!r} and {change_places[1][0]!r} are there; keep one"
+        )
+    if change_places and kinds is not None:
+        raise DataError(
+            f"{where}: kinds are given, and in column {change_places[0][0]!r}; keep one"
+        )
+    rows = table.num_rows
     if words.column is not None:
-        column = _whole(given.column(found[0][1])) if found else pa.nulls(rows, pa.string())
-        if not found and words.absent is None:
+        column = (
+            _whole(table.column(change_places[0][1]))
+            if change_places
+            else pa.nulls(rows, pa.string())
+        )
+        if not change_places and words.absent is None:
             raise words.missing_column(where, there.names)
         codes: Array = parse_kinds(words.read_kinds(column, where), where)
-    elif found:
-        codes = parse_kinds(_whole(given.column(found[0][1])), where)
+    elif change_places:
+        codes = parse_kinds(_whole(table.column(change_places[0][1])), where)
     else:
         codes = np.zeros(rows, np.int8) if kinds is None else _codes(kinds, rows, where)
     if not columns:
@@ -87,22 +95,22 @@ class _Names:
         return same[0] if same else None
 
 
-def _column(given: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
+def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     place = there.place(field.name)
     if place is None:
         hint = nearest(field.name, there.names)
         raise UnknownColumnError(f"{where}: there is no column {field.name!r}. {hint}")
-    found = _whole(given.column(place))
-    if found.type == field.type:
-        return found
+    column = _whole(table.column(place))
+    if column.type == field.type:
+        return column
     wrong = f"{where}: column {field.name!r} is {type_name(field.type)}"
-    if not pa.types.is_null(found.type) and not fits(found.type, field.type):
-        raise TypeMismatchError(f"{wrong}, not {found.type}; cast it before")
+    if not pa.types.is_null(column.type) and not fits(column.type, field.type):
+        raise TypeMismatchError(f"{wrong}, not {column.type}; cast it before")
     try:
-        return found.cast(field.type)
+        return column.cast(field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         message = str(error).splitlines()[0]
-        hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(found.type) else ""
+        hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(column.type) else ""
         raise TypeMismatchError(f"{wrong}, and not all of it fits: {message}{hint}") from None
 
 

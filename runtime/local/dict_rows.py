@@ -21,8 +21,8 @@ def rows_of_dicts(rows: Sequence[Any], names: Sequence[str]) -> list[tuple[Any, 
     insertion. Names match in any case where one fits. Raises DataError for a row that is no dict or lacks a column,
     UnknownColumnError for a name that the table does not have.
     """
-    taken = {name.casefold() for name in names}
-    words = [name for name in CHANGE_COLUMNS.values() if name.casefold() not in taken]
+    column_names = {name.casefold() for name in names}
+    words = [name for name in CHANGE_COLUMNS.values() if name.casefold() not in column_names]
     return [_tuple(number, row, names, words) for number, row in enumerate(rows)]
 
 
@@ -38,12 +38,12 @@ def _tuple(number: int, row: Any, names: Sequence[str], words: Sequence[str]) ->
     left = {name: value for name, value in row.items() if name not in kinds}
     values = []
     for name in names:
-        found = name if name in left else _other_case(name, left, names)
-        if found is None:
+        key = name if name in left else _other_case(name, left, names)
+        if key is None:
             raise DataError(
                 f"{where} has no column {name!r}; give it, or None for NULL: {row!r:.200}"
             )
-        values.append(left.pop(found))
+        values.append(left.pop(key))
     for name in left:
         hint = nearest(name, names)
         raise UnknownColumnError(
@@ -54,9 +54,9 @@ def _tuple(number: int, row: Any, names: Sequence[str], words: Sequence[str]) ->
 
 def _other_case(name: str, left: Mapping[Any, Any], names: Sequence[str]) -> Any:
     """The one key that is a name in another case, and no other column's; None if there is none."""
-    found = [
+    matches = [
         key
         for key in left
         if isinstance(key, str) and key.casefold() == name.casefold() and key not in names
     ]
-    return found[0] if len(found) == 1 else None
+    return matches[0] if len(matches) == 1 else None

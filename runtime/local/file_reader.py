@@ -124,9 +124,9 @@ def _cuts_nanoseconds(options: dict[str, Any], where: str) -> bool:
 def _messages(
     path: str | Path, parts: Partitions, format: str, scan: Scan, options: dict[str, Any]
 ) -> Iterator[Read]:
-    given = options.pop("key_separator", None)
-    whole, options = take_option(options, given, f"table {scan.table}")
-    separator = MESSAGES[format].separator if given is None else given
+    separator_text = options.pop("key_separator", None)
+    whole, options = take_option(options, separator_text, f"table {scan.table}")
+    separator = MESSAGES[format].separator if separator_text is None else separator_text
     if not isinstance(separator, str | None):
         raise SpecError(f"{format}: key_separator is {separator!r}; it is a text, such as '|'")
     reader = MessageReader(format, scan, options, str(path), list(next(iter(parts.values()))))
@@ -148,15 +148,15 @@ def _parquet(
     """Yield the rows of a file, of which some columns are read; all that are declared must be there."""
     where, own = str(file), schema.names
     more = (*words.names(own), *words.list_markers(own))
-    wanted = {name.lower() for name in (*read_schema.names, *more)}
+    column_names = {name.lower() for name in (*read_schema.names, *more)}
     try:
-        found = pq.ParquetFile(file, page_checksum_verification=True)
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.
-        empty = add_partitions(found.schema_arrow.empty_table(), parts, schema, file)
+        empty = add_partitions(parquet.schema_arrow.empty_table(), parts, schema, file)
         arrow_rows(empty, None, schema, where, words)
-        names = [name for name in found.schema_arrow.names if name.lower() in wanted]
-        for groups in _cut_row_groups(found.metadata):
-            read = found.read_row_groups(groups, names)
+        names = [name for name in parquet.schema_arrow.names if name.lower() in column_names]
+        for groups in _cut_row_groups(parquet.metadata):
+            read = parquet.read_row_groups(groups, names)
             if cuts:
                 columns = [cut_nanoseconds(column) for column in read.columns]
                 read = pa.Table.from_arrays(columns, names=read.column_names)
@@ -190,8 +190,8 @@ def _csv(
     words: ChangeWords,
 ) -> Read:
     schema, _ = split_columns(list(parts), scan.schema, str(file))
-    found = read_csv_rows(file, schema, options, words)
+    csv_rows = read_csv_rows(file, schema, options, words)
     # The words are a column too, so that rows are counted where directories have all columns.
-    table = pa.table([*found.columns, found.words], names=[*schema.names, _CHANGES])
+    table = pa.table([*csv_rows.columns, csv_rows.words], names=[*schema.names, _CHANGES])
     rows = add_partitions(table, parts, scan.schema, file)
-    return *arrow_rows(rows, found.words, scan.schema, str(file)), [], 0
+    return *arrow_rows(rows, csv_rows.words, scan.schema, str(file)), [], 0

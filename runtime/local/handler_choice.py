@@ -50,9 +50,9 @@ def _load_handler(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> t
     return loaded
 
 
-def _class_of(name: str, given: type[Any] | str | Path, how: str) -> type[Any]:
-    """A handler class that is given, or lies at a path; raises SpecError for any other class."""
-    loaded = given if isinstance(given, type) else load(given)
+def _class_of(name: str, handler: type[Any] | str | Path, how: str) -> type[Any]:
+    """A handler class, or the one in the file at a path; raises SpecError for any other class."""
+    loaded = handler if isinstance(handler, type) else load(handler)
     if not hasattr(loaded, "SPEC_JSON"):
         raise SpecError(f"{name}: {loaded!r} is no generated handler class; generate it by {how}.")
     return loaded

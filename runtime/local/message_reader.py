@@ -68,16 +68,16 @@ class MessageReader:
     ) -> Read:
         """The rows of messages. values: of the columns that directories give, to a file."""
         schema = self._scan.schema
-        found = self._decoder.decode(messages)
-        table = pa.table(found.columns, schema=self._decoder.columns)
+        decoded = self._decoder.decode(messages)
+        table = pa.table(decoded.columns, schema=self._decoder.columns)
         if self.given and values is not None and file is not None:
             table = add_partitions(table, values, schema, file)
         if ABSENT in schema.names and ABSENT not in table.column_names:
             table = table.append_column(ABSENT, pa.nulls(table.num_rows, pa.string()))
         columns = [column.combine_chunks() for column in table.select(schema.names).columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        notices = int(found.notices.sum())
-        return batch, parse_kinds(found.words, self._source), found.refused, notices
+        notices = int(decoded.notices.sum())
+        return batch, parse_kinds(decoded.words, self._source), decoded.refused, notices
 
 
 def _find_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa.Schema:

@@ -78,20 +78,20 @@ class MemoryHost:
     ) -> HostedNode:
         """The node of this place in the plan; nodes: those of its operators."""
         specs = spec.handler_specs
-        made = [None if each is None else self._handler_of(each) for each in specs]
-        return MemoryNode([spec.make(made, bucket) for bucket in range(buckets)])
+        handlers = [None if each is None else self._handler_of(each) for each in specs]
+        return MemoryNode([spec.make(handlers, bucket) for bucket in range(buckets)])
 
     def aggregate(
         self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
     ) -> list[tuple[Parts, list[bytes]]]:
         """The accumulators of each task's rows, by bucket."""
-        found: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
+        shares: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
         for rows in parts:
             for bucket, (batch, kinds) in split(rows, keys, buckets):
                 local = LocalAggregator(handler)
                 local.add(batch, kinds)
-                found[bucket][1].append(local.take())
-        return found
+                shares[bucket][1].append(local.take())
+        return shares
 
 
 def handlers(backend: Backend) -> Handlers:
@@ -192,18 +192,18 @@ class Pipeline:
         for operator in self.operators:
             operator.close()
 
-    def calculate(self, node: Calc, rows: Rows, shown: bool) -> Rows:
+    def calculate(self, node: Calc, rows: Rows, is_result: bool) -> Rows:
         """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates."""
         # Of a result the two halves of an update are judged together.
-        parts = [rows] if shown and rows[1].any() else cut_evenly(rows, self.workers)
-        calls = [partial(self._calculate_part, node, part, shown) for part in parts]
+        parts = [rows] if is_result and rows[1].any() else cut_evenly(rows, self.workers)
+        calls = [partial(self._calculate_part, node, part, is_result) for part in parts]
         return concat_changes(self.workers.run(calls), node.schema)
 
-    def _calculate_part(self, node: Calc, rows: Rows, shown: bool) -> Rows:
+    def _calculate_part(self, node: Calc, rows: Rows, is_result: bool) -> Rows:
         upsert = not self.plan.tells_before
         try:
             return calculate(
-                node.where, node.select, node.schema, *rows, shown=shown, upsert=upsert
+                node.where, node.select, node.schema, *rows, is_shown=is_result, upsert=upsert
             )
         except UnsupportedExpressionError:
             session = self.session or active_session()
@@ -214,7 +214,7 @@ class Pipeline:
 
         # A session that the user made says what went wrong in a class of its own, or with a trace of Java's.
         with translate_failures("expressions"), while_java_lives(session):
-            return calculate_with(session, node, *rows, shown=shown, upsert=upsert)
+            return calculate_with(session, node, *rows, is_shown=is_result, upsert=upsert)
 
     def cut(self, rows: Rows) -> Parts:
         """The rows as so many tasks read them, each a run of neighbours."""
@@ -255,25 +255,25 @@ class _Builder:
         finally:
             self._shows = False
 
-    def build(self, node: Node, shown: bool = False) -> Stage:
+    def build(self, node: Node, is_result: bool = False) -> Stage:
         if isinstance(node, Scan):
             return self._scan(node)
         if isinstance(node, Stateful):
-            return self._build_fragments(node, shown)
+            return self._build_fragments(node, is_result)
         if isinstance(node, Union):
-            stages = [self.build(part, shown) for part in node.parts]
+            stages = [self.build(part, is_result) for part in node.parts]
             return lambda tables, clock: [
                 (batch.rename_columns(node.schema.names), kinds)
                 for stage in stages
                 for batch, kinds in stage(tables, clock)
             ]
-        below = self.build(node.inputs[0], shown)
-        step = self._step(node, shown)
+        below = self.build(node.inputs[0], is_result)
+        step = self._step(node, is_result)
         return lambda tables, clock: [step(rows) for rows in below(tables, clock)]
 
-    def _step(self, node: Node, shown: bool) -> Callable[[Rows], Rows]:
+    def _step(self, node: Node, is_result: bool) -> Callable[[Rows], Rows]:
         if isinstance(node, Calc):
-            return lambda rows: self.pipeline.calculate(node, rows, shown)
+            return lambda rows: self.pipeline.calculate(node, rows, is_result)
         step = step_of(node)
         return lambda rows: run_steps((step,), rows)
 
@@ -290,8 +290,8 @@ class _Builder:
 
         return scan
 
-    def _build_fragments(self, node: Stateful, shown: bool) -> Stage:
-        """The fragment that a node emits from, one for each bucket; places are counted from the result down."""
+    def _build_fragments(self, node: Stateful, is_result: bool) -> Stage:
+        """The fragment that a node gives out of, one for each bucket; places are counted from the result down."""
         place = next(self._places)
         spec, exchanges, nodes = fragment_of(node, self.plan.options)
         feeds = [self._exchange(each, spec.inputs[n]) for n, each in enumerate(exchanges)]
@@ -299,7 +299,7 @@ class _Builder:
         self.nodes.append(hosted)
 
         def stage(tables: Mapping[str, Rows], clock: Clock) -> Parts:
-            if self._shows and shown:
+            if self._shows and is_result:
                 return [fragment.contents() for fragment in hosted.fragments]
             return hosted.run(
                 list(zip(*(feed(tables, clock) for feed in feeds), strict=True)), clock

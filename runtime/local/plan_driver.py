@@ -250,13 +250,13 @@ class FedPlan:
     def table(self) -> RowTable:
         """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
         try:
-            found = self._fold_changes()
+            live_rows = self._fold_changes()
         except ChangelogLawError as error:
             if not self._is_restored:
                 raise
             why = "The harness was restored, and rows that reach the result without state are in no snapshot"
             raise DataError(f"table: {error}. {why}; follow changes() instead.") from None
-        rows = sorted(found, key=lambda row: [sort_key(v) for v in row])
+        rows = sorted(live_rows, key=lambda row: [sort_key(v) for v in row])
         return RowTable(rows, self.plan.schema)
 
     def to_arrow(self) -> pa.Table:
@@ -270,10 +270,10 @@ class FedPlan:
     def _repr_html_(self) -> str:
         plan: str = self.plan._repr_html_()
         try:
-            shown = self.table()._repr_html_()
+            table_html = self.table()._repr_html_()
         except AggloomError as error:
-            shown = html_line(str(error))
-        return html_block(html_line(str(self.counts)), shown, html_fold("plan", plan))
+            table_html = html_line(str(error))
+        return html_block(html_line(str(self.counts)), table_html, html_fold("plan", plan))
 
     def snapshot(self) -> bytes:
         """The operators' state; the buffered rows are flushed first."""

@@ -58,6 +58,6 @@ _NUMBERS = ("Int8", "Int16", "Int32", "Int64", "Float32", "Float64")
 
 def changes_schema(schema: pa.Schema) -> pa.Schema:
     """The columns of a table's changes: what kind each is, then the table's; a harness reads them by these names."""
-    taken = {name.lower() for name in schema.names}
-    free = [name for name in ("op", *CHANGE_COLUMNS.values()) if name not in taken]
+    names = {name.lower() for name in schema.names}
+    free = [name for name in ("op", *CHANGE_COLUMNS.values()) if name not in names]
     return schema.insert(0, pa.field(free[0] if free else "change", pa.string()))

@@ -96,14 +96,14 @@ def timeline(
 class _Picture:
     """One drawing of a story."""
 
-    def __init__(self, asked: Timeline) -> None:
-        self.story, self.width, self.title = asked.story, asked.width, asked.title
-        self.right = asked.width - _MARGIN
-        recent = self.story.rows[-asked.rows :] if asked.rows else []
+    def __init__(self, timeline: Timeline) -> None:
+        self.story, self.width, self.title = timeline.story, timeline.width, timeline.title
+        self.right = timeline.width - _MARGIN
+        recent = self.story.rows[-timeline.rows :] if timeline.rows else []
         since = recent[0].number if recent else 0
         every = self.story.keys
         self.shown = [key for key in every if any(row.key == key for row in recent)] or every
-        self.shown = self.shown[: asked.keys]
+        self.shown = self.shown[: timeline.keys]
         self.rows = [row for row in recent if row.key in self.shown]
         self.hidden = self._describe_hidden(len(every) - len(self.shown), since - 1)
         self.spans = [span for span in self.story.spans if self._is_drawn(span, since)]
@@ -245,12 +245,12 @@ class _Picture:
     def _steps(self, marks: list[tuple[float, int]], bottom: float) -> str:
         """The line of a watermark from where it comes to the axis, down to the bottom or to the axis' end."""
         assert isinstance(self.axis, TimeAxis)
-        seen = [mark for mark in marks if mark[1] > self.axis.low]
+        visible = [mark for mark in marks if mark[1] > self.axis.low]
         d = ""
-        for y, place in seen:
+        for y, place in visible:
             d += f"V{number(y)}" if d else f"M{number(self.left)} {number(y)}"
             d += f"H{number(self.axis.at(place))}"
-        return d + f"V{number(bottom)}" if d and seen[-1][1] < self.axis.high else d
+        return d + f"V{number(bottom)}" if d and visible[-1][1] < self.axis.high else d
 
     def _arrival(self, row: Row, y: float, step: float) -> list[str]:
         x, r = self.axis.at(row.place), min(3.5, step / 2)

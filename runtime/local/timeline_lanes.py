@@ -266,18 +266,18 @@ def _stack_items(
     items: Iterable[_T], bounds: Callable[[_T], tuple[float, float]], most: int = 10**6
 ) -> Iterator[tuple[int, _T]]:
     """Each item with the lowest level on which it meets no other; at the most, where it meets them."""
-    taken: list[list[tuple[float, float]]] = []
+    spans_by_level: list[list[tuple[float, float]]] = []
     for item in items:
         low, high = bounds(item)
         free = (
             level
-            for level, there in enumerate(taken)
+            for level, there in enumerate(spans_by_level)
             if all(high <= a + 0.5 or b - 0.5 <= low for a, b in there)
         )
-        level = min(next(free, len(taken)), most - 1)
-        if level == len(taken):
-            taken.append([])
-        taken[level].append((low, high))
+        level = min(next(free, len(spans_by_level)), most - 1)
+        if level == len(spans_by_level):
+            spans_by_level.append([])
+        spans_by_level[level].append((low, high))
         yield level, item
 
 

@@ -125,12 +125,12 @@ def safe(words: str) -> str:
 
 def element(name: str, css: str, title: str = "", **attributes: float | str) -> str:
     """A shape with a title that shows where the pointer rests on it."""
-    given = "".join(
+    attribute_texts = "".join(
         f' {key}="{number(value) if isinstance(value, int | float) else value}"'
         for key, value in attributes.items()
     )
     inside = f"><title>{safe(title)}</title></{name}>" if title else "/>"
-    return f'<{name} class="{css}"{given}{inside}'
+    return f'<{name} class="{css}"{attribute_texts}{inside}'
 
 
 def rect(

@@ -200,8 +200,8 @@ def _replace_node(node: Node, old: Node, new: Node) -> Node:
 
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[Key]:
     """Keys as texts: equal if the keys are, whatever their type."""
-    found = _tuples(batch, names)
-    return [tuple(None if each is None else str(each) for each in key) for key in found]
+    keys = _tuples(batch, names)
+    return [tuple(None if each is None else str(each) for each in key) for key in keys]
 
 
 def _tuples(batch: pa.RecordBatch, names: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -43,12 +43,12 @@ class SpanBook:
         owners, starts, ends = self.assigner.assign(times)
         live = to_instants(ends - 1, zone) + self.lateness > now
         bounds = to_instants(starts, zone), to_instants(ends, zone)
-        found: list[list[bool]] = [[] for _ in rows]
+        live_flags: list[list[bool]] = [[] for _ in rows]
         for at, (owner, start, end) in enumerate(zip(owners, *bounds, strict=True)):
-            found[owner].append(bool(live[at]))
+            live_flags[owner].append(bool(live[at]))
             if live[at]:
                 self.span(rows[owner].key, int(start), int(end)).rows += 1
-        for row, lives in zip(rows, found, strict=True):
+        for row, lives in zip(rows, live_flags, strict=True):
             row.outside, row.late = not lives, bool(lives) and not any(lives)
 
     def note_firing(self, key: Key, start: int, end: int, firing: Firing) -> None:
@@ -57,11 +57,11 @@ class SpanBook:
 
     def span(self, key: Key, start: int, end: int) -> Span:
         """The window of a key, made if it is not there."""
-        found = self.spans.get((key, start, end))
-        if found is None:
-            found = self.spans[key, start, end] = Span(key, start, end)
-            self.story.spans.append(found)
-        return found
+        span = self.spans.get((key, start, end))
+        if span is None:
+            span = self.spans[key, start, end] = Span(key, start, end)
+            self.story.spans.append(span)
+        return span
 
 
 class Sessions(SpanBook):
@@ -124,13 +124,13 @@ class Watch:
 
     def hold(self, row: Row) -> None:
         """A row comes to its window; with an evictor, a retraction takes an equal one away."""
-        self.row, held = row, self.held[row.key]
+        self.row, rows_of_key = row, self.held[row.key]
         if row.adds or self.windowing.evictor is None:
-            held.append(row)
+            rows_of_key.append(row)
             return
-        equal = next((each for each in held if each.values == row.values), None)
+        equal = next((each for each in rows_of_key if each.values == row.values), None)
         if equal is not None:
-            held.remove(equal)
+            rows_of_key.remove(equal)
 
     def take_covered(self, key: Key) -> tuple[int, ...]:
         """The rows that the firing of a key has just added up."""

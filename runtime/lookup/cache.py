@@ -31,9 +31,9 @@ class Partial:
         if entry is None:
             return None
         rows, written, used = entry
-        now, kept = self._times.now(), self._settings
-        old = kept.expire_after_write and now >= written + kept.expire_after_write / 1000
-        unused = kept.expire_after_access and now >= used + kept.expire_after_access / 1000
+        now, settings = self._times.now(), self._settings
+        old = settings.expire_after_write and now >= written + settings.expire_after_write / 1000
+        unused = settings.expire_after_access and now >= used + settings.expire_after_access / 1000
         if old or unused:
             self._drop(key)
             return None
@@ -85,9 +85,9 @@ class Whole:
                 return
             if refresh != EVERY_BATCH and (not refresh or now < self._since + refresh / 1000):
                 return
-        found: dict[Key, list[Row]] = {}
+        rows_by_key: dict[Key, list[Row]] = {}
         for row in self._read():
             key = self._key_of(row)
             if None not in key:
-                found.setdefault(key, []).append(row)
-        self._rows, self._since, self._batch = found, now, batch
+                rows_by_key.setdefault(key, []).append(row)
+        self._rows, self._since, self._batch = rows_by_key, now, batch

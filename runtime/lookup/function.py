@@ -65,10 +65,10 @@ class FunctionSource:
             threading.Thread(target=self._loop.run_forever, daemon=True).start()
         room = asyncio.Semaphore(self._asking.capacity)
 
-        async def one(given: Key) -> Any:
+        async def one(key: Key) -> Any:
             async with room:
                 try:
-                    return await asyncio.wait_for(self._call(*given), self._seconds)
+                    return await asyncio.wait_for(self._call(*key), self._seconds)
                 except TimeoutError:
                     return self._too_late()
                 except Exception as error:

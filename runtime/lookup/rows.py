@@ -34,14 +34,14 @@ def shaped_row(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
     """
     names = request.read.names
     if isinstance(row, Mapping):
-        given = dict(zip(request.asked, key, strict=True)) if key is not None else {}
-        given |= row
-        missing = [name for name in names if name not in given]
+        values_by_name = dict(zip(request.asked, key, strict=True)) if key is not None else {}
+        values_by_name |= row
+        missing = [name for name in names if name not in values_by_name]
         if missing:
             raise LookupAnswerError(
                 f"{_place(request, key)}: a row has no {', '.join(map(repr, missing))}; give every column of the table"
             )
-        return [given[name] for name in names]
+        return [values_by_name[name] for name in names]
     if not isinstance(row, tuple | list):
         raise LookupAnswerError(
             f"{_place(request, key)}: the answer is a {type(row).__name__}; give None, a row (a tuple or a dict), or a "
@@ -58,19 +58,19 @@ def shaped_row(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
 def _column(request: Request, field: pa.Field, values: list[Any], key: Key | None) -> list[Any]:
     """Values as the column's type has them."""
     try:
-        kept: list[Any] = pa.array(values, field.type).to_pylist()
+        cast_values: list[Any] = pa.array(values, field.type).to_pylist()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise _mismatch(request, field, str(error), key) from None
     if pa.types.is_nested(field.type):
-        return kept
-    for given, value in zip(values, kept, strict=True):
-        if given is None or value == given or type(given) is type(value):
+        return cast_values
+    for answer, value in zip(values, cast_values, strict=True):
+        if answer is None or value == answer or type(answer) is type(value):
             continue
-        if pa.types.is_floating(field.type) and not isinstance(given, str | bytes):
+        if pa.types.is_floating(field.type) and not isinstance(answer, str | bytes):
             continue
         # Arrow cuts fractions off, and takes numbers for dates.
-        raise _mismatch(request, field, f"{given!r:.80} would be {value!r:.80}", key)
-    return kept
+        raise _mismatch(request, field, f"{answer!r:.80} would be {value!r:.80}", key)
+    return cast_values
 
 
 def _cut_column(request: Request, field: pa.Field, values: list[Any]) -> list[Any]:

@@ -60,23 +60,29 @@ class OpenTable:
         self._asking = table.asking
         self._places = [request.read.names.index(name) for name in request.asked]
         self._is_unique = bool(table.key) and set(table.key) <= set(request.asked)
-        kept = table.cache
-        self._partial = Partial(kept, self.times) if kept.kind == "partial" else None
-        self._whole = Whole(kept, self.times, self._all, self._key) if kept.kind == "full" else None
+        cache_settings = table.cache
+        self._partial = (
+            Partial(cache_settings, self.times) if cache_settings.kind == "partial" else None
+        )
+        self._whole = (
+            Whole(cache_settings, self.times, self._all, self._key)
+            if cache_settings.kind == "full"
+            else None
+        )
 
     def answers(self, keys: Sequence[Key]) -> list[Answer]:
         """The rows of each key, no two of which are the same; raises LookupFailedError."""
         self.counters["lookups"] += len(keys)
         if self._whole is not None:
             return self._from_whole(keys)
-        found: dict[Key, Answer] = {}
+        answers: dict[Key, Answer] = {}
         if self._partial is not None:
-            found = {key: rows for key in keys if (rows := self._partial.get(key)) is not None}
-            self.counters["lookup_cache_hits"] += len(found)
-        left = [key for key in keys if key not in found]
+            answers = {key: rows for key in keys if (rows := self._partial.get(key)) is not None}
+            self.counters["lookup_cache_hits"] += len(answers)
+        left = [key for key in keys if key not in answers]
         if left:
-            found |= self._ask_source(left)
-        return [found[key] for key in keys]
+            answers |= self._ask_source(left)
+        return [answers[key] for key in keys]
 
     def close(self) -> None:
         """Give back what the source holds."""
@@ -104,16 +110,16 @@ class OpenTable:
         asking = self._asking
         self._again(outcomes, _is_failure, asking.attempts, asking.delay)
         self._again(outcomes, _is_miss, asking.misses, asking.miss_delay)
-        found: dict[Key, Answer] = {}
+        answers: dict[Key, Answer] = {}
         for key, outcome in outcomes.items():
             if isinstance(outcome, Exception):
-                found[key] = self._answer_failure(key, outcome)
+                answers[key] = self._answer_failure(key, outcome)
                 continue
             rows = self._once(key, list(outcome))
-            found[key] = rows
+            answers[key] = rows
             if self._partial is not None:
                 self._partial.put(key, rows)
-        return found
+        return answers
 
     def _again(
         self,
@@ -152,16 +158,16 @@ class OpenTable:
         """The rows of answers in the table's types; raises LookupAnswerError."""
         shaped = [shaped_row(self.request, row, key) for key, rows in answered for row in rows]
         values = iter(fit_rows(self.request, shaped, None))
-        found: dict[Key, Outcome] = {}
+        fitted: dict[Key, Outcome] = {}
         for key, rows in answered:
-            found[key] = mine = [next(values) for _ in rows]
+            fitted[key] = mine = [next(values) for _ in rows]
             other = next((row for row in mine if self._key(row) != key), None)
             if other is not None:
                 raise LookupAnswerError(
                     f"lookup table {self.request.name}, key {self.request.format_key(key)}: a row of the answer has "
                     f"{self.request.format_key(self._key(other))}; give rows of the key that is asked for"
                 )
-        return found
+        return fitted
 
     def _fitted_alone(self, key: Key, rows: Sequence[Any]) -> Outcome:
         try:

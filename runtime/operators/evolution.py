@@ -80,8 +80,8 @@ def _carry(before: KeyedState, after: KeyedState, parts: Carried, clock: Clock) 
     """Copy keys, accumulators and stamps; a stamp that was not kept is that of now."""
     used = before.index.used_slots()
     slots = after.lookup_keys_of(before, used)
-    seen = _in_new_layout(before.accumulators, after.handler, parts)
-    after.handler.merge_slots(after.accumulators, slots, seen, used)
+    old_rows = _in_new_layout(before.accumulators, after.handler, parts)
+    after.handler.merge_slots(after.accumulators, slots, old_rows, used)
     for name in after.stamp_names:
         there = name in before.stamp_names
         after.stamps(name)[slots] = before.stamps(name)[used] if there else clock.processing

@@ -246,8 +246,8 @@ class PlainHandler(HandlerBase):
         )
 
     def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
-        shown = [v if ok else None for v, ok in zip(data, valid, strict=True)]
-        return _from_python_words(shown, dtype)
+        values = [v if ok else None for v, ok in zip(data, valid, strict=True)]
+        return _from_python_words(values, dtype)
 
     def select_rows(self, data: Any, valid: Any, take: NumberArray | None) -> tuple[Any, Any]:
         chosen = range(len(valid)) if take is None else take.tolist()

@@ -158,9 +158,9 @@ def ddsketch_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
 
 
 def binned_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: float) -> float:
-    shown = sorted((number, count) for number, count in view[s].items() if count > 0)
-    rank = math.floor(fraction * (sum(count for _, count in shown) - 1) + 0.5)
-    for number, count in shown:
+    bins = sorted((number, count) for number, count in view[s].items() if count > 0)
+    rank = math.floor(fraction * (sum(count for _, count in bins) - 1) + 0.5)
+    for number, count in bins:
         if rank < count:
             return float(bin_value(number, view.width))
         rank -= count

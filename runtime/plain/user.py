@@ -67,9 +67,9 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
 
     def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
-        def call_guarded(*given: Any) -> Any:
+        def call_guarded(*arguments: Any) -> Any:
             try:
-                return call(*given)
+                return call(*arguments)
             except AggloomError:
                 raise
             except Exception as error:
@@ -116,13 +116,13 @@ def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place
     return rows.decode(pa.array([word], pa.binary()), types, listed, place)[0].as_py()
 
 
-def user_rows(function: str, method: str, width: int, made: Any) -> list[tuple[Any, ...]]:
+def user_rows(function: str, method: str, width: int, rows: Any) -> list[tuple[Any, ...]]:
     """The rows that a method of a table aggregate gives, as tuples of `width` values.
 
     Raises DataError where it fails, or gives none.
     """
     try:
-        listed = list(made)
+        listed = list(rows)
     except AggloomError:
         raise
     except Exception as error:

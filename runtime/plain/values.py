@@ -179,8 +179,8 @@ def discrete_percentile(view: Any, pool: None, pooled: bool, s: int, fraction: f
 
 
 def only(view: Any, pool: None, pooled: bool, s: int) -> tuple[Any, int]:
-    shown = {word: count for word, count in view[s].items() if count > 0}
-    return (min(shown) if shown else 0), sum(shown.values())
+    live = {word: count for word, count in view[s].items() if count > 0}
+    return (min(live) if live else 0), sum(live.values())
 
 
 def product(view: Any, pool: None, pooled: bool, s: int) -> float:

@@ -47,13 +47,13 @@ def ordered_clear(view: list[Any], pool: None, pooled: bool, s: int) -> None:
 
 
 def least(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    shown = [word for word, count in view[s].items() if count > 0]
-    return (min(shown), True) if shown else (0, False)
+    live = [word for word, count in view[s].items() if count > 0]
+    return (min(live), True) if live else (0, False)
 
 
 def greatest(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    shown = [word for word, count in view[s].items() if count > 0]
-    return (max(shown), True) if shown else (0, False)
+    live = [word for word, count in view[s].items() if count > 0]
+    return (max(live), True) if live else (0, False)
 
 
 Ghost = tuple[str, Any]
@@ -110,8 +110,8 @@ def sequence_merge_distinct(
     column: int,
 ) -> None:
     for word in other[o]:
-        shown = word in counts[s] and counts[s][word][column] > 0
-        if shown and word not in view[s]:
+        is_live = word in counts[s] and counts[s][word][column] > 0
+        if is_live and word not in view[s]:
             view[s].append(word)
 
 
@@ -119,13 +119,13 @@ sequence_clear = multiset_clear = ordered_clear
 
 
 def oldest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    shown = _shown_values(view[s])
-    return (shown[0], True) if shown else (0, False)
+    live = _shown_values(view[s])
+    return (live[0], True) if live else (0, False)
 
 
 def newest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    shown = _shown_values(view[s])
-    return (shown[-1], True) if shown else (0, False)
+    live = _shown_values(view[s])
+    return (live[-1], True) if live else (0, False)
 
 
 Entry = tuple[int, Any]
@@ -199,7 +199,7 @@ def ranked_at(view: list[Counter], s: int, rank: int) -> Any:
 
 
 def ranked_below(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> int:
-    return sum(count for shown, count in _list_positive(view[s]) if shown < word)
+    return sum(count for other, count in _list_positive(view[s]) if other < word)
 
 
 Stamped = dict[bytes, list[int]]
@@ -268,15 +268,15 @@ def _arrivals(stamped: Stamped, widths: tuple[int, ...]) -> Iterator[tuple[bytes
 def earliest(
     view: list[Stamped], pool: None, pooled: bool, s: int, widths: tuple[int, ...]
 ) -> tuple[Any, bool]:
-    found = min(_arrivals(view[s], widths), default=None)
-    return (found[2], True) if found else (0, False)
+    arrival = min(_arrivals(view[s], widths), default=None)
+    return (arrival[2], True) if arrival else (0, False)
 
 
 def latest(
     view: list[Stamped], pool: None, pooled: bool, s: int, widths: tuple[int, ...]
 ) -> tuple[Any, bool]:
-    found = max(_arrivals(view[s], widths), default=None)
-    return (found[2], True) if found else (0, False)
+    arrival = max(_arrivals(view[s], widths), default=None)
+    return (arrival[2], True) if arrival else (0, False)
 
 
 class PlainLists:

@@ -48,14 +48,17 @@ def function_of(
     try:
         kind = _find_class(loader, name) or _define_class(jvm, loader, name, template, texts)
         kinds = gateway.new_array(jvm.java.lang.Class, len(arguments))
-        given = gateway.new_array(jvm.java.lang.Object, len(arguments))
+        java_arguments = gateway.new_array(jvm.java.lang.Object, len(arguments))
         for place, text in enumerate(arguments):
-            kinds[place], given[place] = jvm.java.lang.Class.forName("java.lang.String"), text
-        made = kind.getMethod("function", kinds).invoke(None, given)
+            kinds[place], java_arguments[place] = (
+                jvm.java.lang.Class.forName("java.lang.String"),
+                text,
+            )
+        java_function = kind.getMethod("function", kinds).invoke(None, java_arguments)
     except (Py4JError, OSError) as failure:
         _log.debug("no class %s: %s", name, failure)
         return None
-    return lambda *columns: Column(made.apply(_to_seq(sc, columns, _to_java_column)))
+    return lambda *columns: Column(java_function.apply(_to_seq(sc, columns, _to_java_column)))
 
 
 def _define_class(jvm: Any, loader: Any, name: str, template: str, texts: Mapping[str, str]) -> Any:

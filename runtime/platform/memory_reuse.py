@@ -31,8 +31,8 @@ _VARIABLES: Final = {
 @contextmanager
 def keeping_memory() -> Iterator[None]:
     """While Java starts: it is told the same by GNU's variables, but for those that the user has set."""
-    wanted = _VARIABLES if is_tuned() else {}
-    ours = {name: value for name, value in wanted.items() if name not in os.environ}
+    variables = _VARIABLES if is_tuned() else {}
+    ours = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(ours)
     try:
         yield
@@ -50,8 +50,8 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return False
-    wanted = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, KEPT_BYTES), (_TOP_PAD, _AHEAD))
-    if not all(mallopt(option, value) for option, value in wanted):
+    options = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, KEPT_BYTES), (_TOP_PAD, _AHEAD))
+    if not all(mallopt(option, value) for option, value in options):
         return False
     # Arrow's own allocator gives back what it has, too.
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:

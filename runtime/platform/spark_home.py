@@ -75,25 +75,25 @@ def _home() -> tuple[Path | None, Path | None]:
         home = place / "home"
         if not home.exists():
             place.mkdir(mode=0o700, exist_ok=True)
-            made = _link_package(place)
+            draft = _link_package(place)
             with suppress(OSError):
-                made.rename(home)
-            shutil.rmtree(made, ignore_errors=True)
+                draft.rename(home)
+            shutil.rmtree(draft, ignore_errors=True)
         return home, place / _CLASSES
     with suppress(OSError):
-        made = _link_package(None)
-        atexit.register(shutil.rmtree, made, ignore_errors=True)
-        return made, None
+        draft = _link_package(None)
+        atexit.register(shutil.rmtree, draft, ignore_errors=True)
+        return draft, None
     return None, None
 
 
 def _link_package(where: Path | None) -> Path:
     """A new directory of links to all parts of the package but the archives."""
-    made = Path(tempfile.mkdtemp(prefix="aggloom-spark-", dir=where))
+    draft = Path(tempfile.mkdtemp(prefix="aggloom-spark-", dir=where))
     for part in Path(pyspark.__file__).parent.iterdir():
         if part.name != "python":
-            (made / part.name).symlink_to(part)
-    return made
+            (draft / part.name).symlink_to(part)
+    return draft
 
 
 def _installation() -> str:

@@ -38,14 +38,14 @@ class SparingCollector:
         self._due = 0.0
 
     def collect(self) -> int:
-        """Collect, unless the last time was a moment ago; how many objects were found."""
+        """Collect, unless the last time was a moment ago; the number of objects collected."""
         begin = time.process_time()
         if begin < self._due:
             return 0
-        found = gc.collect()
+        objects = gc.collect()
         now = time.process_time()
         self._due = now + (now - begin) / _SHARE
-        return found
+        return objects
 
 
 Task = Callable[[BinaryIO, BinaryIO], None]

@@ -43,8 +43,8 @@ def case(
     reached = list(inputs)
     for condition, value in arms:
         holds = pc.fill_null(array(condition(*reached), len(rows)), False)
-        taken = [each.filter(holds) for each in reached]
-        parts.append(array(value(*taken), taken[0].num_rows))
+        rows_of_branch = [each.filter(holds) for each in reached]
+        parts.append(array(value(*rows_of_branch), rows_of_branch[0].num_rows))
         known = holds.to_numpy(zero_copy_only=False)
         places.append(rows[known])
         rows = rows[~known]
@@ -71,8 +71,8 @@ def _on(
     """A branch's value where a condition holds, NULL elsewhere."""
     if mask.true_count == len(mask):
         return array(branch(*inputs), len(mask))
-    taken = [each.filter(mask) for each in inputs]
-    value = array(branch(*taken), taken[0].num_rows)
+    rows_of_branch = [each.filter(mask) for each in inputs]
+    value = array(branch(*rows_of_branch), rows_of_branch[0].num_rows)
     holds = mask.to_numpy(zero_copy_only=False)
     places = pa.array(np.cumsum(holds) - 1, mask=~holds)
     return value.take(places) if len(value) else pa.nulls(len(mask), dtype)

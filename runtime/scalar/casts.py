@@ -205,11 +205,11 @@ def _by_grammar(
 
 
 def _fit(
-    number: decimal.Decimal, dtype: pa.DataType, sql: str | None, shown: Any
+    number: decimal.Decimal, dtype: pa.DataType, sql: str | None, number_text: Any
 ) -> decimal.Decimal | None:
     exact = fit(number, dtype)
     if exact is None and sql is not None:
-        raise failure(InvalidCastError, sql, (shown,), no_room(dtype))
+        raise failure(InvalidCastError, sql, (number_text,), no_room(dtype))
     return exact
 
 

@@ -58,9 +58,9 @@ def units_between(start: Value, end: Value, unit: str) -> Value:
     def count(first: pa.Array, last: pa.Array) -> pa.Array:
         nulls = pc.or_(pc.is_null(first), pc.is_null(last)).to_numpy(zero_copy_only=False)
         begin, stop = _numbers(first), _numbers(last)
-        found = _months_between(begin, stop) if unit in _MONTHS else stop - begin
+        difference = _months_between(begin, stop) if unit in _MONTHS else stop - begin
         size = _MONTHS.get(unit) or _SIZES[unit]
-        return pa.array(_towards_zero(found, size), mask=nulls.astype(np.bool_))
+        return pa.array(_towards_zero(difference, size), mask=nulls.astype(np.bool_))
 
     return whole(count, start, end)
 
@@ -74,8 +74,8 @@ def months_between(end: Value, start: Value, rounded: bool = True) -> Value:
         if one[2] == other[2] or (one[3] and other[3]):
             return float(months)
         seconds = (one[2] - other[2]) * 86400 + one[4] - other[4]
-        found = months + seconds / (31 * 86400.0)
-        return math.floor(found * 1e8 + 0.5) / 1e8 if rounded else found
+        months_and_days = months + seconds / (31 * 86400.0)
+        return math.floor(months_and_days * 1e8 + 0.5) / 1e8 if rounded else months_and_days
 
     numbers = (pc.cast(each, pa.int64()) for each in (end, start))
     return row_by_row(count, pa.float64(), *numbers)
@@ -156,13 +156,13 @@ def _microseconds(
 
 
 def _numbers(times: pa.Array) -> Numbers:
-    found: Numbers = pc.cast(times, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return found
+    numbers: Numbers = pc.cast(times, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _towards_zero(value: Numbers, size: int) -> Numbers:
-    found: Numbers = np.sign(value) * (np.abs(value) // size)
-    return found
+    rounded_value: Numbers = np.sign(value) * (np.abs(value) // size)
+    return rounded_value
 
 
 def _months_between(begin: Numbers, end: Numbers) -> Numbers:
@@ -179,8 +179,8 @@ def _pack_fields(days: Numbers) -> Numbers:
     """The month, times 32, and the day in it."""
     month = days.astype("datetime64[D]").astype("datetime64[M]")
     day = (days.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)
-    found: Numbers = month.astype(np.int64) * 32 + day
-    return found
+    packed: Numbers = month.astype(np.int64) * 32 + day
+    return packed
 
 
 def _split(number: int) -> tuple[int, int, int, bool, int]:

@@ -27,10 +27,8 @@ def make_map(dtype: pa.DataType, sql: str, rows: pa.RecordBatch, *values: Value)
     """MAP(key, value, ..)."""
     keys = _lists(pa.list_(dtype.key_type), rows.num_rows, values[::2])
     items = _lists(pa.list_(dtype.item_type), rows.num_rows, values[1::2])
-    found = [
-        map_from_arrays(k, v) for k, v in zip(keys.to_pylist(), items.to_pylist(), strict=True)
-    ]
-    return pa.array(found, dtype)
+    maps = [map_from_arrays(k, v) for k, v in zip(keys.to_pylist(), items.to_pylist(), strict=True)]
+    return pa.array(maps, dtype)
 
 
 def make_row(names: Sequence[str], rows: pa.RecordBatch, *values: Value) -> pa.Array:
@@ -66,25 +64,25 @@ def size(items: Sequence[Any]) -> int:
     return len(items)
 
 
-def contains(items: Items, wanted: Any) -> bool | None:
+def contains(items: Items, value: Any) -> bool | None:
     """Tell whether an item is there; None if it is not and a NULL is."""
-    if key_of(wanted) in map(key_of, items):
+    if key_of(value) in map(key_of, items):
         return True
     return None if None in items else False
 
 
-def position(items: Items, wanted: Any) -> int:
+def position(items: Items, value: Any) -> int:
     """The place of an item, from 1; 0 if it is not there."""
     keys = list(map(key_of, items))
-    return keys.index(key_of(wanted)) + 1 if key_of(wanted) in keys else 0
+    return keys.index(key_of(value)) + 1 if key_of(value) in keys else 0
 
 
 def distinct(items: Items) -> Items:
     """Each item once, in the order of the first ones."""
-    seen: dict[Any, Any] = {}
+    firsts: dict[Any, Any] = {}
     for each in items:
-        seen.setdefault(key_of(each), each)
-    return list(seen.values())
+        firsts.setdefault(key_of(each), each)
+    return list(firsts.values())
 
 
 def union(left: Items, right: Items) -> Items:
@@ -189,18 +187,18 @@ def sequence(first: int, last: int, step: int | None = None) -> Items:
 
 def item(items: Items, place: int) -> Any:
     """ELEMENT_AT: the item at a place, from 1, or from the end if it is negative; ValueError if there is none."""
-    found = place - 1 if place > 0 else len(items) + place
-    if place == 0 or not 0 <= found < len(items):
+    index = place - 1 if place > 0 else len(items) + place
+    if place == 0 or not 0 <= index < len(items):
         raise ValueError(f"there are {len(items)} items")
-    return items[found]
+    return items[index]
 
 
 def try_item(items: Items, place: int) -> Any:
     """As `item`, with None if there is none."""
     if place == 0:
         raise ValueError("places count from 1")
-    found = place - 1 if place > 0 else len(items) + place
-    return items[found] if 0 <= found < len(items) else None
+    index = place - 1 if place > 0 else len(items) + place
+    return items[index] if 0 <= index < len(items) else None
 
 
 def item_from_zero(items: Items, place: int) -> Any:
@@ -217,8 +215,8 @@ def try_item_from_zero(items: Items, place: int) -> Any:
 
 def lookup(pairs: Pairs, key: Any) -> Any:
     """The value of a key; None if it is not there."""
-    wanted = key_of(key)
-    return next((value for each, value in pairs if key_of(each) == wanted), None)
+    own_key = key_of(key)
+    return next((value for each, value in pairs if key_of(each) == own_key), None)
 
 
 def has_key(pairs: Pairs, key: Any) -> bool:
@@ -264,8 +262,8 @@ def greatest(items: Items) -> Any:
 
 def join(items: Items, separator: str, nothing: str | None = None) -> str:
     """The items as one text; NULLs are left out unless something stands for them."""
-    shown = [nothing if each is None else each for each in items]
-    return separator.join(each for each in shown if each is not None)
+    texts = [nothing if each is None else each for each in items]
+    return separator.join(each for each in texts if each is not None)
 
 
 def zip_lists(*lists: Items) -> list[tuple[Any, ...]]:
@@ -289,11 +287,11 @@ def entries(pairs: Pairs) -> list[dict[str, Any]]:
     return [{"key": key, "value": value} for key, value in pairs]
 
 
-def map_from_arrays(names: Items, found: Items) -> Pairs:
+def map_from_arrays(names: Items, values: Items) -> Pairs:
     """A map of keys and values; ValueError for a key that is NULL or comes twice."""
-    if len(names) != len(found):
+    if len(names) != len(values):
         raise ValueError("there are not as many keys as values")
-    return checked_pairs(list(zip(names, found, strict=True)))
+    return checked_pairs(list(zip(names, values, strict=True)))
 
 
 def map_from_entries(rows: list[dict[str, Any] | None]) -> Pairs | None:
@@ -320,8 +318,8 @@ def checked_pairs(pairs: Pairs) -> Pairs:
 
 def text_to_map(text: str, pairs: str = ",", separator: str = ":") -> list[tuple[str, str | None]]:
     """STR_TO_MAP by plain separators."""
-    found: list[tuple[str, str | None]] = []
+    entries: list[tuple[str, str | None]] = []
     for pair in text.split(pairs):
         key, between, value = pair.partition(separator)
-        found.append((key, value if between else None))
-    return checked_pairs(found)
+        entries.append((key, value if between else None))
+    return checked_pairs(entries)

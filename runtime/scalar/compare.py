@@ -55,10 +55,10 @@ def not_distinct(left: Value, right: Value) -> Value:
 def is_in(value: Value, options: pa.Array) -> Value:
     """value IN (options): unknown if it is NULL, or is not found and an option is NULL."""
     unknown = pc.is_null(value)
-    found = pc.is_in(value, value_set=options.drop_null())
+    is_member = pc.is_in(value, value_set=options.drop_null())
     if options.null_count:
-        unknown = pc.or_(unknown, pc.invert(found))
-    return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+        unknown = pc.or_(unknown, pc.invert(is_member))
+    return pc.if_else(unknown, pa.scalar(None, pa.bool_()), is_member)
 
 
 def least(*values: Value) -> Value:

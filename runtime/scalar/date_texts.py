@@ -70,7 +70,7 @@ def _find_reader(reader: str) -> Callable[[str], int]:
         match = pattern.fullmatch(text)
         if match is None:
             raise ValueError("the text does not have the form of the pattern")
-        fields = {name: found for name, found in match.groupdict().items() if found is not None}
+        fields = {name: digits for name, digits in match.groupdict().items() if digits is not None}
         seconds = _day(fields) * 86400 + _second(fields) - _offset(fields.get("offset", "Z"))
         return seconds * 1_000_000 + int(fields.get("fraction", "0").ljust(6, "0")[:6])
 

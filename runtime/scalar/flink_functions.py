@@ -60,8 +60,8 @@ def element(items: Items) -> Any:
 
 def map_union(*maps: Pairs) -> Pairs:
     """MAP_UNION: the entries of all maps; of equal keys the last counts."""
-    found = {key_of(key): (key, value) for pairs in maps for key, value in pairs}
-    return list(found.values())
+    pairs_by_key = {key_of(key): (key, value) for pairs in maps for key, value in pairs}
+    return list(pairs_by_key.values())
 
 
 def truncate(value: Value, digits: Value) -> Value:

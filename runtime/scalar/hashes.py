@@ -33,5 +33,5 @@ def sha1(value: bytes) -> str:
 
 def sha2(value: bytes, bits: int) -> str | None:
     """SHA-2 of 224, 256, 384 or 512 bits; 0 is 256, None for any other number."""
-    found = _SHA2.get(bits)
-    return None if found is None else str(found(value).hexdigest())
+    algorithm = _SHA2.get(bits)
+    return None if algorithm is None else str(algorithm(value).hexdigest())

@@ -118,7 +118,7 @@ def quote_text(text: str) -> str:
 def unquote_text(text: str) -> str:
     """JSON_UNQUOTE: the text of a JSON string; any other text as it is."""
     try:
-        found = read_json(text)
+        document = read_json(text)
     except ValueError:
         return text
-    return found if isinstance(found, str) else text
+    return document if isinstance(document, str) else text

@@ -63,7 +63,7 @@ def _quote_doubly(match: re.Match[str]) -> str:
     if match["single"] is None:
         return match[0]
     inner = match["single"].replace("\\'", "'")
-    return '"' + re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', inner, flags=re.S) + '"'
+    return '"' + re.sub(r'(\\.)|"', lambda quote: quote[1] or '\\"', inner, flags=re.S) + '"'
 
 
 def read_first_value(text: str, decoder: json.JSONDecoder) -> Any:
@@ -123,8 +123,8 @@ def get_json_object(text: str, path: Sequence[Any]) -> str | None:
         value = parse_json(text)
     except (ValueError, RecursionError):
         return None
-    found: list[str] = []
-    return "".join(found) if _evaluate(value, list(path), "raw", found) and found else None
+    pieces: list[str] = []
+    return "".join(pieces) if _evaluate(value, list(path), "raw", pieces) and pieces else None
 
 
 def _evaluate(value: Any, path: list[Any], style: str, out: list[str]) -> bool:

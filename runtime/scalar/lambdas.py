@@ -19,11 +19,11 @@ def _extend_batch(
     lists: Sequence[pa.Array], names: Sequence[str], rows: pa.RecordBatch, parents: pa.Array
 ) -> pa.RecordBatch:
     """The rows of items: the item under its name, and the columns of the row that it stands in."""
-    taken = rows.take(parents)
+    outer_rows = rows.take(parents)
     hidden = [place for place, name in enumerate(rows.schema.names) if name not in names]
-    arrays = [taken.column(place) for place in hidden]
-    kept = [rows.schema.names[place] for place in hidden]
-    return pa.RecordBatch.from_arrays([*arrays, *lists], names=[*kept, *names])
+    arrays = [outer_rows.column(place) for place in hidden]
+    names_of_hidden = [rows.schema.names[place] for place in hidden]
+    return pa.RecordBatch.from_arrays([*arrays, *lists], names=[*names_of_hidden, *names])
 
 
 def for_each(
@@ -47,8 +47,8 @@ def for_each(
 
 def transform(items: Value, body: Body, names: Sequence[str], rows: pa.RecordBatch) -> pa.Array:
     """TRANSFORM: each item as the body makes it."""
-    lists, made, _ = for_each(items, body, names, rows)
-    return _relist(lists, made)
+    lists, values, _ = for_each(items, body, names, rows)
+    return _relist(lists, values)
 
 
 def keep_items(items: Value, body: Body, names: Sequence[str], rows: pa.RecordBatch) -> pa.Array:
@@ -73,15 +73,15 @@ def every_item(items: Value, body: Body, names: Sequence[str], rows: pa.RecordBa
     return _judge(lists, holds, parents, False)
 
 
-def _judge(lists: pa.Array, holds: pa.Array, parents: pa.Array, wanted: bool) -> pa.Array:
+def _judge(lists: pa.Array, holds: pa.Array, parents: pa.Array, polarity: bool) -> pa.Array:
     at = parents.to_numpy(zero_copy_only=False)
-    decided = pc.equal(holds, pa.scalar(wanted))
-    found = np.zeros(len(lists), np.bool_)
+    decided = pc.equal(holds, pa.scalar(polarity))
+    verdicts = np.zeros(len(lists), np.bool_)
     unknown = np.zeros(len(lists), np.bool_)
-    found[at[pc.fill_null(decided, False).to_numpy(zero_copy_only=False)]] = True
+    verdicts[at[pc.fill_null(decided, False).to_numpy(zero_copy_only=False)]] = True
     unknown[at[pc.is_null(holds).to_numpy(zero_copy_only=False)]] = True
-    nulls = lists.is_null().to_numpy(zero_copy_only=False) | (unknown & ~found)
-    return pa.array(found if wanted else ~found, mask=nulls)
+    nulls = lists.is_null().to_numpy(zero_copy_only=False) | (unknown & ~verdicts)
+    return pa.array(verdicts if polarity else ~verdicts, mask=nulls)
 
 
 def fold(
@@ -100,8 +100,8 @@ def fold(
     for place in range(int(counts.max(initial=0))):
         longer = np.flatnonzero(counts > place)
         at = pa.array(longer)
-        found = flat.take(pa.array(starts[longer] + place))
-        inner = _extend_batch([state.take(at), found], names, rows, at)
+        elements = flat.take(pa.array(starts[longer] + place))
+        inner = _extend_batch([state.take(at), elements], names, rows, at)
         merged = array(merge(inner), len(longer)).cast(state.type)
         order = np.arange(len(counts))
         order[longer] = len(counts) + np.arange(len(longer))
@@ -131,11 +131,11 @@ def zip_with(
 
 def _pad_lists(one: pa.Array, other: pa.Array) -> Callable[..., pa.Array]:
     def pad(items: pa.Array, others: pa.Array) -> pa.Array:
-        found = [
+        padded = [
             None if a is None or b is None else [*a, *[None] * (len(b) - len(a))]
             for a, b in zip(items.to_pylist(), others.to_pylist(), strict=True)
         ]
-        return pa.array(found, items.type)
+        return pa.array(padded, items.type)
 
     return pad
 
@@ -158,18 +158,20 @@ def of_pairs(
         pa.array([value for _, value in flat], maps.type.item_type),
     ]
     inner = _extend_batch(columns, names, rows, parents)
-    made = array(body(inner), len(flat)).to_pylist()
+    results = array(body(inner), len(flat)).to_pylist()
     new: list[Any] = []
-    for (key, value), each in zip(flat, made, strict=True):
+    for (key, value), each in zip(flat, results, strict=True):
         pair = {"key": (each, value), "value": (key, each), "keep": (key, value)}[part]
         new.append(pair if part != "keep" or each else None)
-    found: list[Pairs | None] = []
+    new_maps: list[Pairs | None] = []
     at = 0
     for known, count in zip(maps.is_valid().to_pylist(), counts, strict=True):
-        taken = [each for each in new[at : at + count] if each is not None]
-        found.append((checked_pairs(taken) if part == "key" else taken) if known else None)
+        pairs_of_map = [each for each in new[at : at + count] if each is not None]
+        new_maps.append(
+            (checked_pairs(pairs_of_map) if part == "key" else pairs_of_map) if known else None
+        )
         at += count
-    return pa.array(found, dtype)
+    return pa.array(new_maps, dtype)
 
 
 def _relist(lists: pa.Array, items: pa.Array) -> pa.Array:

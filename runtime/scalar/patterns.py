@@ -23,7 +23,7 @@ def split_part(value: Value, separator: str, number: int) -> Value:
         begin, end = bounds[:-1], bounds[1:]
         place = begin + number - 1 if number > 0 else end + number
         there = (place >= begin) & (place < end)
-        found = pieces.values.take(pa.array(place, pa.int64(), mask=~there))
-        return pc.if_else(texts.is_valid(), pc.coalesce(found, pa.scalar("")), texts)
+        piece = pieces.values.take(pa.array(place, pa.int64(), mask=~there))
+        return pc.if_else(texts.is_valid(), pc.coalesce(piece, pa.scalar("")), texts)
 
     return whole(choose_piece, value)

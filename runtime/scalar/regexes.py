@@ -74,7 +74,7 @@ def ilike(text: str, pattern: str, escape: str = "\\") -> bool:
 
 @lru_cache(maxsize=512)
 def _like_regex(pattern: str, escape: str) -> re.Pattern[str]:
-    found, letters = "", iter(pattern)
+    regex, letters = "", iter(pattern)
     for letter in letters:
         if letter == escape:
             after = next(letters, "")
@@ -82,10 +82,10 @@ def _like_regex(pattern: str, escape: str) -> re.Pattern[str]:
                 raise ValueError(
                     f"in the pattern {pattern!r} the escape stands before no % and no _"
                 )
-            found += re.escape(after)
+            regex += re.escape(after)
         else:
-            found += {"%": ".*", "_": "."}.get(letter) or re.escape(letter)
-    return re.compile(found, re.S)
+            regex += {"%": ".*", "_": "."}.get(letter) or re.escape(letter)
+    return re.compile(regex, re.S)
 
 
 def split(text: str, pattern: str, limit: int = -1) -> list[str]:
@@ -106,14 +106,14 @@ def split(text: str, pattern: str, limit: int = -1) -> list[str]:
 @lru_cache(maxsize=512)
 def _parts(new: str, groups: int) -> Sequence[str | int]:
     """The pieces of a replacement: texts, and numbers of groups."""
-    found: list[str | int] = []
+    parts: list[str | int] = []
     end = 0
     for match in _GROUP.finditer(new):
         if match.start() != end or match["name"]:
             raise ValueError("the replacement has a group by name, or a lone $")
         end = match.end()
         if match["digits"] is None:
-            found.append(match["plain"] or match["text"])
+            parts.append(match["plain"] or match["text"])
             continue
         # As many digits belong to the number as there are such groups.
         digits = match["digits"]
@@ -122,7 +122,7 @@ def _parts(new: str, groups: int) -> Sequence[str | int]:
             size += 1
         if int(digits[:size]) > groups:
             raise ValueError("the replacement names a group that the pattern has not")
-        found += [int(digits[:size]), digits[size:]]
+        parts += [int(digits[:size]), digits[size:]]
     if end != len(new):
         raise ValueError("the replacement ends in the middle")
-    return found
+    return parts

@@ -32,12 +32,12 @@ def find_value(document: Any, path: Path) -> Any:
     mode, is_definite, steps = path
     if document is None:
         raise LookupError("the document is null")
-    found: Any = list(_walk(document, steps, is_strict=mode == "strict"))
+    value: Any = list(_walk(document, steps, is_strict=mode == "strict"))
     if is_definite:
-        found = found[0] if found else None
-    if found is None and mode == "strict":
+        value = value[0] if value else None
+    if value is None and mode == "strict":
         raise LookupError("the path leads nowhere, or to null")
-    return found
+    return value
 
 
 def _walk(value: Any, steps: Sequence[Any], *, is_strict: bool) -> Iterator[Any]:
@@ -120,25 +120,25 @@ def json_value(
     defaults: the values for empty and for errors, one each where the word is DEFAULT.
     """
 
-    def find(text: str | None, *given: Any) -> Any:
+    def find(text: str | None, *default_values: Any) -> Any:
         if text is None:
             return None
-        empty = given[0] if on_empty == "DEFAULT" else None
+        empty = default_values[0] if on_empty == "DEFAULT" else None
         try:
-            found = _find_in(text, path)
-            if found is None or (path[0] == "lax" and isinstance(found, dict | list)):
+            item = _find_in(text, path)
+            if item is None or (path[0] == "lax" and isinstance(item, dict | list)):
                 if on_empty == "ERROR":
                     raise _EmptyResultError("JSON_VALUE finds nothing, and ERROR ON EMPTY is asked")
                 return empty
-            if isinstance(found, dict | list):
+            if isinstance(item, dict | list):
                 raise ValueError("JSON_VALUE finds an object or an array; JSON_QUERY returns these")
-            return convert_scalar(found, dtype)
+            return convert_scalar(item, dtype)
         except _EmptyResultError:
             raise
         except (ValueError, LookupError) as error:
             if on_error == "ERROR":
                 raise ValueError(str(error)) from None
-            return given[-1] if on_error == "DEFAULT" else None
+            return default_values[-1] if on_error == "DEFAULT" else None
 
     return by_row_with_nulls(find, dtype, value, *defaults, sql=sql)
 
@@ -156,14 +156,14 @@ def json_query(
     "EMPTY OBJECT". Raises ValueError where the word is ERROR.
     """
     try:
-        found = _find_in(text, path)
-        if found is not None and (
-            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(found, list))
+        value = _find_in(text, path)
+        if value is not None and (
+            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(value, list))
         ):
-            found = [found]
-        if found is not None and isinstance(found, dict | list):
-            return _query_result(found, dtype)
-        if found is not None and path[0] == "strict":
+            value = [value]
+        if value is not None and isinstance(value, dict | list):
+            return _query_result(value, dtype)
+        if value is not None and path[0] == "strict":
             raise ValueError(
                 "JSON_QUERY finds a scalar; JSON_VALUE returns these, a WRAPPER makes it an array"
             )
@@ -176,18 +176,18 @@ def json_query(
     return _empty_result(on_empty, dtype)
 
 
-def _query_result(found: Any, dtype: pa.DataType) -> Any:
+def _query_result(value: Any, dtype: pa.DataType) -> Any:
     if not pa.types.is_list(dtype):
-        return write_json(found)
-    if not isinstance(found, list):
+        return write_json(value)
+    if not isinstance(value, list):
         raise ValueError("JSON_QUERY finds an object where an array is asked for")
     items = dtype.value_type
     if items == pa.string():
         return [
             write_json(item) if isinstance(item, dict | list) else convert_scalar(item, items)
-            for item in found
+            for item in value
         ]
-    return [convert_scalar(item, items) for item in found]
+    return [convert_scalar(item, items) for item in value]
 
 
 def _empty_result(word: str, dtype: pa.DataType) -> Any:
@@ -204,10 +204,10 @@ def convert_scalar(value: Any, dtype: pa.DataType) -> Any:
         return _as_boolean(value)
     if isinstance(value, bool) or (isinstance(value, str) and not _NUMBER.fullmatch(value)):
         raise ValueError(f"{scalar_text(value)!r} is no number")
-    found = _fit_number(Decimal(value), dtype)
-    if found is None:
+    number = _fit_number(Decimal(value), dtype)
+    if number is None:
         raise ValueError(f"{value} does not fit into {dtype}")
-    return found
+    return number
 
 
 def _fit_number(number: Decimal, dtype: pa.DataType) -> Decimal | int | float | None:
@@ -233,10 +233,10 @@ def _as_boolean(value: Any) -> bool:
 
 def is_json(text: str, kind: str) -> bool:
     """IS JSON; kind: "VALUE", "SCALAR", "ARRAY" or "OBJECT"."""
-    found = json_type(text)
+    kind_of_text = json_type(text)
     if kind == "SCALAR":
-        return found not in (None, "object", "array")
-    return found is not None if kind == "VALUE" else found == kind.lower()
+        return kind_of_text not in (None, "object", "array")
+    return kind_of_text is not None if kind == "VALUE" else kind_of_text == kind.lower()
 
 
 def json_type(text: str, path: Path | None = None) -> str | None:
@@ -244,14 +244,14 @@ def json_type(text: str, path: Path | None = None) -> str | None:
 
     None if the text is no JSON, or the path finds no single value.
     """
-    found = _find_single(text, path)
-    return _type_of(found[0]) if found else None
+    values = _find_single(text, path)
+    return _type_of(values[0]) if values else None
 
 
 def json_length(text: str, path: Path | None = None) -> int | None:
     """JSON_LENGTH: the number of fields or items, 1 for a scalar; None as for `json_type`."""
-    found = _find_single(text, path)
-    return (len(found[0]) if isinstance(found[0], dict | list) else 1) if found else None
+    values = _find_single(text, path)
+    return (len(values[0]) if isinstance(values[0], dict | list) else 1) if values else None
 
 
 def _find_single(text: str, path: Path | None) -> list[Any] | None:
@@ -260,8 +260,8 @@ def _find_single(text: str, path: Path | None) -> list[Any] | None:
         document = read_json(text)
     except ValueError:
         return None
-    found = list(_walk(document, path[2] if path else (), is_strict=False))
-    return found if len(found) == 1 else None
+    values = list(_walk(document, path[2] if path else (), is_strict=False))
+    return values if len(values) == 1 else None
 
 
 def _type_of(value: Any) -> str:

@@ -36,11 +36,11 @@ def substring(value: Value, start: int, length: int | None = None) -> Value:
     return row_by_row(cut, pa.string(), value)
 
 
-def position(value: Value, wanted: str) -> Value:
+def position(value: Value, substring: str) -> Value:
     """Return the place at which a text first stands in another, counted in characters from 1; 0 if it does not."""
-    if pc.all(pc.string_is_ascii(value)).as_py() is not False and wanted.isascii():
-        return pc.add(pc.find_substring(value, wanted), pa.scalar(1, pa.int32()))
-    return row_by_row(lambda text: text.find(wanted) + 1, pa.int32(), value)
+    if pc.all(pc.string_is_ascii(value)).as_py() is not False and substring.isascii():
+        return pc.add(pc.find_substring(value, substring), pa.scalar(1, pa.int32()))
+    return row_by_row(lambda text: text.find(substring) + 1, pa.int32(), value)
 
 
 def repeat(value: Value, times: Value) -> Value:

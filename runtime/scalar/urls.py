@@ -59,7 +59,7 @@ def url_part(text: str, part: str, key: str | None = None) -> str | None:
     if part in ("HOST", "USERINFO"):
         return _of_authority(match["authority"], part)
     query = match["query"]
-    found = {
+    parts = {
         "PATH": match["path"],
         "QUERY": query,
         "REF": match["ref"],
@@ -67,7 +67,7 @@ def url_part(text: str, part: str, key: str | None = None) -> str | None:
         "AUTHORITY": match["authority"],
         "FILE": match["path"] + ("" if query is None else f"?{query}"),
     }
-    return found.get(part)
+    return parts.get(part)
 
 
 def try_url_part(text: str, part: str, key: str | None = None) -> str | None:
@@ -88,8 +88,8 @@ def _is_broken(match: re.Match[str]) -> bool:
 
 
 def _value(query: str | None, key: str) -> str | None:
-    found = re.search(rf"(?:^|&){key}=([^&]*)", query or "")
-    return found[1] if found else None
+    match = re.search(rf"(?:^|&){key}=([^&]*)", query or "")
+    return match[1] if match else None
 
 
 def _of_authority(authority: str | None, part: str) -> str | None:

@@ -90,12 +90,12 @@ def where_valid(mask: Value, *values: Value) -> tuple[Any, ...]:
 
     def first(condition: pa.Array, *arrays: pa.Array) -> pa.Array:
         at = pc.index(condition, True).as_py()
-        found.extend(each[at].as_py() for each in arrays)
+        operands.extend(each[at].as_py() for each in arrays)
         return condition
 
-    found: list[Any] = []
+    operands: list[Any] = []
     whole(first, mask, *values)
-    return tuple(found)
+    return tuple(operands)
 
 
 def run_checked(
@@ -138,8 +138,10 @@ def failure(
     error: type[ArithmeticOverflowError], sql: str, values: tuple[Any, ...], what: str
 ) -> ArithmeticOverflowError:
     """The error of a row: expression, values, cause and what to do."""
-    shown = ", ".join(repr(value) if isinstance(value, str) else str(value) for value in values)
-    return error(f"expression {sql}: at {shown}: {what}")
+    operand_texts = ", ".join(
+        repr(value) if isinstance(value, str) else str(value) for value in values
+    )
+    return error(f"expression {sql}: at {operand_texts}: {what}")
 
 
 def _or_nulls(

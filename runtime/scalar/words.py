@@ -45,7 +45,7 @@ def soundex(text: str) -> str:
     first = text[:1].upper()
     if first not in _SOUNDS:
         return text
-    found, last = first, _SOUNDS[first]
+    code, last = first, _SOUNDS[first]
     for letter in text[1:]:
         digit = _SOUNDS.get(letter.upper()) if letter.isascii() else None
         if digit is None:
@@ -55,11 +55,11 @@ def soundex(text: str) -> str:
             continue
         else:
             if digit not in ("0", last):
-                found += digit
-                if len(found) == 4:
+                code += digit
+                if len(code) == 4:
                     break
             last = digit
-    return found.ljust(4, "0")
+    return code.ljust(4, "0")
 
 
 def levenshtein(left: str, right: str, limit: int | None = None) -> int:
@@ -200,11 +200,11 @@ def convert_base(text: str, source: int, target: int) -> str | None:
 
 
 def _digits(value: int, base: int) -> str:
-    found = ""
+    digits = ""
     while value:
         value, digit = divmod(value, base)
-        found = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[digit] + found
-    return found or "0"
+        digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[digit] + digits
+    return digits or "0"
 
 
 def format_number(number: float | int | Decimal, digits: int) -> str | None:
@@ -216,9 +216,11 @@ def format_number(number: float | int | Decimal, digits: int) -> str | None:
     if isinstance(number, float) and number != number:
         return "NaN"
     if isinstance(number, float):
-        shown = Decimal(repr(number))
+        decimal_value = Decimal(repr(number))
         # What is shown has the shortest digits; a half is judged by all of them.
-        number = shown if -int(shown.as_tuple().exponent) <= digits else Decimal(number)
+        number = (
+            decimal_value if -int(decimal_value.as_tuple().exponent) <= digits else Decimal(number)
+        )
     number = Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN, _EXACT)
     return f"{number:,.{digits}f}"
 
@@ -229,18 +231,18 @@ def jaro_winkler(left: str, right: str) -> float:
     if not one and not other:
         return 1.0
     reach = max(max(len(one), len(other)) // 2 - 1, 0)
-    taken = [False] * len(other)
+    is_paired = [False] * len(other)
     matches = []
     for place, letter in enumerate(one):
         for there in range(max(0, place - reach), min(len(other), place + reach + 1)):
-            if not taken[there] and other[there] == letter:
-                taken[there] = True
+            if not is_paired[there] and other[there] == letter:
+                is_paired[there] = True
                 matches.append(letter)
                 break
     if not matches:
         return 0.0
     count = len(matches)
-    others = [letter for letter, used in zip(other, taken, strict=True) if used]
+    others = [letter for letter, used in zip(other, is_paired, strict=True) if used]
     swapped = sum(a != b for a, b in zip(matches, others, strict=True)) / 2
     alike = (count / len(one) + count / len(other) + (count - swapped) / count) / 3
     same = 0
@@ -259,19 +261,19 @@ def _units(text: str) -> list[bytes]:
 
 def format_text(pattern: str, *values: str | int | None) -> str:
     """FORMAT_STRING of fields %s and %d, with a width, to the left by -, with zeros before by 0."""
-    given = iter(values)
+    operands = iter(values)
 
     def fill(match: re.Match[str]) -> str:
         if not match["kind"]:
             return "%"
-        value = next(given)
-        shown = "null" if value is None else str(value)
+        value = next(operands)
+        text = "null" if value is None else str(value)
         # Java counts the halves of a letter beyond the first 65,536.
-        missing = int(match["width"] or 0) - len(_units(shown))
+        missing = int(match["width"] or 0) - len(_units(text))
         if match["flags"] == "-":
-            return shown + " " * missing
+            return text + " " * missing
         if match["flags"] == "0" and value is not None:
-            return shown.zfill(len(shown) + max(missing, 0))
-        return " " * missing + shown
+            return text.zfill(len(text) + max(missing, 0))
+        return " " * missing + text
 
     return _FIELD.sub(fill, pattern)

@@ -36,19 +36,19 @@ def shift_zone(value: Value, source: str, target: str) -> Value:
 
 
 def _clocks(times: pa.Array, zone: str) -> pa.Array:
-    found = pc.local_timestamp(pc.cast(times, pa.timestamp("us", zone)))
-    return _by_python(times, found, _places(times) if _is_region(zone) else [], zone, 1)
+    clock_times = pc.local_timestamp(pc.cast(times, pa.timestamp("us", zone)))
+    return _by_python(times, clock_times, _places(times) if _is_region(zone) else [], zone, 1)
 
 
 def _instants(times: pa.Array, zone: str) -> pa.Array:
-    found = pc.assume_timezone(times, zone, ambiguous="earliest", nonexistent="earliest")
-    found = pc.cast(found, _INSTANT)
+    instants = pc.assume_timezone(times, zone, ambiguous="earliest", nonexistent="earliest")
+    instants = pc.cast(instants, _INSTANT)
     if not _is_region(zone):
-        return found
-    back = pc.local_timestamp(pc.cast(found, pa.timestamp("us", zone)))
+        return instants
+    back = pc.local_timestamp(pc.cast(instants, pa.timestamp("us", zone)))
     skipped = pc.fill_null(pc.not_equal(back, times), False).to_numpy(zero_copy_only=False)
     places = sorted({*np.flatnonzero(skipped).tolist(), *_places(times)})
-    return _by_python(times, found, places, zone, -1)
+    return _by_python(times, instants, places, zone, -1)
 
 
 def _is_region(zone: str) -> bool:
@@ -63,20 +63,22 @@ def _places(times: pa.Array) -> list[int]:
 
 
 def _by_python(
-    times: pa.Array, found: pa.Array, places: list[int], zone: str, sign: int
+    times: pa.Array, arrow_result: pa.Array, places: list[int], zone: str, sign: int
 ) -> pa.Array:
     """The values that were found, with the times at some places moved by the zone's offset, as Python has it."""
     if not places:
-        return found
-    numbers, given = (pc.cast(each, pa.int64()).to_pylist() for each in (found, times))
+        return arrow_result
+    numbers, arrow_numbers = (
+        pc.cast(each, pa.int64()).to_pylist() for each in (arrow_result, times)
+    )
     region = ZoneInfo(zone)
     for place in places:
-        moment = _EPOCH + datetime.timedelta(microseconds=given[place])
+        moment = _EPOCH + datetime.timedelta(microseconds=arrow_numbers[place])
         if sign > 0:
             offset = moment.replace(tzinfo=datetime.UTC).astimezone(region).utcoffset()
         else:
             # fold=0: of two times the first, of none the one before the jump.
             offset = region.utcoffset(moment)
         assert offset is not None
-        numbers[place] = given[place] + sign * round(offset.total_seconds()) * 1_000_000
-    return pc.cast(pa.array(numbers, pa.int64()), found.type)
+        numbers[place] = arrow_numbers[place] + sign * round(offset.total_seconds()) * 1_000_000
+    return pc.cast(pa.array(numbers, pa.int64()), arrow_result.type)

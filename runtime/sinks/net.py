@@ -57,14 +57,14 @@ class NetRows:
     @cached_property
     def digest(self) -> str:
         """Return the digest that tells these rows from any others, however they lie in memory."""
-        found = hashlib.sha256(repr(self.rows.schema.names).encode(errors="replace"))
-        found.update(np.packbits(self.gone).tobytes())
+        digest_so_far = hashlib.sha256(repr(self.rows.schema.names).encode(errors="replace"))
+        digest_so_far.update(np.packbits(self.gone).tobytes())
         there = pa.array(~self.gone)
         for name, column in zip(self.rows.column_names, self.rows.columns, strict=True):
             values = column if name in self.key else column.filter(there)
-            found.update(np.packbits(values.is_null().to_numpy()).tobytes())
-            _add(found, values.drop_null().combine_chunks())
-        return found.hexdigest()
+            digest_so_far.update(np.packbits(values.is_null().to_numpy()).tobytes())
+            _add(digest_so_far, values.drop_null().combine_chunks())
+        return digest_so_far.hexdigest()
 
 
 def _add(digest: Any, values: pa.Array) -> None:
@@ -116,9 +116,9 @@ def _weigh_keys(
 ) -> tuple[Places, npt.NDArray[np.bool_]]:
     """A row of each key that is not as it was, and which keys have none any more."""
     alike = _numbers(rows.columns, rows.num_rows)
-    shown = _last(alike, np.arange(len(alike)))
-    weights = np.bincount(alike, np.where(is_retraction(kinds), -1, 1), len(shown))
-    there = shown[weights > 0]
+    last_rows = _last(alike, np.arange(len(alike)))
+    weights = np.bincount(alike, np.where(is_retraction(kinds), -1, 1), len(last_rows))
+    there = last_rows[weights > 0]
     first = np.zeros(len(there), np.bool_)
     first[np.unique(keys[there], return_index=True)[1]] = True
     several = np.flatnonzero((weights[weights > 0] > 1) | ~first)
@@ -128,7 +128,7 @@ def _weigh_keys(
             f"{where}: key {values!r} has several rows, so that it is no key of the result; "
             "give the columns that tell its rows apart as key_columns"
         )
-    gone = shown[weights < 0]
+    gone = last_rows[weights < 0]
     gone = gone[~np.isin(keys[gone], keys[there])]
     gone = gone[np.unique(keys[gone], return_index=True)[1]]
     return np.concatenate([there, gone]), np.arange(len(there) + len(gone)) >= len(there)
@@ -136,18 +136,18 @@ def _weigh_keys(
 
 def _last(numbers: Places, places: Places) -> Places:
     """The last place of each number, in the order of numbers."""
-    found: Places = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
-    found[numbers] = places
-    return found[found >= 0]
+    last_places: Places = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
+    last_places[numbers] = places
+    return last_places[last_places >= 0]
 
 
 def _numbers(columns: Sequence[pa.ChunkedArray], count: int) -> Places:
     """A number for each row, the same for rows that are alike, in the order in which they come."""
-    made: Places = np.zeros(count, np.int64)
+    numbers: Places = np.zeros(count, np.int64)
     for column in columns:
         codes = _encode_values(_comparable(column))
-        made = _encode_values(pa.array(made * (int(codes.max(initial=0)) + 1) + codes))
-    return made
+        numbers = _encode_values(pa.array(numbers * (int(codes.max(initial=0)) + 1) + codes))
+    return numbers
 
 
 def _encode_values(values: pa.Array) -> Places:
@@ -179,5 +179,5 @@ def _by_key(own: pa.Table) -> Places:
         if column.null_count:
             parts[f"{number} there"] = column.is_valid()
         parts[str(number)] = column
-    found = pc.sort_indices(pa.table(parts), sort_keys=[(name, "ascending") for name in parts])
-    return found.to_numpy().astype(np.int64)
+    places = pc.sort_indices(pa.table(parts), sort_keys=[(name, "ascending") for name in parts])
+    return places.to_numpy().astype(np.int64)

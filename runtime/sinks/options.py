@@ -33,7 +33,7 @@ def flink_word(word: str) -> Mapping[str, Any]:
     return {_WORD: word}
 
 
-def sink_words(made: type[Any]) -> dict[str, str]:
+def sink_words(options_class: type[Any]) -> dict[str, str]:
     """The options of a sink's dataclass that CREATE TABLE gives, by name, with their words there.
 
     Example: the option of a class.
@@ -41,63 +41,68 @@ def sink_words(made: type[Any]) -> dict[str, str]:
         >>> sink_words(dataclass(type("Options", (), {"__annotations__": {"replay": "bool"}})))
         {'replay': 'sink.replay'}
     """
-    words = {field.name: field.metadata.get(_WORD, f"sink.{field.name}") for field in fields(made)}
+    words = {
+        field.name: field.metadata.get(_WORD, f"sink.{field.name}")
+        for field in fields(options_class)
+    }
     return {name: word for name, word in words.items() if word is not None}
 
 
 def read_options(
-    made: type[T],
+    options_class: type[T],
     kind: str,
-    given: Mapping[str, Any],
+    entries: Mapping[str, Any],
     needed: Mapping[str, Any],
     choices: Mapping[str, tuple[str, ...]],
 ) -> T:
     """The options of a sink; raises SpecError for one that nobody reads, that is missing, or that cannot be.
 
-    made: their dataclass. needed: those that have to be there, with examples. choices: what some may be.
+    options_class: their dataclass. needed: those that have to be there, with examples. choices: what some may be.
     """
-    types = {field.name: str(field.type) for field in fields(made)}  # type: ignore[arg-type]
-    for name in given:
+    types = {field.name: str(field.type) for field in fields(options_class)}  # type: ignore[arg-type]
+    for name in entries:
         if name not in types:
             raise SpecError(
                 f"sink {kind}: there is no option {name!r}. {nearest(str(name), types)}"
             )
     for name in needed:
-        if not given.get(name):
+        if not entries.get(name):
             example = {"kind": kind, **needed}
             raise SpecError(f"sink {kind}: give it {name}, as in {example}")
-    options = {name: _parse_option(kind, name, types[name], value) for name, value in given.items()}
+    options = {
+        name: _parse_option(kind, name, types[name], value) for name, value in entries.items()
+    }
     for name, allowed in choices.items():
         if name in options and options[name] not in allowed:
             raise SpecError(
                 f"sink {kind}: {name} is {options[name]!r}; known are {', '.join(allowed)}"
             )
-    return made(**options)
+    return options_class(**options)
 
 
-def _parse_option(kind: str, name: str, wanted: str, value: Any) -> Any:
+def _parse_option(kind: str, name: str, type_name: str, value: Any) -> Any:
     """The value of an option, which a command line or a script gives as text."""
-    if wanted == "bool" and str(value).lower() in ("true", "false"):
+    if type_name == "bool" and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    if wanted == "int" and (str(value).isdigit() or type(value) is int):
+    if type_name == "int" and (str(value).isdigit() or type(value) is int):
         return int(value)
-    if wanted == "Any":
+    if type_name == "Any":
         return value
-    if wanted.startswith("SchemaRegistry"):
+    if type_name.startswith("SchemaRegistry"):
         return schema_registry(value)
-    if wanted == "str | None" and value is None:
+    if type_name == "str | None" and value is None:
         return None
-    if wanted.startswith("str") and isinstance(value, str):
+    if type_name.startswith("str") and isinstance(value, str):
         return value
-    if wanted.startswith("tuple"):
+    if type_name.startswith("tuple"):
         listed = value.split(",") if isinstance(value, str) else value
         if isinstance(listed, list | tuple) and all(isinstance(each, str) for each in listed):
             return tuple(each.strip() for each in listed)
-    if wanted == "Mapping[str, Any]" and isinstance(value, Mapping):
+    if type_name == "Mapping[str, Any]" and isinstance(value, Mapping):
         return dict(value)
-    if wanted == "Mapping[str, str]" and isinstance(value, Mapping):
+    if type_name == "Mapping[str, str]" and isinstance(value, Mapping):
         return {str(option): _text(one) for option, one in value.items()}
-    raise SpecError(f"sink {kind}: {name} is {value!r}; it must be {_WORDS[wanted]}")
+    raise SpecError(f"sink {kind}: {name} is {value!r}; it must be {_WORDS[type_name]}")
 
 
 def _text(value: Any) -> str:

@@ -44,8 +44,8 @@ class Stop:
     @contextmanager
     def cancel_on_stop(self, connection: Any) -> Iterator[None]:
         """Cancel what a connection does when the run is to stop."""
-        found = (getattr(connection, name, None) for name in _CANCELS)
-        cancel = next(filter(callable, found), None)
+        methods = (getattr(connection, name, None) for name in _CANCELS)
+        cancel = next(filter(callable, methods), None)
         if cancel is None:
             yield
             return

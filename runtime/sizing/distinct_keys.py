@@ -27,8 +27,8 @@ def expect_distinct(counts: Array, factor: float) -> float:
     law = np.exp(_logs(np.array([shape]), np.array([growth]))[0, 0])
     # How many things the law stands for: its first number is `growth`, that of things seen once.
     scale = rare.sum() / law.sum() * (1 - growth) ** -shape
-    seen = growth / (1 - growth)
-    more = ((1 + seen) ** -shape - (1 + factor * seen) ** -shape) / shape
+    share = growth / (1 - growth)
+    more = ((1 + share) ** -shape - (1 + factor * share) ** -shape) / shape
     return float(len(counts) + scale * more)
 
 

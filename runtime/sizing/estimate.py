@@ -86,23 +86,23 @@ def estimate(
         plan = plan_spec(query, options=chosen)
         if windowing is not None:
             plan = plan_windows(query, windowing, options=chosen)
-        given = name_samples(sample, list(plan.scans))
+        samples = name_samples(sample, list(plan.scans))
     else:
         if not isinstance(tables, Mapping | None):
             raise SpecError(f"estimate: tables is {tables!r}; give a mapping of schemas by name.")
-        given = name_samples(sample, query)
-        schemas = {name: schema_of(table) for name, table in given.items()} | dict(tables or {})
-        changes = changes_of(given) if input_changes is None else input_changes
+        samples = name_samples(sample, query)
+        schemas = {name: schema_of(table) for name, table in samples.items()} | dict(tables or {})
+        changes = changes_of(samples) if input_changes is None else input_changes
         plan = plan_query(query, schemas, input_changes=changes, dialect=dialect, options=chosen)
-    fed = {name: rows_of(name, given, scan.schema) for name, scan in plan.scans.items()}
+    fed = {name: rows_of(name, samples, scan.schema) for name, scan in plan.scans.items()}
     make = handlers(backend)
     pipeline = Pipeline(plan, lambda spec: count_rows(make(spec)), session=session)
     _feed_tables(pipeline, fed)
-    seen = {name: batch.num_rows for name, (batch, _) in fed.items()}
-    whole = _whole(rows, seen)
-    flow = _Flow(seen, whole, rows is not None, _by_number(keys), buckets or _buckets())
+    sampled = {name: batch.num_rows for name, (batch, _) in fed.items()}
+    whole = _whole(rows, sampled)
+    flow = _Flow(sampled, whole, rows is not None, _by_number(keys), buckets or _buckets())
     operators = flow.operators(plan, pipeline, backend)
-    return Estimate(sum(whole.values()), sum(seen.values()), operators)
+    return Estimate(sum(whole.values()), sum(sampled.values()), operators)
 
 
 def _feed_tables(pipeline: Pipeline, tables: Mapping[str, Rows]) -> None:
@@ -117,29 +117,29 @@ def _feed_tables(pipeline: Pipeline, tables: Mapping[str, Rows]) -> None:
         pipeline.process(dict(part for part in bundle if part is not None))
 
 
-def _whole(rows: int | Mapping[str, int] | None, seen: Mapping[str, int]) -> dict[str, int]:
+def _whole(rows: int | Mapping[str, int] | None, sampled: Mapping[str, int]) -> dict[str, int]:
     """The rows of the whole input by table."""
     if rows is None:
-        return dict(seen)
+        return dict(sampled)
     if isinstance(rows, Mapping):
         for name in rows:
-            if name not in seen:
-                raise UnknownTableError(f"estimate: rows of {name!r}. {nearest(name, seen)}")
-        found = {**seen, **rows}
+            if name not in sampled:
+                raise UnknownTableError(f"estimate: rows of {name!r}. {nearest(name, sampled)}")
+        totals = {**sampled, **rows}
     elif not isinstance(rows, int):
         raise SpecError(f"estimate: rows={rows!r}; give a number, or one of each table.")
     else:
-        total = sum(seen.values())
-        found = {name: round(rows * number / total) for name, number in seen.items()}
+        total = sum(sampled.values())
+        totals = {name: round(rows * number / total) for name, number in sampled.items()}
         if rows < total:
-            found = dict.fromkeys(seen, 0)
-    for name, number in found.items():
-        if number < seen[name]:
+            totals = dict.fromkeys(sampled, 0)
+    for name, number in totals.items():
+        if number < sampled[name]:
             raise SpecError(
-                f"estimate: rows={rows!r} is less than the sample has of {name!r}, {seen[name]}; "
+                f"estimate: rows={rows!r} is less than the sample has of {name!r}, {sampled[name]}; "
                 "give the rows of the whole input."
             )
-    return found
+    return totals
 
 
 def _by_number(keys: int | Mapping[int, int] | None) -> dict[int | None, int]:
@@ -147,12 +147,12 @@ def _by_number(keys: int | Mapping[int, int] | None) -> dict[int | None, int]:
         raise SpecError(
             f"estimate: keys={keys!r}; give a number, or one of each operator by its number."
         )
-    given: dict[int | None, int] = {}
-    given.update(((None, keys),) if isinstance(keys, int) else (keys or {}).items())
-    for number in given.values():
+    keys_by_number: dict[int | None, int] = {}
+    keys_by_number.update(((None, keys),) if isinstance(keys, int) else (keys or {}).items())
+    for number in keys_by_number.values():
         if number < 1:
             raise SpecError(f"estimate: keys={number}; give the number of keys, at least 1.")
-    return given
+    return keys_by_number
 
 
 def _buckets() -> int:
@@ -175,33 +175,33 @@ class _Flow:
     ) -> tuple[OperatorEstimate, ...]:
         """The estimates of all nodes with state, in the order of their numbers."""
         running = iter(pipeline.operators)
-        found: list[OperatorEstimate] = []
-        self._of(plan.root, describe(plan, backend)["plan"], running, found)
-        numbers = {each.id for each in found}
-        if (None in self.keys and len(found) != 1) or not self.keys.keys() <= numbers | {None}:
-            shown = ", ".join(f"{number}: ..." for number in sorted(numbers))
+        estimates: list[OperatorEstimate] = []
+        self._of(plan.root, describe(plan, backend)["plan"], running, estimates)
+        numbers = {each.id for each in estimates}
+        if (None in self.keys and len(estimates) != 1) or not self.keys.keys() <= numbers | {None}:
+            node_numbers = ", ".join(f"{number}: ..." for number in sorted(numbers))
             raise SpecError(
-                f"estimate: keys must be given by the number of a node, as in keys={{{shown}}}; "
+                f"estimate: keys must be given by the number of a node, as in keys={{{node_numbers}}}; "
                 "explain shows the numbers."
             )
-        return tuple(sorted(found, key=lambda each: each.id))
+        return tuple(sorted(estimates, key=lambda each: each.id))
 
     def _of(
         self,
         node: Node,
         described: dict[str, Any],
         running: Iterator[Any],
-        found: list[OperatorEstimate],
+        estimates: list[OperatorEstimate],
     ) -> tuple[float, float]:
         """(in the sample, in the whole) of what leaves a node; the operators of its inputs come first."""
         if isinstance(node, Scan):
             return self.seen[node.table], self.whole[node.table]
         pairs = zip(node.inputs, described["inputs"], strict=True)
-        flows = [self._of(below, row_count, running, found) for below, row_count in pairs]
-        seen, whole = (sum(side) for side in zip(*flows, strict=True))
+        flows = [self._of(below, row_count, running, estimates) for below, row_count in pairs]
+        sampled, whole = (sum(side) for side in zip(*flows, strict=True))
         if not isinstance(node, Stateful):
-            return seen, whole
-        given = self.keys.get(described["id"], self.keys.get(None))
-        grown = Grown(next(running), described, whole / max(seen, 1), given, self.by_rows)
-        found.append(grown.estimate(self.buckets if described["keys"] else 1))
-        return found[-1].keys_in_sample, found[-1].keys
+            return sampled, whole
+        key_count = self.keys.get(described["id"], self.keys.get(None))
+        grown = Grown(next(running), described, whole / max(sampled, 1), key_count, self.by_rows)
+        estimates.append(grown.estimate(self.buckets if described["keys"] else 1))
+        return estimates[-1].keys_in_sample, estimates[-1].keys

@@ -59,19 +59,19 @@ class Grown:
         if self.state["bytes_per_key"] is None:
             return ()
         by_key = {part["name"]: part["bytes_per_key"] for part in self.state["parts"]}
-        given = by_key.pop("emitted", 0)
-        found: list[PartEstimate] = []
+        emitted = by_key.pop("emitted", 0)
+        parts: list[PartEstimate] = []
         for place, holdings in enumerate(self.holdings):
             scale = self.keys / max(1, self.seen) if grown else 1.0
-            name, each = ("emitted", given) if place else ("keys", sum(by_key.values()))
+            name, each = ("emitted", emitted) if place else ("keys", sum(by_key.values()))
             number = round(holdings.keys * scale)
-            found.append(PartEstimate(name, number, number * each))
-            found += self._inside(holdings, number, self.factor if grown else 1.0)
-        return tuple(_add_parts(found))
+            parts.append(PartEstimate(name, number, number * each))
+            parts += self._inside(holdings, number, self.factor if grown else 1.0)
+        return tuple(_add_parts(parts))
 
     def _inside(self, holdings: Holdings, keys: int, factor: float) -> Iterator[PartEstimate]:
         """The entries of views, and texts."""
-        seen, holders = (float(holdings.texts_by_key * number) for number in (holdings.keys, keys))
+        texts, holders = (float(holdings.texts_by_key * number) for number in (holdings.keys, keys))
         for part in self.state["parts"]:
             if "entries" not in part:
                 continue
@@ -81,9 +81,9 @@ class Grown:
             yield PartEstimate(
                 part["name"], number, round(number * (part["bytes_per_entry"] + own))
             )
-            seen, holders = seen + view.pooled * view.live, holders + view.pooled * number
+            texts, holders = texts + view.pooled * view.live, holders + view.pooled * number
         if self.state["texts"] and len(holdings.texts):
-            number = round(expect_distinct(holdings.texts, holders / max(1.0, seen)))
+            number = round(expect_distinct(holdings.texts, holders / max(1.0, texts)))
             length = holdings.text_bytes / len(holdings.texts)
             size = self.state["bytes_per_text"] + length
             yield PartEstimate("texts", number, round(number * size))
@@ -100,10 +100,10 @@ def _more(met: Array | None, live: int, factor: float) -> float:
 
 def _add_parts(parts: list[PartEstimate]) -> list[PartEstimate]:
     """Parts of the same name as one."""
-    found: dict[str, PartEstimate] = {}
+    parts_by_name: dict[str, PartEstimate] = {}
     for part in parts:
-        had = found.get(part.name, replace(part, number=0, bytes=0))
-        found[part.name] = replace(
+        had = parts_by_name.get(part.name, replace(part, number=0, bytes=0))
+        parts_by_name[part.name] = replace(
             part, number=had.number + part.number, bytes=had.bytes + part.bytes
         )
-    return list(found.values())
+    return list(parts_by_name.values())

@@ -31,8 +31,8 @@ def name_samples(sample: Any, query: str | list[str]) -> dict[str, Any]:
         )
     names = tables_read(query) if isinstance(query, str) else query
     if len(names) != 1:
-        shown = ", ".join(f"{name!r}: ..." for name in names)
-        raise SpecError(f"estimate: the query reads {len(names)} tables; give {{{shown}}}.")
+        examples = ", ".join(f"{name!r}: ..." for name in names)
+        raise SpecError(f"estimate: the query reads {len(names)} tables; give {{{examples}}}.")
     return {names[0]: _arrow(sample, names[0])}
 
 
@@ -85,8 +85,8 @@ def _arrow(sample: Any, name: str) -> pa.Table:
 
 def _change_column(table: pa.Table, columns: list[str]) -> str | None:
     """The column that says what each row does, if it is none of the table's own."""
-    found = [name for name in CHANGE_COLUMNS.values() if name in table.column_names]
-    return next((name for name in found if name not in columns), None)
+    columns_of_change = [name for name in CHANGE_COLUMNS.values() if name in table.column_names]
+    return next((name for name in columns_of_change if name not in columns), None)
 
 
 def _column(table: pa.Table, name: str, field: pa.Field) -> pa.Array:
@@ -97,10 +97,10 @@ def _column(table: pa.Table, name: str, field: pa.Field) -> pa.Array:
         )
     column = table.column(field.name)
     try:
-        found = column.cast(field.type).combine_chunks()
+        values = column.cast(field.type).combine_chunks()
     except pa.ArrowException as e:
         raise TypeMismatchError(
             f"estimate: column {field.name!r} of the sample of {name!r} is {column.type} and cannot be read as "
             f"{type_name(field.type)}: {e}; convert it, or give the table's types in tables=...."
         ) from e
-    return found
+    return values

@@ -114,14 +114,14 @@ def _counts(tree: Tree, columns: int) -> Array:
     """The greatest count of each entry of a tree, all slots together."""
     heap, stride = tree.heap, int(tree.meta[STRIDE])
     blocks = tree.root[tree.root != 0].astype(np.int64)
-    found = [np.zeros(0, np.int64)]
+    largest = [np.zeros(0, np.int64)]
     while len(blocks):
         sizes, inner = heap[blocks] & 0xFF, heap[blocks] >> 16 > 0
         entries = _places(blocks[~inner], sizes[~inner], stride)
         counts = heap[entries[:, None] + np.arange(1, 1 + columns)]
-        found.append(np.abs(counts).max(axis=1))
+        largest.append(np.abs(counts).max(axis=1))
         blocks = heap[_places(blocks[inner], sizes[inner], stride) + 1]
-    return np.concatenate(found)
+    return np.concatenate(largest)
 
 
 def _places(blocks: Array, sizes: Array, stride: int) -> Array:

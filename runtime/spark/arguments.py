@@ -55,15 +55,15 @@ def check_trigger(call: str, trigger: Any) -> None:
         raise SpecError(f"{call}: trigger {name} is {value!r}; it must be a text, {form}")
 
 
-def mapping_of(call: str, name: str, given: Any, example: str) -> dict[str, Any]:
+def mapping_of(call: str, name: str, value: Any, example: str) -> dict[str, Any]:
     """A mapping by names, empty for None; raises SpecError for anything else."""
-    if given is None:
+    if value is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(value, Mapping):
         raise SpecError(
-            f"{call}: {name} is a {type(given).__name__}; it must be a mapping, {example}"
+            f"{call}: {name} is a {type(value).__name__}; it must be a mapping, {example}"
         )
-    for key in given:
+    for key in value:
         if not isinstance(key, str):
             raise SpecError(f"{call}: {name} has the name {key!r}; names are texts, {example}")
-    return dict(given)
+    return dict(value)

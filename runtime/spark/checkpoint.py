@@ -152,15 +152,15 @@ def id_of(checkpoint: Path) -> str:
 
 def _matches(root: Path, file: Path, sums: Path) -> bool:
     """Tell whether a file has the checksums of Hadoop's that lie beside it: one for each chunk."""
-    found = read_file(root, sums)
-    if len(found) < _HEADER.size:
+    noted_sums = read_file(root, sums)
+    if len(noted_sums) < _HEADER.size:
         return False
-    magic, chunk = _HEADER.unpack_from(found)
+    magic, chunk = _HEADER.unpack_from(noted_sums)
     if magic != b"crc\0" or chunk <= 0:
         return False
     with open_file(root, file, _LARGEST_STATE) as data:
-        wanted = [_SUM.pack(zlib.crc32(part)) for part in iter(lambda: data.read(chunk), b"")]
-    return found[_HEADER.size :] == b"".join(wanted)
+        page_sums = [_SUM.pack(zlib.crc32(part)) for part in iter(lambda: data.read(chunk), b"")]
+    return noted_sums[_HEADER.size :] == b"".join(page_sums)
 
 
 def require_directory(path: str) -> None:

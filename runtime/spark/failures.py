@@ -155,9 +155,9 @@ def explain_failure(failure: BaseException) -> AggloomError:
     if ours:
         name, message = ours[-1]
         return _make_error(name, _with_line(message))
-    found = _RAISED.search(text)
-    if found:
-        return _make_error(found[1], _with_line(found[2].strip()))
+    raised = _RAISED.search(text)
+    if raised:
+        return _make_error(raised[1], _with_line(raised[2].strip()))
     of_worker = known_error(OF_WORKERS, text) if _IN_A_WORKER.search(text) else None
     return (
         of_worker
@@ -170,12 +170,12 @@ def explain_failure(failure: BaseException) -> AggloomError:
 
 def _unreadable(text: str) -> AggloomError | None:
     """The error of a file that cannot be read, unless it is one that had no room."""
-    found = _FILE.search(text)
-    if found is None or _NO_ROOM.search(text):
+    file_match = _FILE.search(text)
+    if file_match is None or _NO_ROOM.search(text):
         return None
-    why = _of_file(found[2], text)
+    why = _of_file(file_match[2], text)
     return InputFormatError(
-        f"{found[1]}{_line_of_record(found[1], why)} cannot be read: {why}"[:_SHOWN]
+        f"{file_match[1]}{_line_of_record(file_match[1], why)} cannot be read: {why}"[:_SHOWN]
     )
 
 
@@ -216,12 +216,12 @@ def _whole_text(failure: BaseException) -> str:
 
 def _of_file(message: str, text: str) -> str:
     """Why a file cannot be read: what Spark says of it, then its causes, each once."""
-    found: list[str] = []
+    causes: list[str] = []
     for line in (message, *_CAUSED.findall(text[text.index("[FAILED_READ_FILE") :])):
         line = _bare(re.sub(r"^\[[A-Z0-9_.]+\] ", "", line))
-        if line and line not in found and "Encountered error while reading" not in line:
-            found.append(line)
-    return ": ".join(dict.fromkeys([*found[:1], *found[-1:]])) or "Spark does not say why"
+        if line and line not in causes and "Encountered error while reading" not in line:
+            causes.append(line)
+    return ": ".join(dict.fromkeys([*causes[:1], *causes[-1:]])) or "Spark does not say why"
 
 
 def _make_error(name: str, message: str) -> AggloomError:
@@ -238,21 +238,21 @@ def _with_line(message: str) -> str:
         return message
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
-            shown = line.rstrip("\r\n")[:RECORD_SHOWN].strip()
-            if shown and rest.endswith(f": {shown}"):
+            record = line.rstrip("\r\n")[:RECORD_SHOWN].strip()
+            if record and rest.endswith(f": {record}"):
                 return f"{place}, line {number}: {rest}"
     return message
 
 
 def _line_of_record(place: str, why: str) -> str:
     """The number of the one line of a file that has all values of a record that Spark's reader of CSV refuses."""
-    path, found = Path(unquote(place.removeprefix("file:"))), _RECORD.search(why)
-    if found is None or not place.startswith("file:") or not path.is_file():
+    path, record = Path(unquote(place.removeprefix("file:"))), _RECORD.search(why)
+    if record is None or not place.startswith("file:") or not path.is_file():
         return ""
-    values = [each for each in (*found[1].split(","), found[2]) if each not in ("", "null")]
-    wanted = [re.compile(rf"(?<![^\W_]){re.escape(each)}(?![^\W_])") for each in values]
+    values = [each for each in (*record[1].split(","), record[2]) if each not in ("", "null")]
+    patterns = [re.compile(rf"(?<![^\W_]){re.escape(each)}(?![^\W_])") for each in values]
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        numbers = [n for n, line in enumerate(lines, 1) if all(w.search(line) for w in wanted)]
+        numbers = [n for n, line in enumerate(lines, 1) if all(w.search(line) for w in patterns)]
     return f", line {numbers[0]}," if len(numbers) == 1 else ""
 
 

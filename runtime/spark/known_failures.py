@@ -124,7 +124,7 @@ OF_QUERIES: Known = (
 def known_error(known: Known, text: str) -> AggloomError | None:
     """The error of the first words that a text has in it."""
     for words, kind, message in known:
-        found = words.search(text)
-        if found:
-            return kind(message.format(found[0], *found.groups()))
+        match = words.search(text)
+        if match:
+            return kind(message.format(match[0], *match.groups()))
     return None

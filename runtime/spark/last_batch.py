@@ -40,8 +40,8 @@ def plan_last_batch(spark: SparkSession, query: StreamingQuery) -> bool:
     planned = _at_the_end(bytes(out.toByteArray()).decode())
     if planned is None:
         return False
-    made = log.deserialize(jvm.java.io.ByteArrayInputStream(planned.encode()))
-    return bool(log.add(known.get()._1() + 1, made))
+    offsets = log.deserialize(jvm.java.io.ByteArrayInputStream(planned.encode()))
+    return bool(log.add(known.get()._1() + 1, offsets))
 
 
 def has_ended(checkpoint: str | Path) -> bool:

@@ -27,9 +27,9 @@ def require(feature: str, since: Release, session: Any = None) -> None:
     """Raise SparkVersionError unless Spark, or a session's server, is as new as a feature needs it."""
     version = pyspark.__version__ if session is None else str(session.version)
     if release(version) < since:
-        wanted = ".".join(map(str, since))
+        needed = ".".join(map(str, since))
         raise SparkVersionError(
-            f"{feature}: this needs Spark {wanted}, and Spark is {version}. Install pyspark {wanted} or newer for it."
+            f"{feature}: this needs Spark {needed}, and Spark is {version}. Install pyspark {needed} or newer for it."
         )
 
 

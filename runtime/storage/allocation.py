@@ -80,8 +80,8 @@ def available_memory() -> int | None:
         lines = _MEMORY.read_text().splitlines()
     except OSError:
         return None
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0]) * 1024 if found else None
+    sizes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(sizes[0]) * 1024 if sizes else None
 
 
 def require_memory(size: int, what: str) -> None:

@@ -78,8 +78,8 @@ class Identity(NamedTuple):
     @classmethod
     def of(cls, path: Path) -> Identity:
         """The identity of a file; raises OSError if there is none."""
-        found = path.stat()
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+        status = path.stat()
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class _File(NamedTuple):
@@ -148,8 +148,8 @@ class Arena:
             return extended
         columns = old.shape[1] if old.ndim == 2 else 0
         new = self._create(name, rows, old.dtype.str, columns)
-        kept = min(rows, len(old))
-        new[:kept] = old[:kept]
+        copied = min(rows, len(old))
+        new[:copied] = old[:copied]
         self._arrays[name] = new
         return new
 
@@ -273,8 +273,8 @@ class Arena:
                 # Somebody put another file in its place: a reader would open that one, not what is mapped here.
                 if identity.inode != file.inode:
                     raise FileNotFoundError(errno.ENOENT, "was replaced", file.name)
-            kept = file and file.name, identity, checksum
-            arrays.append([name, array.dtype.str, array.shape, *kept])
+            file_words = file and file.name, identity, checksum
+            arrays.append([name, array.dtype.str, array.shape, *file_words])
         rest = b"".join(small)
         about = {"made": self._made, "arrays": arrays, "rest": zlib.crc32(rest)}
         return with_checksum(json.dumps(about)).encode() + rest

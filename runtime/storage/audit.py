@@ -122,7 +122,7 @@ def _check_table(pool: PoolArrays, marks: Array) -> bool:
             break
     if cells & mask != 0 or empty < 0:
         return False
-    run, found = np.int64(0), np.int64(0)
+    run, live = np.int64(0), np.int64(0)
     for step in range(1, cells):
         at = (empty + step) & mask
         i = np.int64(pool.table[at]) - 1
@@ -136,8 +136,8 @@ def _check_table(pool: PoolArrays, marks: Array) -> bool:
             return False
         marks[i] = 1
         run += 1
-        found += 1
-    return found == pool.meta[LIVE]
+        live += 1
+    return live == pool.meta[LIVE]
 
 
 class Audit:

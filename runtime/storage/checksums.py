@@ -34,8 +34,8 @@ def checksum_of(array: NDArray[Any]) -> int:
     if pages <= SAMPLES:
         return zlib.crc32(data.data)
     chosen = np.linspace(0, pages - 1, SAMPLES).astype(np.int64)
-    found = zlib.crc32(data[pages * PAGE :].data)
-    return zlib.crc32(data[: pages * PAGE].reshape(pages, PAGE)[chosen].data, found)
+    checksum = zlib.crc32(data[pages * PAGE :].data)
+    return zlib.crc32(data[: pages * PAGE].reshape(pages, PAGE)[chosen].data, checksum)
 
 
 def write_anew(path: Path, data: bytes) -> None:

@@ -28,7 +28,7 @@ def check_cells(table: Array, entries: int, high: int, halves: Array) -> bool:
 
     halves: int64[high], -1 each; the upper half of the hash that a number's cell says, -1 for one that no cell names.
     """
-    cells, empty, found, run = len(table), np.int64(-1), np.int64(0), np.int64(0)
+    cells, empty, filled, run = len(table), np.int64(-1), np.int64(0), np.int64(0)
     if cells > SLOT_BITS or entries > entries_in(cells):
         return False
     for at in range(cells):
@@ -51,8 +51,8 @@ def check_cells(table: Array, entries: int, high: int, halves: Array) -> bool:
             return False
         halves[number] = (cell >> 32) & SLOT_BITS
         run += 1
-        found += 1
-    return found == entries
+        filled += 1
+    return filled == entries
 
 
 @kernel

@@ -50,34 +50,34 @@ def net(queue: Array, first: int, count: int) -> int:
 @kernel
 def _net_few(queue: Array, first: int, count: int) -> int:
     """Net a queue by insertion."""
-    found = np.int64(0)
+    net_count = np.int64(0)
     for k in range(first, first + count):
         word, change = queue[WORDS + k], queue[CHANGES + k]
-        at = found
+        at = net_count
         # From the end: words that come in their order are in place at once.
         while at > 0 and queue[NET + at - 1] > word:
             at -= 1
         if at > 0 and queue[NET + at - 1] == word:
             queue[NET_CHANGES + at - 1] += change
             continue
-        for j in range(found, at, -1):
+        for j in range(net_count, at, -1):
             queue[NET + j] = queue[NET + j - 1]
             queue[NET_CHANGES + j] = queue[NET_CHANGES + j - 1]
         queue[NET + at] = word
         queue[NET_CHANGES + at] = change
-        found += 1
-    return _drop_zeros(queue, found)
+        net_count += 1
+    return _drop_zeros(queue, net_count)
 
 
 @kernel
 def _drop_zeros(queue: Array, count: int) -> int:
     """Drop the words whose changes add up to 0."""
-    found = np.int64(0)
+    net_count = np.int64(0)
     for k in range(count):
-        queue[NET + found] = queue[NET + k]
-        queue[NET_CHANGES + found] = queue[NET_CHANGES + k]
-        found += queue[NET_CHANGES + k] != 0
-    return found
+        queue[NET + net_count] = queue[NET + k]
+        queue[NET_CHANGES + net_count] = queue[NET_CHANGES + k]
+        net_count += queue[NET_CHANGES + k] != 0
+    return net_count
 
 
 @kernel
@@ -87,7 +87,7 @@ def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) ->
         cell = queue[WORDS + k] - least
         queue[_CELLS + cell] += queue[CHANGES + k]
         queue[_BITS + (cell >> _GROUP)] |= 1 << (cell & 31)
-    found = np.int64(0)
+    net_count = np.int64(0)
     for group in range((spread >> _GROUP) + 1):
         bits = queue[_BITS + group]
         # Cells and bits are cleared as they are read, and so are 0 for the next call.
@@ -97,11 +97,11 @@ def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) ->
             cell = (group << _GROUP) + place
             bits &= bits - 1
             # Written in any case and kept if it is a change: there is no branch to mispredict.
-            queue[NET + found] = least + cell
-            queue[NET_CHANGES + found] = queue[_CELLS + cell]
-            found += queue[_CELLS + cell] != 0
+            queue[NET + net_count] = least + cell
+            queue[NET_CHANGES + net_count] = queue[_CELLS + cell]
+            net_count += queue[_CELLS + cell] != 0
             queue[_CELLS + cell] = 0
-    return found
+    return net_count
 
 
 @kernel
@@ -115,16 +115,16 @@ def _net_sparse(queue: Array, first: int, count: int, least: int, spread: int) -
         _by_digit(queue, source, target, count, np.uint64(least), shift)
         source, target = target, source
         shift += np.uint64(_DIGIT)
-    found = np.int64(0)
+    net_count = np.int64(0)
     for k in range(source, source + count):
         word, change = queue[k], queue[k + QUEUE]
-        if found > 0 and queue[NET + found - 1] == word:
-            queue[NET_CHANGES + found - 1] += change
+        if net_count > 0 and queue[NET + net_count - 1] == word:
+            queue[NET_CHANGES + net_count - 1] += change
         else:
-            queue[NET + found] = word
-            queue[NET_CHANGES + found] = change
-            found += 1
-    return _drop_zeros(queue, found)
+            queue[NET + net_count] = word
+            queue[NET_CHANGES + net_count] = change
+            net_count += 1
+    return _drop_zeros(queue, net_count)
 
 
 @kernel

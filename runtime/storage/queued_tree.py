@@ -216,10 +216,10 @@ def _change_leaf(
         drop_entry(tree, pool, False, False, slot, heap[leaf + 1])
         return False
     tree.meta[LIVE] += left - size
-    kept: int = min(left, LIMIT)
+    left_count: int = min(left, LIMIT)
     order = block_order(tree, leaf)
     fitting = order
-    while 1 << fitting < kept:
+    while 1 << fitting < left_count:
         fitting += 1
     # As erase_entry has it: a block is halved once a quarter of it is in use, so that it does not grow and shrink in
     # turn.
@@ -228,15 +228,17 @@ def _change_leaf(
     heap[leaf] += before - size
     if fitting != order:
         leaf = move_block(tree, slot, parent, leaf, fitting)
-    heap[leaf] += kept - before
-    _put_merged(tree, leaf + 1 + before * _ENTRY, 0, kept - before)
+    heap[leaf] += left_count - before
+    _put_merged(tree, leaf + 1 + before * _ENTRY, 0, left_count - before)
     if left <= LIMIT:
         return True
     # Words that come in their order are appended to the last leaf, and nothing is inserted into those before it any
     # more.
     in_order = ends and before == size
     right = _split_leaf(tree, pool, slot, queue[NET + first], left, in_order)
-    _put_merged(tree, right + 1 + block_size(tree, right) * _ENTRY, kept - before, left - LIMIT)
+    _put_merged(
+        tree, right + 1 + block_size(tree, right) * _ENTRY, left_count - before, left - LIMIT
+    )
     heap[right] += left - LIMIT
     return False
 
@@ -266,8 +268,10 @@ def _split_leaf(
         child = tree.heap[block + 2 + at * _ENTRY]
         if block_size(tree, child) == LIMIT:
             two_full = block_level(tree, child) == 0 and left >= LIMIT + _HALF
-            kept = np.int64(LIMIT - 1 if in_order or two_full else _HALF)
-            block = split_child(tree, pool, False, slot, parent, block, at=at, kept=kept)
+            left_count = np.int64(LIMIT - 1 if in_order or two_full else _HALF)
+            block = split_child(
+                tree, pool, False, slot, parent, block, at=at, left_count=left_count
+            )
             right = tree.heap[block + 2 + (at + 1) * _ENTRY]
         else:
             parent, block = block + 1 + at * _ENTRY, child

@@ -60,17 +60,17 @@ def split_child(
     parent: int,
     block: int,
     at: int,
-    kept: int,
+    left_count: int,
 ) -> int:
-    """Give all but the first `kept` entries of a full child to a new sibling; its block, which may have moved."""
+    """Give all but the first `left_count` entries of a full child to a new sibling; its block, which may have moved."""
     stride = tree.meta[STRIDE]
     child = tree.heap[block + 2 + at * stride]
     # Room was reserved before the kernel, so that the heap does not move: places in it stay right throughout.
     right = allocate_block(tree, LARGEST, block_level(tree, child))
-    given = LIMIT - kept
-    copy_numbers(tree, child + 1 + kept * stride, right + 1, given * stride)
-    tree.heap[right] |= given
-    tree.heap[child] -= given
+    moved = LIMIT - left_count
+    copy_numbers(tree, child + 1 + left_count * stride, right + 1, moved * stride)
+    tree.heap[right] |= moved
+    tree.heap[child] -= moved
     # The parent has room for it: full blocks are split on the way down, before their children.
     entry = insert_entry(
         tree, pool, pooled, slot, parent, block, at=at + 1, word=tree.heap[right + 1]
@@ -106,7 +106,9 @@ def tree_entry(
         at = rank - 1
         child = tree.heap[block + 2 + at * stride]
         if block_size(tree, child) == LIMIT:
-            block = split_child(tree, pool, pooled, slot, parent, block, at=at, kept=LIMIT >> 1)
+            block = split_child(
+                tree, pool, pooled, slot, parent, block, at=at, left_count=LIMIT >> 1
+            )
         else:
             parent = block + 1 + at * stride
             block = child
@@ -276,8 +278,8 @@ class TreeView:
         self._reload()
 
     def _reload(self) -> None:
-        kept = Tree._fields[:-1]
-        arrays = [self.arena.array(f"{self.name}.{array}", 0, "i8") for array in kept]
+        saved_arrays = Tree._fields[:-1]
+        arrays = [self.arena.array(f"{self.name}.{array}", 0, "i8") for array in saved_arrays]
         self.arrays = Tree(*[*arrays, self._queue])
 
     def check_restored(
@@ -292,13 +294,13 @@ class TreeView:
         audit.require_length(slots, name, tree.root)
         audit.require(len(tree.free) == LARGEST + 1, name, "its lists of free blocks are others")
         audit.require(heads_are_right(tree, self.weighed), name, "its numbers are out of bounds")
-        found = np.zeros((int(tree.meta[LIVE]) if by_arrival else 0, 2), np.int64)
+        owners = np.zeros((int(tree.meta[LIVE]) if by_arrival else 0, 2), np.int64)
         marks, path = np.zeros(len(tree.heap), np.uint8), np.zeros((FRAMES, 2), np.int64)
         flags = pooled, by_bytes, by_arrival
-        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, path, found=found)
+        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, path, owners=owners)
         audit.require(right, name, "its blocks are no trees")
         audit.require(check_free(tree, marks), name, "its blocks lie in one another")
-        return found
+        return owners
 
     @property
     def live(self) -> int:

@@ -67,13 +67,13 @@ def check_blocks(
     references: Array,
     marks: Array,
     path: Array,
-    found: Array,
+    owners: Array,
 ) -> bool:
     """Tell whether all trees are sound: each block in one place, each word after the one before, each weight a sum.
 
     flags: words are ids of the pool; they are in the order of their bytes; those alike in that of their arrivals.
     marks: uint8[heap], zeros; set to the order + 1 of the block that begins there. path: int64[FRAMES, 2].
-    found: int64[words or 0, 2]; slot and entry of every word, in order.
+    owners: int64[words or 0, 2]; slot and entry of every word, in order.
     """
     pooled, by_bytes, by_arrival = flags
     stride, weighed = tree.meta[STRIDE], tree.meta[WEIGHED] != 0
@@ -131,10 +131,10 @@ def check_blocks(
                 if weight < 0 or tree.heap[entry + 2] != weight:
                     return False
                 path[LEVELS + depth, 0] += weight
-            if len(found) > 0:
-                if live == len(found):
+            if len(owners) > 0:
+                if live == len(owners):
                     return False
-                found[live, 0], found[live, 1] = slot, entry
+                owners[live, 0], owners[live, 1] = slot, entry
             live += 1
             last = entry
     return live == tree.meta[LIVE] and inner == tree.meta[INNER]

@@ -169,10 +169,10 @@ def from_bytes(
 
 def to_python(batch: pa.RecordBatch) -> list[list[Any]]:
     """The values of each column; raises DataError for a time that Python's dates do not reach."""
-    found = []
+    parts = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            found.append(column.to_pylist())
+            parts.append(column.to_pylist())
         except UnicodeDecodeError as error:
             # Texts are checked where they come in; those of accumulators are read only here.
             raise corrupt_snapshot(f"column {name!r}: a text is not UTF-8 ({error})") from error
@@ -181,4 +181,4 @@ def to_python(batch: pa.RecordBatch) -> list[list[Any]]:
                 f"column {name!r}: a time lies outside the years 1 to 9999, which Python's dates hold ({error}); "
                 "CAST it to STRING in the query, or filter such rows"
             ) from None
-    return found
+    return parts

@@ -249,7 +249,7 @@ def test_lowered_calc_turns_pairs_where_it_is_shown() -> None:
     kinds = np.array([1, 2, 1, 2], np.int8)
     schema = pa.schema([("w", pa.int64())])
     plain = lower_calc("v > 5", (("w", "v * 2"),), schema, batch.schema)
-    shown = lower_calc("v > 5", (("w", "v * 2"),), schema, batch.schema, shown=True)
+    shown = lower_calc("v > 5", (("w", "v * 2"),), schema, batch.schema, is_shown=True)
     told = [
         (out.column(0).to_pylist(), kept.tolist())
         for out, kept in (plain.run(batch, kinds), shown.run(batch, kinds))

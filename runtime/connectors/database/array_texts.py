@@ -50,8 +50,8 @@ def _texts(values: pa.Array, dialect: DatabaseDialect) -> pa.Array:
     if pt.is_list(dtype):
         lengths = pc.list_value_length(values).fill_null(0).to_numpy()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        made = _arrays(values.flatten(), offsets, dialect)
-        return pc.if_else(values.is_valid(), made, None) if values.null_count else made
+        texts = _arrays(values.flatten(), offsets, dialect)
+        return pc.if_else(values.is_valid(), texts, None) if values.null_count else texts
     if pt.is_nested(dtype):
         written = dialect.value_of(dtype)
         assert written is not None
@@ -71,9 +71,9 @@ def _hexadecimal(values: pa.Array) -> pa.Array:
     _, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64, len(values) + 1, values.offset * 8)
     digits = pa.py_buffer(hexlify(data if data is not None else b""))
-    made = pa.LargeStringArray.from_buffers(len(values), pa.py_buffer(offsets * 2), digits)
-    shown = pc.binary_join_element_wise("\\x", made.cast(pa.string()), "")
-    return pc.if_else(values.is_valid(), shown, None)
+    hexadecimal = pa.LargeStringArray.from_buffers(len(values), pa.py_buffer(offsets * 2), digits)
+    literals = pc.binary_join_element_wise("\\x", hexadecimal.cast(pa.string()), "")
+    return pc.if_else(values.is_valid(), literals, None)
 
 
 def _check_years(values: pa.Array) -> None:

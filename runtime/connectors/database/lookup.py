@@ -31,19 +31,19 @@ class DatabaseSource:
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
         size = max(1, self._database.chunk // len(self._request.asked))
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for start in range(0, len(keys), size):
             some = keys[start : start + size]
             try:
-                found += self._chunk(some)
+                outcomes += self._chunk(some)
             except Exception as error:
                 self.close()
                 if len(some) > 1 and type(error).__name__ in _OF_A_VALUE:
                     # One of the keys is none that the database can take; the others are.
-                    found += [self.ask([key])[0] for key in some]
+                    outcomes += [self.ask([key])[0] for key in some]
                 else:
-                    found += [error] * len(some)
-        return found
+                    outcomes += [error] * len(some)
+        return outcomes
 
     def read(self) -> Sequence[Any]:
         try:
@@ -59,24 +59,24 @@ class DatabaseSource:
         self._connection = None
 
     def _chunk(self, keys: Sequence[Key]) -> list[Outcome]:
-        """The rows of some keys, told apart by what they have in the columns that are asked for."""
-        asked = self._request.asked
+        """The rows of some keys, told apart by their values in the columns of the question."""
+        key_names = self._request.asked
         values: list[Any] = []
-        if len(asked) == 1:
+        if len(key_names) == 1:
             marks = ", ".join("?" for _ in keys)
-            where = f"{self._quote_name(asked[0])} IN ({marks})"
+            where = f"{self._quote_name(key_names[0])} IN ({marks})"
             values += [key[0] for key in keys]
         else:
-            one = " AND ".join(f"{self._quote_name(name)} = ?" for name in asked)
+            one = " AND ".join(f"{self._quote_name(name)} = ?" for name in key_names)
             where = " OR ".join(f"({one})" for _ in keys)
             values += [value for key in keys for value in key]
-        found: dict[Key, list[Any]] = {key: [] for key in keys}
+        rows_by_key: dict[Key, list[Any]] = {key: [] for key in keys}
         for row in self._rows(f"({where})", values):
             # A database that knows no case, say, finds rows of other keys as well.
-            mine = found.get(self._key(row))
+            mine = rows_by_key.get(self._key(row))
             if mine is not None:
                 mine.append(row)
-        return list(found.values())
+        return list(rows_by_key.values())
 
     def _key(self, row: dict[str, Any]) -> Key:
         """A row's key as keys come from Arrow; raises where it is of another type."""
@@ -146,14 +146,14 @@ class DatabaseSource:
 
     def _open(self) -> Any:
         if self._connection is None:
-            made = self._database.connect()
-            if not hasattr(made, "cursor"):
+            connection = self._database.connect()
+            if not hasattr(connection, "cursor"):
                 raise LookupFailedError(
-                    f"lookup table {self._request.name}: connect gave a {type(made).__name__}, which is no DB-API "
-                    "connection"
+                    f"lookup table {self._request.name}: connect gave a {type(connection).__name__}, which is no "
+                    "DB-API connection"
                 )
-            self._style = _style_of(made)
-            self._connection = made
+            self._style = _style_of(connection)
+            self._connection = connection
         return self._connection
 
 

@@ -47,19 +47,19 @@ class DatabaseOptions:
         return True
 
 
-def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
+def database_options(entries: Mapping[str, Any]) -> DatabaseOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
     needed = {"table": "totals", "connect": "dbname=shop"}
-    made = read_options(DatabaseOptions, "database", given, needed, {"existing": EXISTING})
-    if made.lock_timeout < 1 or made.retry_timeout < 0:
+    options = read_options(DatabaseOptions, "database", entries, needed, {"existing": EXISTING})
+    if options.lock_timeout < 1 or options.retry_timeout < 0:
         raise SpecError(
-            f"sink database: lock_timeout is {made.lock_timeout} and retry_timeout {made.retry_timeout}; they are "
-            "seconds, at least 1 and 0"
+            f"sink database: lock_timeout is {options.lock_timeout} and retry_timeout {options.retry_timeout}; they "
+            "are seconds, at least 1 and 0"
         )
-    if isinstance(made.connect, str) and made.connect.startswith("jdbc:"):
+    if isinstance(options.connect, str) and options.connect.startswith("jdbc:"):
         raise SpecError(
-            f"sink database: connect is a URL of Java's (jdbc:..), and driver {made.driver} takes its own: "
+            f"sink database: connect is a URL of Java's (jdbc:..), and driver {options.driver} takes its own: "
             f"{_CONNECT_EXAMPLES}; the connector 'jdbc' of CREATE TABLE takes both"
         )
-    dialect_of(made.driver, made.dialect)
-    return made
+    dialect_of(options.driver, options.dialect)
+    return options

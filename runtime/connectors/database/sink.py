@@ -230,8 +230,8 @@ class DatabaseSink:
 
     def _last(self, cursor: Any, say: Statements, checkpoint: str) -> tuple[int, str] | None:
         cursor.execute(say.last_batch, (checkpoint, self.options.table))
-        found = cursor.fetchone()
-        return None if found is None else (int(found[0]), str(found[1]))
+        latest = cursor.fetchone()
+        return None if latest is None else (int(latest[0]), str(latest[1]))
 
     def _begin(self, cursor: Any, say: Statements, batch: int, checkpoint: str) -> None:
         """Begin the table for a checkpoint that writes to it for the first time."""

@@ -78,10 +78,10 @@ class Statements:
         equal = self.dialect.nulls_equal if nulls else "="
         types = [self.schema.field(name).type for name in self.key]
         marks = [self.dialect.holder(each, self.mark) + self.dialect.compare for each in types]
-        wanted = [
+        conditions = [
             f"{self._quote_column(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)
         ]
-        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"DELETE FROM {self._table}{where}"
 
     @property
@@ -127,13 +127,13 @@ class Statements:
 
     def _same(self, nulls: Sequence[bool]) -> str:
         """Return the condition that an old row and one of a block have one key."""
-        wanted = []
+        conditions = []
         for place, (name, null) in enumerate(zip(self.key, nulls, strict=True)):
             value = self._of_block(place, self.schema.field(name).type)
-            wanted.append(
+            conditions.append(
                 f"old.{self._quote_column(name)} " + ("IS NULL" if null else f"= {value}")
             )
-        return " AND ".join(wanted)
+        return " AND ".join(conditions)
 
     @property
     def delete_all(self) -> str:
@@ -172,8 +172,8 @@ class Statements:
     @property
     def next_batch(self) -> str:
         """Notes the next batch, if the last one is still what it was; another run waits until this one is over."""
-        wanted = ("checkpoint", "sink", "batch", "digest")
-        where = " AND ".join(f"{name} = {self.mark}" for name in wanted)
+        key_names = ("checkpoint", "sink", "batch", "digest")
+        where = " AND ".join(f"{name} = {self.mark}" for name in key_names)
         return f"UPDATE {self._log} SET batch = {self.mark}, digest = {self.mark} WHERE {where}"
 
     @property

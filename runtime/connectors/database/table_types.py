@@ -45,9 +45,9 @@ class TableColumns:
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any]]) -> TableColumns:
         """The columns of what the dialect's statement returns: names, types, whether texts are compared as they are."""
-        found = list(rows)
-        types = {name: str(kind) for name, kind, _ in found}
-        loose = {name for name, _, is_exact in found if not is_exact}
+        catalogue_rows = list(rows)
+        types = {name: str(kind) for name, kind, _ in catalogue_rows}
+        loose = {name for name, _, is_exact in catalogue_rows if not is_exact}
         loose |= {name for name, kind in types.items() if _last_part(kind) == "citext"}
         return cls(types, frozenset(loose))
 
@@ -72,20 +72,20 @@ def check_types(say: Statements, table: TableColumns, cast: bool, where: str) ->
             f"collation without regard to case, so that two rows of the result would be one of the table. {fixes}"
         )
     changes = _CHANGES[say.dialect.name]
-    found = [
+    mismatches = [
         field
         for field in say.schema
         if (not cast or field.name in say.key)
         and changes(field.type, table.types.get(field.name, ""))
     ]
-    if not found:
+    if not mismatches:
         return
     columns = ", ".join(
         f"{each.name!r} is {table.types[each.name]} in the table and {_type_name(each.type)} in the result"
-        for each in found
+        for each in mismatches
     )
-    fixes = "; ".join(say.alter_type(each.name) for each in found)
-    in_key = [repr(each.name) for each in found if each.name in say.key]
+    fixes = "; ".join(say.alter_type(each.name) for each in mismatches)
+    in_key = [repr(each.name) for each in mismatches if each.name in say.key]
     option = (
         f"; cast=true does not hold for {', '.join(in_key)}, of the key, in which two values must not become one"
         if in_key

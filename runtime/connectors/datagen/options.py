@@ -77,10 +77,10 @@ class ColumnRule:
 
     def length(self, otherwise: int) -> int:
         """The length of texts and lists; raises SpecError."""
-        found = int(self.number("length", otherwise))
-        if found < 1:
+        length = int(self.number("length", otherwise))
+        if length < 1:
             raise self.wrong("length", "it must be 1 at least")
-        return found
+        return length
 
     @property
     def has_any_length(self) -> bool:

@@ -77,8 +77,13 @@ class DeltaLake:
         known = pa.schema([*columns, *_METADATA])
         if schema is None:
             return cls(place, known if metadata else columns, start, changelog)
-        wanted = [*schema, *(f for f in _METADATA if metadata and f.name not in schema.names)]
-        return cls(place, choose_columns(known, pa.schema(wanted), place.where), start, changelog)
+        needed_fields = [
+            *schema,
+            *(f for f in _METADATA if metadata and f.name not in schema.names),
+        ]
+        return cls(
+            place, choose_columns(known, pa.schema(needed_fields), place.where), start, changelog
+        )
 
     @property
     def columns(self) -> pa.Schema:
@@ -136,7 +141,7 @@ class DeltaLake:
             return ()
         if start.get("snapshot"):
             return self._whole(end["version"])
-        found: list[Piece] = []
+        pieces_to_read: list[Piece] = []
         feed: bool | None = None
         table = self.place.table()
         plain, now = is_plain(table), schema_of(table, self.place.where).names
@@ -162,16 +167,16 @@ class DeltaLake:
                         f"{self.place.where}: version {version} ({what}) takes rows back, and the table has no change "
                         f"data feed, so that they are not known. Set {FEED} = true, and start with an empty checkpoint"
                     )
-            found += pieces
-        return found
+            pieces_to_read += pieces
+        return pieces_to_read
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The rows of a piece, and the words of their changes."""
-        wanted = self.columns
+        read_columns = self.columns
         if self.changelog:
-            wanted = wanted.append(pa.field(CHANGE, pa.string()))
+            read_columns = read_columns.append(pa.field(CHANGE, pa.string()))
         read = {"feed": feed_rows, "scan": scanned_rows}.get(piece.kind, file_rows)
-        for rows, words in read(self.place, piece, wanted):
+        for rows, words in read(self.place, piece, read_columns):
             if self.changelog:
                 words = rows.column(len(self.columns))
                 rows = rows.select(self.columns.names)
@@ -238,19 +243,19 @@ class DeltaLake:
         """
         schema = delta_library(self.place.where).Schema.from_json(text)
         there = stored_schema(pa.schema(schema.to_arrow()), self.place.where)
-        for wanted in self.columns:
-            kind = there.field(wanted.name).type if wanted.name in there.names else None
-            if kind != wanted.type and (kind is not None or wanted.name not in now):
-                found = "is gone" if kind is None else f"is {kind}, not {wanted.type}"
+        for column in self.columns:
+            kind = there.field(column.name).type if column.name in there.names else None
+            if kind != column.type and (kind is not None or column.name not in now):
+                difference = "is gone" if kind is None else f"is {kind}, not {column.type}"
                 raise InputFormatError(
-                    f"{self.place.where}: since version {version} column {wanted.name!r} {found}. Start anew, with the "
-                    "columns that there are and an empty checkpoint"
+                    f"{self.place.where}: since version {version} column {column.name!r} {difference}. Start anew, "
+                    "with the columns that there are and an empty checkpoint"
                 )
 
     def _version_at(self, table: Any, moment: dt.datetime) -> int:
         """The first version that was committed at a time or after it."""
-        wanted = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-        millis = int(wanted.timestamp() * 1000)
+        instant = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        millis = int(instant.timestamp() * 1000)
         with self.place.translate_errors():
             later = [
                 int(each["version"]) for each in table.history() if int(each["timestamp"]) >= millis

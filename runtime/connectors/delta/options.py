@@ -79,8 +79,8 @@ class DeltaOptions(LakeOptions):
     kind: ClassVar[str] = "delta"
 
 
-def delta_options(given: Mapping[str, Any]) -> DeltaOptions:
+def delta_options(entries: Mapping[str, Any]) -> DeltaOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    path = given.get("path")
-    options = given if path is None else {**given, "path": str(path)}
+    path = entries.get("path")
+    options = entries if path is None else {**entries, "path": str(path)}
     return lake_options(DeltaOptions, "delta", options, {"path": "lake/totals"})

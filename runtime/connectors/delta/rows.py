@@ -20,7 +20,7 @@ _BACK = f"{CHANGE} IN ('delete', 'update_preimage')"
 _PUT = f"{CHANGE} IN ('insert', 'update_postimage')"
 
 
-def file_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
+def file_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
     """The rows of files, and their changes: the piece's, or each its own."""
     noted = piece.kind == "changes"
     word = "delete" if piece.retracts else "insert"
@@ -30,10 +30,10 @@ def file_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
                 # No threads of Arrow's: they would outlive the interpreter where a store is read through Python.
                 parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
                 there = parquet.schema_arrow.names
-                names = [n for n in wanted.names if n in there and n not in file.values]
+                names = [n for n in schema.names if n in there and n not in file.values]
                 names += [CHANGE] * noted
                 for batch in parquet.iter_batches(_BATCH, columns=names, use_threads=False):
-                    rows = _add_partition_values(place, batch, wanted, file)
+                    rows = _add_partition_values(place, batch, schema, file)
                     if not noted:
                         yield rows, _words(word, batch.num_rows)
                         continue
@@ -51,7 +51,7 @@ def file_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
             ) from error
 
 
-def feed_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
+def feed_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
     """Return the rows that a version took back, or those that it put, by its change data feed."""
     version = piece.version
     table = place.table(version)
@@ -63,31 +63,31 @@ def feed_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
         )
         for batch in pa.RecordBatchReader.from_stream(reader):
             if batch.num_rows:
-                yield _cast(place, batch, wanted), batch.column(CHANGE).cast(pa.string())
+                yield _cast(place, batch, schema), batch.column(CHANGE).cast(pa.string())
 
 
-def scanned_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
+def scanned_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
     """The rows of a version of a table whose files are not its rows."""
     table = place.table(piece.version)
     with place.translate_errors(piece.version):
         for batch in pa.RecordBatchReader.from_stream(table.scan()):
             if batch.num_rows:
-                yield _cast(place, batch, wanted), _words("insert", batch.num_rows)
+                yield _cast(place, batch, schema), _words("insert", batch.num_rows)
 
 
 def _add_partition_values(
-    place: DeltaPlace, batch: pa.RecordBatch, wanted: pa.Schema, file: File
+    place: DeltaPlace, batch: pa.RecordBatch, schema: pa.Schema, file: File
 ) -> pa.RecordBatch:
     """A file's rows with the values of its partition."""
     columns: list[Any] = []
-    for field in wanted:
+    for field in schema:
         if field.name in file.values:
             columns.append(pa.repeat(_value(place, field, file), batch.num_rows))
         elif field.name in batch.schema.names:
             columns.append(batch.column(field.name))
         else:
             columns.append(pa.nulls(batch.num_rows, field.type))
-    return _cast(place, pa.RecordBatch.from_arrays(columns, names=wanted.names), wanted)
+    return _cast(place, pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
 
 
 def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
@@ -107,10 +107,10 @@ def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
     return pa.scalar(text).cast(field.type)
 
 
-def _cast(place: DeltaPlace, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """The wanted columns of a batch in the wanted types."""
+def _cast(place: DeltaPlace, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema of a batch, in its types."""
     columns = []
-    for field in wanted:
+    for field in schema:
         if field.name not in batch.schema.names:
             columns.append(pa.nulls(batch.num_rows, field.type))
             continue
@@ -123,7 +123,7 @@ def _cast(place: DeltaPlace, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Rec
             ) from error
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _words(word: str, count: int) -> pa.Array:

@@ -82,9 +82,9 @@ class DeltaSink(LakeSink):
         return table_schema(table)
 
     def _add_column(self, column: pa.Field) -> str:
-        path, made = self.options.path, str(_library().Field.from_arrow(column).type.type)
+        path, type_name = self.options.path, str(_library().Field.from_arrow(column).type.type)
         return (
-            f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quote_name(column.name)} {made}), or in Python "
+            f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quote_name(column.name)} {type_name}), or in Python "
             f"DeltaTable({path!r}).alter.add_columns(deltalake.Field({column.name!r}, ..))"
         )
 

@@ -45,7 +45,7 @@ def read_delta(
         >>> al.read_delta(al.session(), path, streaming=False).columns
         ['shop', 'n', '_change_type']
     """
-    wanted = None if schema is None else to_schema(schema)
+    read_schema = None if schema is None else to_schema(schema)
     source = DeltaSource(
         path=path,
         start=start,
@@ -54,5 +54,5 @@ def read_delta(
         metadata=metadata,
         storage=storage,
     )
-    made = DeltaLake.of(source, wanted)
-    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
+    lake = DeltaLake.of(source, read_schema)
+    return changes_of(spark, lake, lake.schema, streaming, max_versions_per_trigger)

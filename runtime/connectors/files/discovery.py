@@ -129,14 +129,14 @@ def files_at(
         if not root.is_dir():
             files += [root] if root.is_file() else []
             continue
-        found = files_in(root, names, deep, logged=not is_pattern)
-        there = [each for each in found.read if each.is_file()]
+        found_files = files_in(root, names, deep, logged=not is_pattern)
+        there = [each for each in found_files.read if each.is_file()]
         if checked and not is_pattern:
-            _check_passed(root, found)
-        if found.log is not None:
-            _check_there(root, names, found.log, there + found.passed)
+            _check_passed(root, found_files)
+        if found_files.log is not None:
+            _check_there(root, names, found_files.log, there + found_files.passed)
         files += there
-        over += found.passed
+        over += found_files.passed
     if not files:
         hint = (
             f", but in directories there: {over[0]}. {_FIX}"
@@ -151,9 +151,9 @@ def files_at(
     return sorted(set(files), key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))
 
 
-def _check_there(directory: Path, names: str, log: Committed, found: list[Path]) -> None:
+def _check_there(directory: Path, names: str, log: Committed, listed_paths: list[Path]) -> None:
     """Raise MissingFileError if the log of a directory names files that are not there."""
-    gone = log.find_missing(path.relative_to(directory) for path in found)
+    gone = log.find_missing(path.relative_to(directory) for path in listed_paths)
     gone = [path for path in gone if fnmatchcase(Path(path).name, names)]
     if gone:
         raise MissingFileError(
@@ -182,14 +182,14 @@ def files_in(
     directory: Path, names: str = "*", deep: bool = False, logged: bool = True
 ) -> FoundFiles:
     """The files of a directory; logged: heed the log of an output, if it is one."""
-    found = [path for path in _below(directory) if fnmatchcase(path.name, names)]
+    paths = [path for path in _below(directory) if fnmatchcase(path.name, names)]
     log = read_committed(directory) if logged else None
     if log is not None:
-        found = [path for path in found if log.has(path.relative_to(directory))]
-    columns = {path for path in found if _has_column(path.relative_to(directory).parent.parts)}
-    read = [p for p in found if deep or (p in columns if columns else p.parent == directory)]
+        paths = [path for path in paths if log.has(path.relative_to(directory))]
+    columns = {path for path in paths if _has_column(path.relative_to(directory).parent.parts)}
+    read = [p for p in paths if deep or (p in columns if columns else p.parent == directory)]
     known = set(read)
-    return FoundFiles(read, [path for path in found if path not in known], log)
+    return FoundFiles(read, [path for path in paths if path not in known], log)
 
 
 def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
@@ -203,8 +203,8 @@ def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
         _check_passed(directory, files_in(directory, names, deep))
 
 
-def _check_passed(directory: Path, found: FoundFiles) -> None:
-    read, passed, _ = found
+def _check_passed(directory: Path, listing: FoundFiles) -> None:
+    read, passed, _ = listing
     if not passed:
         return
     first = f"{passed[0]}{f' and {len(passed) - 1} more' if len(passed) > 1 else ''}"

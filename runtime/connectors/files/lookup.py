@@ -50,10 +50,10 @@ class FileSource:
         self._request, self._files = request, source
 
     def read(self) -> Sequence[Any]:
-        found: list[Any] = []
+        rows: list[Any] = []
         for path in self._paths():
-            found += rows_of(self._request, self._table(path))
-        return found
+            rows += rows_of(self._request, self._table(path))
+        return rows
 
     def close(self) -> None:
         """Nothing is held."""
@@ -65,13 +65,13 @@ class FileSource:
         if Path(place).is_dir():
             inside = (each for each in Path(place).iterdir() if each.is_file())
             names = [str(each) for each in inside if format_suffix(each) in _ENDINGS[form]]
-        found = sorted(name for name in names if Path(name).name[0] not in "._")
-        if not found:
+        visible = sorted(name for name in names if Path(name).name[0] not in "._")
+        if not visible:
             raise LookupFailedError(
                 f"lookup table {self._request.name}: there is no file at {self._files.path!r}; a worker reads it, so "
                 "that it must be where workers see it"
             )
-        return found
+        return visible
 
     def _table(self, path: str) -> pa.Table:
         try:

@@ -103,13 +103,13 @@ def parquet_columns(
     Raises InputFormatError if there is no file, or if two have a column in types that do not go together.
     """
     try:
-        found = spark.read.options(**{**options, "mergeSchema": True}).parquet(path).schema
+        file_columns = spark.read.options(**{**options, "mergeSchema": True}).parquet(path).schema
     except (PySparkException, Py4JError) as failure:
         raise InputFormatError(
             f"read_changes: the columns of {path!r} cannot be read from its files ({explain_failure(failure)}). "
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
-    return StructType([field for field in found if not words.says_change(field.name)])
+    return StructType([field for field in file_columns if not words.says_change(field.name)])
 
 
 def split_by_directories(
@@ -125,8 +125,8 @@ def split_by_directories(
             names = spark.read.options(**options).text(path).columns[1:]
     if not names:
         return columns, StructType([])
-    _, given = split_columns(names, to_schema(columns), f"read_changes: {path}")
-    parts = {field.name for field in given.values()}
+    _, directory_fields = split_columns(names, to_schema(columns), f"read_changes: {path}")
+    parts = {field.name for field in directory_fields.values()}
     own = StructType([field for field in columns if field.name not in parts])
     return own, StructType([field for field in columns if field.name in parts])
 
@@ -146,8 +146,8 @@ def names_of_directories(
         files = files_at(place, **chosen)
     except SpecError:
         return []
-    found = read_partitions(place, files, chosen["deep"])
-    names = list(next(iter(found.values()), {}))
-    for file in found if names else ():
+    partitions = read_partitions(place, files, chosen["deep"])
+    names = list(next(iter(partitions.values()), {}))
+    for file in partitions if names else ():
         check_as_spark_reads(file.parent)
     return names

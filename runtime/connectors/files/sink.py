@@ -81,9 +81,9 @@ class FileSink:
     def _check_kind(self, files: Any, path: Any) -> None:
         """Raise SinkError for files of the other kind: no reader takes both."""
         for kind, ending in _ENDINGS.items():
-            found = () if kind == self.kind else files.globStatus(path.suffix(f"/part-*{ending}*"))
-            if found:
-                name = found[0].getPath().getName()
+            parts = () if kind == self.kind else files.globStatus(path.suffix(f"/part-*{ending}*"))
+            if parts:
+                name = parts[0].getPath().getName()
                 raise SinkError(
                     f"sink {self.kind}: {self.path} has files of {kind}, such as {name}, and no reader takes both. "
                     "Give the output a directory of its own."
@@ -96,14 +96,14 @@ class FileSink:
         newest = max((int(each) for each in numbers if each.isdigit()), default=-1)
         owner = _text(files.open(mark)) if files.exists(mark) else None
         # Elsewhere than here the last batch, if it was not committed, is still there: it is passed over rightly.
-        taken = newest >= batch_id if is_local(self.path) else newest > batch_id
+        is_taken = newest >= batch_id if is_local(self.path) else newest > batch_id
         where = f"sink {self.kind}: {self.path} has"
-        if newest >= 0 and (taken if owner is None else owner != own):
+        if newest >= 0 and (is_taken if owner is None else owner != own):
             raise SinkError(
                 f"{where} batches of another checkpoint, for which Spark would take those of this one. Give it a "
                 "directory that is empty or not there yet, or run the query with the checkpoint that wrote them."
             )
-        if taken:
+        if is_taken:
             raise SinkError(
                 f"{where} batch {newest} already, and the checkpoint goes on with batch {batch_id}, which would be "
                 "passed over: it was put back from an older copy. Put the output back too, or begin with an empty "
@@ -168,10 +168,10 @@ def _inside(root: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
     """The file of this name; its directory is looked up, so that neither .. nor a link leads out of `root`."""
     path = Path(os.path.normpath(text))
     if (scheme, host) in (("file", ""), ("file", "localhost")) and "\0" not in text:
-        found = path.parent.resolve() / path.name
-        inner = found.relative_to(root).parts if found.is_relative_to(root) else ()
-        if inner and inner[0] != LOG and not (found.is_dir() and not found.is_symlink()):
-            return found
+        resolved = path.parent.resolve() / path.name
+        inner = resolved.relative_to(root).parts if resolved.is_relative_to(root) else ()
+        if inner and inner[0] != LOG and not (resolved.is_dir() and not resolved.is_symlink()):
+            return resolved
     raise StateCorruptError(
         f"{entry} names {text}, which is no file of {root}: nothing was deleted. Restore the output from a copy, "
         "or start over with an empty output and an empty checkpoint directory."

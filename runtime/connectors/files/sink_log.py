@@ -40,8 +40,10 @@ class Committed:
 
     def find_missing(self, there: Iterable[Path]) -> list[str]:
         """The paths of the files that are not among those that are there, as their directory has them."""
-        found = {named for path in there for named in self._paths(path)}
-        return [path for paths in self.by_name.values() for path in paths if path not in found]
+        named_paths = {named for path in there for named in self._paths(path)}
+        return [
+            path for paths in self.by_name.values() for path in paths if path not in named_paths
+        ]
 
     def _paths(self, path: Path) -> list[str]:
         end = f"/{path.as_posix()}"
@@ -52,10 +54,15 @@ def read_committed(directory: Path) -> Committed | None:
     """The files that the log of a directory names; None if it has no log. Raises InputFormatError."""
     if not (directory / LOG).is_dir():
         return None
-    found = entries(directory)
-    whole = max((n for n, file in found.items() if file.suffix == ".compact"), default=-1)
+    files_by_number = entries(directory)
+    whole = max((n for n, file in files_by_number.items() if file.suffix == ".compact"), default=-1)
     try:
-        lines = [line for n in sorted(found) if n >= whole for line in list_files(found[n])]
+        lines = [
+            line
+            for n in sorted(files_by_number)
+            if n >= whole
+            for line in list_files(files_by_number[n])
+        ]
     except ValueError as error:
         raise InputFormatError(
             f"{error}, so that nobody knows which files of {directory} were committed. Restore the log from a copy, or "
@@ -71,8 +78,10 @@ def read_committed(directory: Path) -> Committed | None:
 
 def entries(directory: Path) -> dict[int, Path]:
     """The entries of the log of a directory, by the numbers of their batches."""
-    found = {file.name.removesuffix(".compact"): file for file in (directory / LOG).glob("[0-9]*")}
-    return {int(number): file for number, file in found.items() if number.isdigit()}
+    files_by_name = {
+        file.name.removesuffix(".compact"): file for file in (directory / LOG).glob("[0-9]*")
+    }
+    return {int(number): file for number, file in files_by_name.items() if number.isdigit()}
 
 
 def list_files(entry: Path) -> list[Named]:

@@ -176,8 +176,8 @@ def read_changes(
         return spark.readStream.option("maxFileAge", _ANY_AGE).options(**options)
 
     def order_rows(rows: DataFrame) -> DataFrame:
-        made = mark_by_name(rows) if by_name else rows
-        return remember_keys(made, key) if words.lacks_before else made
+        decoded = mark_by_name(rows) if by_name else rows
+        return remember_keys(decoded, key) if words.lacks_before else decoded
 
     if format == "parquet":
         names_of_directories(spark, path, looked)
@@ -217,7 +217,7 @@ def read_changes(
         )
     kind = MESSAGES[format]
     key = key if kind.takes_keys or words.lacks_before else ()
-    made = decoder(
+    decoded = decoder(
         format,
         to_schema(own),
         key,
@@ -242,7 +242,7 @@ def read_changes(
     nothing = F.lit(None).cast("binary")
     file, names = F.col("file"), (parts.names, columns.names)
     return decode_messages(
-        lines, made, F.col("value"), nothing, file, side, separator, *names, by_name
+        lines, decoded, F.col("value"), nothing, file, side, separator, *names, by_name
     )
 
 
@@ -282,12 +282,12 @@ def _texts(reader: Any, path: str, parts: StructType) -> DataFrame:
     """The lines of files, or their whole texts, the file of each, and what its directories give in PARTS."""
     if len(parts):
         reader = reader.schema(StructType([StructField("value", StringType()), *parts]))
-    found: DataFrame = reader.format("text").load(path)
+    lines: DataFrame = reader.format("text").load(path)
     file = F.col("_metadata.file_path")
-    given = [F.col(quote(name)).alias(f"c{at}") for at, name in enumerate(parts.names)]
-    kept = [F.struct(*given).alias(PARTS)] if given else []
+    directory_values = [F.col(quote(name)).alias(f"c{at}") for at, name in enumerate(parts.names)]
+    extra_columns = [F.struct(*directory_values).alias(PARTS)] if directory_values else []
     value = well_named(F.col("value"), file).alias("value")
-    return found.select(value, file.alias("file"), *kept)
+    return lines.select(value, file.alias("file"), *extra_columns)
 
 
 def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
@@ -317,9 +317,9 @@ def _csv(
     inferred: bool,
 ) -> DataFrame:
     """CSV files by Spark's reader: all of them need the header of the first; header=false: columns by position."""
-    given = {key.lower(): str(value).lower() for key, value in options.items()}
-    if given.get("header") == "false":
-        if given.get("enforceschema") == "true":
+    options_by_name = {key.lower(): str(value).lower() for key, value in options.items()}
+    if options_by_name.get("header") == "false":
+        if options_by_name.get("enforceschema") == "true":
             raise SpecError(
                 "read_changes: enforceSchema checks headers; leave it out beside header=false."
             )
@@ -332,14 +332,14 @@ def _csv(
     headed = spark.read.options(**{"header": True, **options}).csv(path)
     header = headed.columns
     known = {} if inferred else {field.name.lower(): field for field in columns}
-    found = [
+    fields = [
         StructField(name, known[name.lower()].dataType if name.lower() in known else StringType())
         for name in header
     ]
     first = next(iter(headed.inputFiles()), path)
     check_header(path, first, header, columns.names, lenient)
     strict = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
-    rows = strict.schema(StructType(found)).csv(path)
+    rows = strict.schema(StructType(fields)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
     lower = {name.lower() for name in header}
     place = Place(F.col("_metadata.file_path"))
@@ -360,13 +360,13 @@ def _csv(
     return with_change(rows, columns, present_changes, words)
 
 
-def _check_found(columns: StructType, found: list[str], where: str, file: str) -> None:
-    """Refuse a column that none of the names found is, in any case; file: one of those that lack it."""
-    lower = {name.lower() for name in found}
+def _check_found(columns: StructType, file_columns: list[str], where: str, file: str) -> None:
+    """Refuse a column that is none of the names of the file, in any case; file: one of those that lack it."""
+    lower = {name.lower() for name in file_columns}
     for name in columns.names:
         if name.lower() not in lower:
             raise UnknownColumnError(
-                f"read_changes: column {name!r} is not in {where}. {nearest(name, found)} "
+                f"read_changes: column {name!r} is not in {where}. {nearest(name, file_columns)} "
                 f"{missing_advice(name, file)}"
             )
 
@@ -377,11 +377,11 @@ def _check_parquet(
     """Refuse a column that a file of those there are lacks; each file that is read whole is looked at then."""
     try:
         rows = spark.read.options(**options).parquet(path)
-        found, files = rows.columns, rows.inputFiles()
+        file_columns, files = rows.columns, rows.inputFiles()
     except Exception:
         # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
         return
-    _check_found(columns, found, f"the Parquet files of {path}", next(iter(files), path))
+    _check_found(columns, file_columns, f"the Parquet files of {path}", next(iter(files), path))
 
 
 def _check_json(lines: DataFrame, path: str, columns: StructType) -> None:
@@ -390,7 +390,7 @@ def _check_json(lines: DataFrame, path: str, columns: StructType) -> None:
         lines = lines.limit(_PEEKED)
         text = F.col("value").cast("string")
         keys = [row[0] for row in lines.select(F.json_object_keys(text)).collect()]
-    found = list(dict.fromkeys(key for each in keys if each for key in each))
-    if any(name.lower() in map(str.lower, found) for name in columns.names):
+    file_names = list(dict.fromkeys(key for each in keys if each for key in each))
+    if any(name.lower() in map(str.lower, file_names) for name in columns.names):
         where = f"the first {len(keys):,} lines of {path}"
-        _check_found(columns, found, where, next(iter(lines.inputFiles()), path))
+        _check_found(columns, file_names, where, next(iter(lines.inputFiles()), path))

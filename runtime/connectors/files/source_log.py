@@ -79,17 +79,17 @@ def note_files(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
 
     @wraps(read)
     def read_and_note(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
-        made = read(*args, **kwargs)
-        given = signature.bind(*args, **kwargs).arguments
-        options = given.get("options", {})
-        asked = {name.lower() for name, value in options.items() if value}
-        in_parts = bool(given.get("max_files_per_trigger") or asked & _CAPS)
+        frame = read(*args, **kwargs)
+        arguments = signature.bind(*args, **kwargs).arguments
+        options = arguments.get("options", {})
+        set_options = {name.lower() for name, value in options.items() if value}
+        in_parts = bool(arguments.get("max_files_per_trigger") or set_options & _CAPS)
         # Where Python is may change until the query starts.
-        path = str(given["path"])
+        path = str(arguments["path"])
         path = str(local(path).absolute()) if is_local(path) else path
-        of, by_name = which(options), given.get("order") == "name"
-        _SOURCES[made] = FileSourceNote(path, in_parts, of["deep"], of["names"], by_name)
-        return made
+        of, by_name = which(options), arguments.get("order") == "name"
+        _SOURCES[frame] = FileSourceNote(path, in_parts, of["deep"], of["names"], by_name)
+        return frame
 
     return read_and_note
 
@@ -205,15 +205,15 @@ def warn_renamed(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
     gone = {time: path for path, time in read.items() if not os.path.lexists(path)}
     if source is None or not is_local(source.path) or not gone:
         return
-    found = _files(local(source.path), source.deep)
-    again = [str(path) for path, time in found if time in gone and str(path) not in read]
+    files = _files(local(source.path), source.deep)
+    again = [str(path) for path, time in files if time in gone and str(path) not in read]
     if again:
         _log.warning(
             "table %s: read once more, as new files: %s. Of the same time was what has been read and is gone: %s. If "
             "files were renamed, their rows count twice.",
             name,
             format_paths(again),
-            format_paths([gone[time] for path, time in found if str(path) in again]),
+            format_paths([gone[time] for path, time in files if str(path) in again]),
         )
 
 
@@ -243,9 +243,11 @@ def _list_planned_files(root: Path, batch: int) -> Iterator[str]:
     """The paths of the local files that a batch has, by the logs of its sources."""
     after, before = _offsets(root, batch), _offsets(root, batch - 1)
     for source, end in after.items():
-        wanted = range(before.get(source, -1) + 1, end + 1)
+        batches_to_list = range(before.get(source, -1) + 1, end + 1)
         log = root / "sources" / str(source)
-        yield from (each.path for each in _entries(log, wanted) if each.number in wanted)
+        yield from (
+            each.path for each in _entries(log, batches_to_list) if each.number in batches_to_list
+        )
 
 
 def _offsets(root: Path, batch: int) -> dict[int, int]:
@@ -253,37 +255,37 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
     file = root / "offsets" / str(batch)
     if batch not in batches(root / "offsets"):
         return {}
-    found = {}
+    offsets = {}
     for source, line in enumerate(read_text(root, file).splitlines()[2:]):
         try:
-            found[source] = int(json.loads(line)["logOffset"])
+            offsets[source] = int(json.loads(line)["logOffset"])
         except (ValueError, KeyError, TypeError):
             # No source of files, or nothing of it yet.
             continue
-    return found
+    return offsets
 
 
-def _entries(log: Path, wanted: range | None = None) -> Iterator[Listed]:
-    """The local files that a source's log names; wanted: under these numbers only."""
+def _entries(log: Path, batches: range | None = None) -> Iterator[Listed]:
+    """The local files that a source's log names; batches: under these numbers only."""
     root = log.parents[1]
     for file in log.glob("[0-9]*"):
         try:
             number = int(file.name.removesuffix(".compact"))
-            if wanted is not None and (not wanted or number < wanted[0]):
+            if batches is not None and (not batches or number < batches[0]):
                 continue
             entries = list(map(json.loads, read_text(root, file).splitlines()[1:]))
-            found = [(str(e["path"]), int(e["batchId"]), int(e["timestamp"])) for e in entries]
+            fields = [(str(e["path"]), int(e["batchId"]), int(e["timestamp"])) for e in entries]
         except (ValueError, KeyError, TypeError) as e:
             raise corrupt(f"sources/{log.name}/{file.name} cannot be read ({e})") from e
-        for path, batch, time in found:
+        for path, batch, time in fields:
             if is_local(path):
                 yield Listed(os.path.normpath(local(unquote(path))), batch, time)
 
 
 def _files(directory: Path, deep: bool) -> list[tuple[Path, int]]:
     """The files under a directory that Spark would read, by path, with the milliseconds at which they were written."""
-    found = ((path, _time(path)) for path in files_in(directory.absolute(), deep=deep).read)
-    return sorted((path, time) for path, time in found if time is not None)
+    timed_paths = ((path, _time(path)) for path in files_in(directory.absolute(), deep=deep).read)
+    return sorted((path, time) for path, time in timed_paths if time is not None)
 
 
 def _time(path: Path) -> int | None:

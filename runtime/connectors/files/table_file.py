@@ -113,10 +113,10 @@ class TableFile:
 
 def _by_name(old: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table in the columns that the query has now: what it had under their names and types, else NULL."""
-    kept = old.schema.remove(old.num_columns - 1)
-    if kept.equals(schema):
+    columns_without_last = old.schema.remove(old.num_columns - 1)
+    if columns_without_last.equals(schema):
         return old
-    places = {(field.name, field.type): place for place, field in enumerate(kept)}
+    places = {(field.name, field.type): place for place, field in enumerate(columns_without_last)}
     columns = [
         (
             old.column(places[field.name, field.type])
@@ -211,10 +211,10 @@ def table_batch(file: Path) -> int | None:
 
 def _checksum(table: pa.Table) -> bytes:
     """Return the checksum that tells the contents of a table, and its metadata, from any other."""
-    found = zlib.crc32(table.schema.serialize())
+    checksum = zlib.crc32(table.schema.serialize())
     for batch in table.to_batches():
-        found = zlib.crc32(batch.serialize(), found)
-    return str(found).encode()
+        checksum = zlib.crc32(batch.serialize(), checksum)
+    return str(checksum).encode()
 
 
 def read_table(checkpoint: str | Path) -> pa.Table:

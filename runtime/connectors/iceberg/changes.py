@@ -52,8 +52,8 @@ class IcebergLake:
         changelog = CHANGE in columns.names
         if changelog:
             columns = columns.remove(columns.get_field_index(CHANGE))
-        wanted = columns if schema is None else choose_columns(columns, schema, place.where)
-        return cls(place, wanted, start, changelog)
+        read_columns = columns if schema is None else choose_columns(columns, schema, place.where)
+        return cls(place, read_columns, start, changelog)
 
     def first(self) -> Offset:
         """Return the offset at which reading begins."""
@@ -65,12 +65,12 @@ class IcebergLake:
         at = table.current_snapshot()
         if self.start == "latest":
             return {**about, "version": -1} if at is None else {**about, **_place(at)}
-        found = [each for each in _lineage(table) if each.snapshot_id == self.start]
-        if not found:
+        first_snapshots = [each for each in _lineage(table) if each.snapshot_id == self.start]
+        if not first_snapshots:
             raise SpecError(
                 f"{self.place.where}: start is {self.start}, which is no snapshot of it"
             )
-        return {**about, **_place(found[0])}
+        return {**about, **_place(first_snapshots[0])}
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         """Return the offset up to which it can be read: to the last snapshot, or by so many of them at most."""
@@ -103,17 +103,21 @@ class IcebergLake:
                 raise self._missing_error(end["version"])
             return self._whole(table, last[0])
         first = start["version"] + 1
-        wanted = [each for each in lineage if first <= each.sequence_number <= end["version"]]
+        snapshots_to_read = [
+            each for each in lineage if first <= each.sequence_number <= end["version"]
+        ]
         # Who expires snapshots may leave the first that is kept without a parent.
-        begins = bool(wanted) and wanted[0].parent_snapshot_id == start.get("id")
+        begins = bool(snapshots_to_read) and snapshots_to_read[0].parent_snapshot_id == start.get(
+            "id"
+        )
         if (
             not begins
-            or wanted[-1].snapshot_id != end["id"]
-            or (first == 0 and not _is_first(wanted[0]))
+            or snapshots_to_read[-1].snapshot_id != end["id"]
+            or (first == 0 and not _is_first(snapshots_to_read[0]))
         ):
             raise self._missing_error(first)
         self._check_schema(table)
-        return [piece for each in wanted for piece in self._pieces(table, each)]
+        return [piece for each in snapshots_to_read for piece in self._pieces(table, each)]
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The rows of a piece, and the words of their changes."""
@@ -123,18 +127,18 @@ class IcebergLake:
 
         table = self.place.open_table()
         names = [*self.schema.names, *([CHANGE] if self.changelog else [])]
-        wanted = table.schema().select(*names)
-        scan = ArrowScan(table.metadata, table.io, wanted, AlwaysTrue())
+        read_fields = table.schema().select(*names)
+        scan = ArrowScan(table.metadata, table.io, read_fields, AlwaysTrue())
         paths = {file.path for file in piece.files}
         with self.place.translate_errors(piece.version):
             snapshot = table.snapshot_by_id(piece.version)
             if snapshot is None:
                 raise self._missing_error(piece.version)
-            found = {
+            files_by_path = {
                 f.file_path: f for _, f in self._files(table, snapshot) if f.file_path in paths
             }
             for file in piece.files:
-                for batch in scan.to_record_batches([FileScanTask(found[file.path])]):
+                for batch in scan.to_record_batches([FileScanTask(files_by_path[file.path])]):
                     yield self._to_changes(batch, piece)
 
     def _to_changes(self, batch: pa.RecordBatch, piece: Piece) -> tuple[pa.RecordBatch, pa.Array]:
@@ -164,12 +168,12 @@ class IcebergLake:
     def _whole(self, table: Any, snapshot: Any) -> list[Piece]:
         """The table as it was at a snapshot."""
         self._check_schema(table)
-        found = [
+        tasks = [
             (File(file.file_path, {}), file.file_size_in_bytes)
             for is_added, file in self._files(table, snapshot)
             if is_added
         ]
-        return by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), found)
+        return by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), tasks)
 
     def _files(self, table: Any, snapshot: Any, own: bool = False) -> Iterator[tuple[bool, Any]]:
         """The data files of a snapshot, and whether each is there; own: those that it added or took out itself."""
@@ -199,10 +203,10 @@ class IcebergLake:
         for field in self.schema:
             kind = there.field(field.name).type if field.name in there.names else None
             if kind != field.type:
-                found = "is gone" if kind is None else f"is {kind}, not {field.type}"
+                difference = "is gone" if kind is None else f"is {kind}, not {field.type}"
                 raise InputFormatError(
-                    f"{self.place.where}: column {field.name!r} {found}. Start anew, with the columns that there are "
-                    "and an empty checkpoint"
+                    f"{self.place.where}: column {field.name!r} {difference}. Start anew, with the columns that there "
+                    "are and an empty checkpoint"
                 )
 
     def _missing_error(self, version: int) -> MissingFileError:
@@ -214,11 +218,11 @@ class IcebergLake:
 
 def _lineage(table: Any) -> list[Any]:
     """The current snapshot and those before it, the oldest first, as far as they are kept."""
-    found, at = [], table.current_snapshot()
+    lineage, at = [], table.current_snapshot()
     while at is not None:
-        found.append(at)
+        lineage.append(at)
         at = table.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
-    return found[::-1]
+    return lineage[::-1]
 
 
 def _place(snapshot: Any) -> Offset:

@@ -72,11 +72,11 @@ class IcebergOptions(LakeOptions):
     kind: ClassVar[str] = "iceberg"
 
 
-def iceberg_options(given: Mapping[str, Any]) -> IcebergOptions:
+def iceberg_options(entries: Mapping[str, Any]) -> IcebergOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    made = lake_options(IcebergOptions, "iceberg", given, {"table": "db.totals"})
-    if "." not in made.table:
+    options = lake_options(IcebergOptions, "iceberg", entries, {"table": "db.totals"})
+    if "." not in options.table:
         raise SpecError(
-            f"sink iceberg: table is {made.table!r}; write it with its namespace, as in db.totals"
+            f"sink iceberg: table is {options.table!r}; write it with its namespace, as in db.totals"
         )
-    return made
+    return options

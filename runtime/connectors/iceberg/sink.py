@@ -90,14 +90,14 @@ class IcebergSink(LakeSink):
 
         try:
             catalog.create_namespace_if_not_exists(options.table.rpartition(".")[0])
-            made = catalog.create_table_transaction(
+            new_table = catalog.create_table_transaction(
                 options.table, schema=schema, properties=dict(options.properties)
             )
             if options.partition_by:
-                with made.update_spec() as spec:
+                with new_table.update_spec() as spec:
                     for name in options.partition_by:
                         spec.add_identity(name)
-            made.commit_transaction()
+            new_table.commit_transaction()
         except TableAlreadyExistsError as error:
             raise Conflict(take_first_line(error)) from error
 
@@ -106,10 +106,10 @@ class IcebergSink(LakeSink):
         if recorded is None:
             return None
         batch, digest = map(int, recorded.split())
-        seen = _newest(table, checkpoint)
-        if seen not in (None, batch):
+        newest = _newest(table, checkpoint)
+        if newest not in (None, batch):
             raise CheckpointError(
-                f"{self.where}: it was rolled back to batch {seen} of this checkpoint, which has written {batch}. "
+                f"{self.where}: it was rolled back to batch {newest} of this checkpoint, which has written {batch}. "
                 "Start with an empty checkpoint and existing=replace"
             )
         return Last(batch, digest)
@@ -152,11 +152,11 @@ class IcebergSink(LakeSink):
         if not there.num_rows:
             return rows
         mine = set(_identities(keys))
-        kept = [identity not in mine for identity in _identities(there.select(self.key))]
-        if all(kept):
+        is_untouched = [identity not in mine for identity in _identities(there.select(self.key))]
+        if all(is_untouched):
             return rows
         work.delete(condition, snapshot_properties=about)
-        return pa.concat_tables([there.cast(rows.schema).filter(pa.array(kept)), rows])
+        return pa.concat_tables([there.cast(rows.schema).filter(pa.array(is_untouched)), rows])
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -195,7 +195,7 @@ def _condition(keys: pa.Table) -> Any:
     """
     from pyiceberg.expressions import AlwaysTrue, And, In, IsNull, Or
 
-    found: Any = AlwaysTrue()
+    condition: Any = AlwaysTrue()
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         if pt.is_nested(column.type) or pt.is_floating(column.type):
             continue
@@ -204,8 +204,8 @@ def _condition(keys: pa.Table) -> Any:
         either: Any = In(name, some) if some else None
         if None in values:
             either = IsNull(name) if either is None else Or(IsNull(name), either)
-        found = And(found, either)
-    return found
+        condition = And(condition, either)
+    return condition
 
 
 def _identities(keys: pa.Table) -> Iterator[Any]:

@@ -47,7 +47,7 @@ def read_iceberg(
         >>> al.read_iceberg(al.session(), "shop.orders", connect=connect, streaming=False).columns
         ['shop', 'n', '_change_type']
     """
-    wanted = None if schema is None else to_schema(schema)
+    read_schema = None if schema is None else to_schema(schema)
     source = IcebergSource(
         table=table,
         start=start,
@@ -56,5 +56,5 @@ def read_iceberg(
         catalog=catalog,
         connect=connect,
     )
-    made = IcebergLake.of(source, wanted)
-    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
+    lake = IcebergLake.of(source, read_schema)
+    return changes_of(spark, lake, lake.schema, streaming, max_versions_per_trigger)

@@ -27,11 +27,11 @@ class BlackholeOptions:
     needs_key: ClassVar[bool] = False
 
 
-def print_options(given: Mapping[str, Any]) -> PrintOptions:
+def print_options(entries: Mapping[str, Any]) -> PrintOptions:
     """The options of a mapping; raises SpecError for one that nobody reads."""
-    return read_options(PrintOptions, "print", given, {}, {})
+    return read_options(PrintOptions, "print", entries, {}, {})
 
 
-def blackhole_options(given: Mapping[str, Any]) -> BlackholeOptions:
+def blackhole_options(entries: Mapping[str, Any]) -> BlackholeOptions:
     """The options of a mapping, which has none; raises SpecError."""
-    return read_options(BlackholeOptions, "blackhole", given, {}, {})
+    return read_options(BlackholeOptions, "blackhole", entries, {}, {})

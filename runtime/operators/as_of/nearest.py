@@ -99,18 +99,18 @@ class NearestOperator(AsOfOperator, JoinStep):
         lefts = self._apply_changes(self.state.left, left)
         rights = self._apply_changes(self.state.right, right)
         self.state.fit_rows()
-        found = self.state.match_numbers
-        inserted = np.zeros(len(found), np.bool_)
+        numbers = self.state.match_numbers
+        inserted = np.zeros(len(numbers), np.bool_)
         inserted[lefts.inserted] = True
         # Rows that came, and rows that may find another one now.
         looked = np.unique(np.concatenate([lefts.inserted, self._find_reached_rows(rights)]))
-        old, new, fresh = found[looked] - 1, self._nearest(looked), inserted[looked]
+        old, new, fresh = numbers[looked] - 1, self._nearest(looked), inserted[looked]
         differs = fresh | (old != new)
         looked, old, new, fresh = looked[differs], old[differs], new[differs], fresh[differs]
         stay = ~fresh
-        went = found[lefts.gone] - 1
+        went = numbers[lefts.gone] - 1
         parts = [(lefts.gone, went, -1), (looked[stay], old[stay], -1), (looked, new, 1)]
-        found[looked] = new + 1
+        numbers[looked] = new + 1
         self._gone = lefts.gone, rights.gone
         return self._output.find_changes(Weighted.of([self._pair_rows(*part) for part in parts]))
 

@@ -95,9 +95,9 @@ class Matcher:
                 if self.condition is not None:
                     holds = self.condition.holds(self.state.sides, pairs.mine, pairs.other)
                     pairs = pairs.select(holds) if not holds.all() else pairs
-                for which, seen in enumerate((pairs, pairs.swap())):
+                for which, pairs_of_side in enumerate((pairs, pairs.swap())):
                     if counted[which]:
-                        touched[which] = self._tally_pairs(which, seen, touched[which])
+                        touched[which] = self._tally_pairs(which, pairs_of_side, touched[which])
                 if bring and len(pairs.mine):
                     weight = pairs.mine_count * pairs.other_count
                     total += int(weight.sum())

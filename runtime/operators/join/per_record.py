@@ -124,13 +124,13 @@ class OneByOne:
         side = self.state.sides[which]
         changes_of_side, changes = self._cancel_debts(which, changes_of_side, changes)
         # What is told is the row that came, whatever is stored.
-        shown = side.bag.rows.insert(changes_of_side.rows)
+        stored_rows = side.bag.rows.insert(changes_of_side.rows)
         side.bag.fit()
-        self._gone[which].append(shown)
-        met = self._find_matches(which, changes_of_side.slots, shown)
+        self._gone[which].append(stored_rows)
+        met = self._find_matches(which, changes_of_side.slots, stored_rows)
         sums = np.bincount(met.here, weights=met.times, minlength=len(changes)).astype(np.int64)
         back = is_retraction(changes_of_side.kinds)
-        step = _Step(which, changes_of_side.kinds, back, changes, shown)
+        step = _Step(which, changes_of_side.kinds, back, changes, stored_rows)
         if self.settings.pairs_leave:
             self._alone(step, np.where(back, DELETE, INSERT), sums == 0)
         elif which == 0:

@@ -184,7 +184,7 @@ class JoinSettings:
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         alone = self.how in (("left", "full", "semi", "anti"), ("right", "full"))[which]
         read = {*self.stored_columns, *(known or ())}
-        kept = tuple(name for name in schema.names if name in read)
+        stored_names = tuple(name for name in schema.names if name in read)
         ttl = self.ttls[which]
         # What was forgotten of the other side has still been told.
         lasting = self.per_record or self.ttls[1 - which] > 0
@@ -192,7 +192,7 @@ class JoinSettings:
         degrees = alone and (lasting or (self.condition is not None and several))
         return SideSettings(
             schema,
-            kept,
+            stored_names,
             known,
             rows_per_key=choose_rows_per_key(known, self.only_added[which]),
             keeps_degrees=degrees,

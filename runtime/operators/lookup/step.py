@@ -110,8 +110,10 @@ def pair_lists(question: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListAr
     parts = [c.cast(f.type) for c, f in zip(flat.flatten(), question.answers, strict=False)]
     rows = pa.RecordBatch.from_arrays(parts, schema=question.answers)
     which, none = np.arange(len(numbers)), np.zeros(len(numbers), np.bool_)
-    found = FoundAnswers(rows, np.cumsum(counts) - counts, counts, none)
-    return match_answers(question, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
+    answer_lists = FoundAnswers(rows, np.cumsum(counts) - counts, counts, none)
+    return match_answers(
+        question, batch, np.ones(batch.num_rows, np.bool_), numbers, which, answer_lists
+    )
 
 
 def asks(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
@@ -180,10 +182,10 @@ class _Named:
         self._is_wider = len(request.read) > self._width
 
     def answers(self, keys: Sequence[Key]) -> list[Answer]:
-        found = self._table.answers(keys)
+        answers = self._table.answers(keys)
         if not self._is_wider:
-            return found
-        return [rows and [row[: self._width] for row in rows] for rows in found]
+            return answers
+        return [rows and [row[: self._width] for row in rows] for rows in answers]
 
 
 def _tabulate_answers(question: LookupQuestion, answers: Sequence[Answer]) -> FoundAnswers:
@@ -241,8 +243,8 @@ def _test_condition(
 def _holds(condition: str, batch: pa.RecordBatch) -> Array:
     """Tell whether rows pass a condition; NULL is no."""
     calc = lower_calc(None, (("passes", condition),), _PASSES, batch.schema)
-    found, _ = calc.run(batch, np.zeros(batch.num_rows, np.int8))
-    flags = pc.fill_null(found.column(0), False)
+    passing, _ = calc.run(batch, np.zeros(batch.num_rows, np.int8))
+    flags = pc.fill_null(passing.column(0), False)
     return np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)
 
 

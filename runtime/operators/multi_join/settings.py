@@ -107,11 +107,11 @@ class MultiJoinSettings:
         schema, key = self.tables[which], self.known[which]
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         read = self.read_columns | set(known or ())
-        kept = tuple(name for name in schema.names if name in read)
+        stored_names = tuple(name for name in schema.names if name in read)
         alone = which == 0 and all(step.padded for step in self.steps)
         return SideSettings(
             schema,
-            kept,
+            stored_names,
             known,
             rows_per_key=choose_rows_per_key(
                 known, bool(self.only_added) and self.only_added[which]

@@ -104,8 +104,8 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         if self._sums is not None:
             yield StoredKeyState(self._sums.state.handler, slot, written=written)
         else:
-            seen = {"emitted": int(self.state.number("seen")[slot]), "kept": records}
-            yield StoredKeyState(None, None, records=records, written=written, results=seen)
+            row_counts = {"emitted": int(self.state.number("seen")[slot]), "kept": records}
+            yield StoredKeyState(None, None, records=records, written=written, results=row_counts)
 
     def next_timers(self) -> tuple[int | None, int | None]:
         used = self.state.used_slots()
@@ -291,10 +291,10 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         begin = np.maximum.accumulate(np.where(opens, np.arange(n), 0))
         here = np.arange(n) - begin
         first = np.searchsorted(peers, peers) - begin
-        seen, times = state.number("seen")[slots], state.number("times")[slots]
+        row_counts, times = state.number("seen")[slots], state.number("times")[slots]
         return {
-            "ROW_NUMBER": pa.array(seen + here + 1),
-            "RANK": pa.array(seen + first + 1),
+            "ROW_NUMBER": pa.array(row_counts + here + 1),
+            "RANK": pa.array(row_counts + first + 1),
             "DENSE_RANK": pa.array(times + peers - peers[begin] + 1),
         }
 
@@ -303,10 +303,10 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
     ) -> None:
         """Note what was emitted, and forget the rows that no frame reaches any more."""
         state = self.state
-        seen, last, times = (state.number(name) for name in ("seen", "last", "times"))
+        row_counts, last, times = (state.number(name) for name in ("seen", "last", "times"))
         new = np.r_[True, (stretch[1:] != stretch[:-1]) | (due[1:] != due[:-1])]
         times[slots] += np.bincount(stretch, weights=new, minlength=len(slots)).astype(np.int64)
-        seen[slots] += counts
+        row_counts[slots] += counts
         last[slots] = due[opens + counts - 1]
         state.number("emitted")[slots] += counts
         self._drop(slots, self._keeping.first(state, slots))

@@ -302,8 +302,8 @@ class GeneralWindowOperator(WindowOperator):
         live.pane.rows = list(eviction.after(rows, live.window, ctx))
         return pane
 
-    def _carry_out(self, seen: Sequence[int] = ()) -> Rows:
-        """Do what was decided, and forget what is over; seen: slots of keys that rows had."""
+    def _carry_out(self, window_ids: Sequence[int] = ()) -> Rows:
+        """Do what was decided, and forget what is over; window_ids: slots of keys that rows had."""
         book, ledger = self._book, self._ledger
         ledger.run(self._source)
         records, results = ledger.take()
@@ -313,7 +313,7 @@ class GeneralWindowOperator(WindowOperator):
         self.counters["fired"] += int((records > 0).sum())
         self.counters["orphans_dropped"] += ledger.dropped
         ledger.dropped = 0
-        moved = ledger.forget(sorted({*seen, *book.emptied} - book.keys.keys()))
+        moved = ledger.forget(sorted({*window_ids, *book.emptied} - book.keys.keys()))
         book.emptied = set()
         if moved is not None:
             book.renumber(moved)

@@ -51,9 +51,9 @@ class Placer:
             return assigner.assign(local, gaps)
         if type(assigner).assign_rows is Assigner.assign_rows:
             return assigner.assign(local)
-        seen = batch.drop_columns([self._column])
+        visible_rows = batch.drop_columns([self._column])
         try:
-            windows = assigner.assign_rows(seen, local)
+            windows = assigner.assign_rows(visible_rows, local)
             rows, starts, ends = (np.asarray(part, np.int64) for part in windows)
         except AggloomError:
             raise

@@ -203,9 +203,9 @@ class SessionWindowOperator(WindowOperator):
         """Results that were emitted, as insertions (now) or deletions."""
         assert self.emitted is not None
         values = self.emitted.handler.values(slots)
-        shown = self.emitted.records[slots] > 0
+        is_emitted = self.emitted.records[slots] > 0
         windows = self._emitted_start[slots], self._emitted_end[slots]
-        live = (shown & ~now, shown & now)
+        live = (is_emitted & ~now, is_emitted & now)
         return self._changes(slots, windows, (values, values), live)
 
     def _forget_emitted(self, slots: SlotArray) -> None:

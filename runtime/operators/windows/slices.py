@@ -149,9 +149,9 @@ class SlicedRows(WindowOperator):
         if stays is not None:
             self._drop_late(batch, kinds, slices, stays)
             batch, kinds, slices = batch.filter(pa.array(stays)), kinds[stays], slices[stays]
-        kept = self._find_slices(slices)
-        if kept is not slices or not self.windowing.is_sliced:
-            batch = batch.set_column(place, batch.schema.field(place), pa.array(kept))
+        slice_keys = self._find_slices(slices)
+        if slice_keys is not slices or not self.windowing.is_sliced:
+            batch = batch.set_column(place, batch.schema.field(place), pa.array(slice_keys))
         return batch, kinds
 
     def _find_slices(self, slices: Array) -> Array:
@@ -191,8 +191,8 @@ class SlicedRows(WindowOperator):
             self.counters["late_dropped"] += int(np.abs(other.records[slots[~stays]]).sum())
             slots = slots[stays]
         self.counters["rows"] += int(np.abs(other.records[slots]).sum())
-        kept = self._find_slices(other.windows[slots])
-        return self.slices.lookup_keys_of(other, slots, kept), other, slots
+        slice_keys = self._find_slices(other.windows[slots])
+        return self.slices.lookup_keys_of(other, slots, slice_keys), other, slots
 
     def _merge(self, into: Any, targets: Array, slots: SlotArray, ends: Array) -> None:
         """Merge slices into accumulators, in order of time; a slice may go to several windows."""

@@ -145,10 +145,10 @@ class SlicingWindowOperator(SlicedRows):
             return self.nothing
         self.counters["fired"] += n
         targets, ends = self._slices_of(state.windows[slots])
-        found = self.slices.find_keys_of(state, slots[targets], ends)
-        there = found >= 0
+        slots_of_slices = self.slices.find_keys_of(state, slots[targets], ends)
+        there = slots_of_slices >= 0
         scratch = state.handler.create(n)
-        self._merge(scratch, targets[there], found[there], ends[there])
+        self._merge(scratch, targets[there], slots_of_slices[there], ends[there])
         # Both results come from one state: strings are known by their numbers in its pool.
         before, was = state.handler.values(slots), state.records[slots] > 0
         state.reset(slots)
@@ -168,23 +168,23 @@ class SlicingWindowOperator(SlicedRows):
         owners = used[due]
         slots = np.repeat(owners, sizes)
         if self._assigner.size_ms == self._assigner.slice_ms:
-            found = _Merged(state.handler, slots, slots, ends, slots)
+            merged = _Merged(state.handler, slots, slots, ends, slots)
         else:
-            found = self._merge_slices(owners, sizes, slots, ends)
-        records = np.asarray(found.handler.accumulators.records)
-        there = records[found.places] > 0
-        places, ends_shown = found.places[there], found.ends[there]
+            merged = self._merge_slices(owners, sizes, slots, ends)
+        records = np.asarray(merged.handler.accumulators.records)
+        there = records[merged.places] > 0
+        places, ends_shown = merged.places[there], merged.ends[there]
         self.counters["fired"] += len(places)
-        values = found.handler.values(places)
-        owners = found.owners[there]
-        found.handler.refuse_overflow(
+        values = merged.handler.values(places)
+        owners = merged.owners[there]
+        merged.handler.refuse_overflow(
             values, lambda place: state.place(int(owners[np.searchsorted(places, place)]))
         )
         live = np.ones(len(places), np.bool_)
         windows = owners, ends_shown
-        changes = self._changes(windows, (values, values), (~live, live), state, found.handler)
-        if self._assigner.cumulates:
-            self._fold(slots, ends, found)
+        changes = self._changes(windows, (values, values), (~live, live), state, merged.handler)
+        if isinstance(self._assigner, Cumulate):
+            self._fold(slots, ends, merged)
         self._forget_slices()
         return changes
 
@@ -212,19 +212,19 @@ class SlicingWindowOperator(SlicedRows):
             cells,
         )
 
-    def _fold(self, slots: SlotArray, ends: Array, found: _Merged) -> None:
+    def _fold(self, slots: SlotArray, ends: Array, merged: _Merged) -> None:
         """Let the first slice of a cumulating window hold all that its last firing has merged."""
         state = self.slices
         # Only the newest window of a slice has merged all that is in it.
         newest = np.full(state.capacity, -AFTER_ALL, np.int64)
         np.maximum.at(newest, slots, ends)
         last = (ends < self._assigner.last_ends(ends)) & (newest[slots] == ends)
-        slots, ends, cells = slots[last], ends[last], found.cells[last]
+        slots, ends, cells = slots[last], ends[last], merged.cells[last]
         cells, one = np.unique(cells, return_index=True)
         firsts = self._assigner.starts(ends[one]) + self._assigner.slice_ms
         targets = state.lookup_keys_of(state, slots[one], firsts)
         state.reset(slots)
-        state.handler.merge_slots(state.accumulators, targets, found.handler.accumulators, cells)
+        state.handler.merge_slots(state.accumulators, targets, merged.handler.accumulators, cells)
         state.forget(np.setdiff1d(slots, targets))
 
     def _due(self, slices: Array) -> tuple[Array, Array, Array]:

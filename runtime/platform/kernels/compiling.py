@@ -50,14 +50,14 @@ def compile_counting(function: F) -> F:
 
 def compile_part(function: F) -> F:
     """Return a function that is put into its caller before anything is compiled."""
-    made: F = njit(inline="always", **_OPTIONS)(function)
-    return made
+    kernel: F = njit(inline="always", **_OPTIONS)(function)
+    return kernel
 
 
 def _compile(function: F, linked: bool = False, **options: Any) -> F:
     """Return a function compiled as the options say."""
-    made: F = _compile_once(njit(**options)(function), linked)
-    return made
+    kernel: F = _compile_once(njit(**options)(function), linked)
+    return kernel
 
 
 def _compile_once(dispatcher: Any, linked: bool = False) -> Any:

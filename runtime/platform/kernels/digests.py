@@ -24,14 +24,14 @@ def digest_module(name: str) -> str:
     when that file changes, and two kernels would disagree about one hash or one layout.
     """
     module = modules[name]
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     if module.__spec__ is not None and module.__file__ is not None:
-        found.update(digest_text(module.__spec__.loader, module.__file__).encode())
+        digest.update(digest_text(module.__spec__.loader, module.__file__).encode())
     others = {
         value.py_func.__module__
         for value in vars(module).values()
         if isinstance(value, Dispatcher) and value.py_func.__module__ != name
     }
     for other in sorted(others):
-        found.update(digest_module(other).encode())
-    return found.hexdigest()[:16]
+        digest.update(digest_module(other).encode())
+    return digest.hexdigest()[:16]

@@ -150,19 +150,20 @@ def find_change_column(df: DataFrame, used: list[str]) -> str | None:
 
     Raises SpecError where it cannot be told.
     """
-    taken = {name.lower() for name in used}
-    free = [name for name in df.columns if name.lower() not in taken]
-    found = [name for name in free if name.lower() in CHANGE_COLUMNS.values()]
+    used_names = {name.lower() for name in used}
+    free = [name for name in df.columns if name.lower() not in used_names]
+    candidates = [name for name in free if name.lower() in CHANGE_COLUMNS.values()]
     # A changelog has its change column last; what is before it under another such name is a column like others.
-    if len(found) > 1 and df.columns[-1] == CHANGE_COLUMN:
-        found = [CHANGE_COLUMN]
-    if len(found) > 1:
+    if len(candidates) > 1 and df.columns[-1] == CHANGE_COLUMN:
+        candidates = [CHANGE_COLUMN]
+    if len(candidates) > 1:
         raise SpecError(
-            f"the DataFrame has {' and '.join(map(repr, found))}; say which is the change column: change_column=..."
+            f"the DataFrame has {' and '.join(map(repr, candidates))}; say which is the change column: "
+            "change_column=..."
         )
     flattened = [name for name in free if name.lower() in MARKERS]
-    if flattened and not found:
+    if flattened and not candidates:
         raise SpecError(
             f"the DataFrame's column {flattened[0]!r} {MARKER_HINT}, or pass change_column=None"
         )
-    return found[0] if found else None
+    return candidates[0] if candidates else None

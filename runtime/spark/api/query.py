@@ -103,7 +103,7 @@ def sql(
     _check_given("watermarks", times, frames)
     if isinstance(change_column, Mapping):
         _check_given("change_column", change_column, frames)
-    given = {
+    tables_by_name = {
         name: table_of(name, df, change_column, times.get(name)) for name, df in frames.items()
     }
     by_key = {name: upsert_keys(df) for name, df in frames.items() if upsert_keys(df)}
@@ -115,20 +115,20 @@ def sql(
     with use_analyser(first.sparkSession):
         plan = plan_query(
             query,
-            {name: columns_of(table) for name, table in given.items()},
-            input_changes=_kinds(given, input_changes, by_key),
+            {name: columns_of(table) for name, table in tables_by_name.items()},
+            input_changes=_kinds(tables_by_name, input_changes, by_key),
             dialect=dialect,
             keys=by_key | mapping_of("sql", "keys", keys, "as in keys={'t': ['id']}"),
-            watermarks={name: table.time for name, table in given.items() if table.time},
+            watermarks={name: table.time for name, table in tables_by_name.items() if table.time},
             options=chosen,
             lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
         )
     check_tables_read("sql", query, plan, [name for name in frames if name in named])
     settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
-    require_watermarks(plan, given)
+    require_watermarks(plan, tables_by_name)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), plan.awaits_watermark)
     return SparkLowering(
-        plan, given, handler_texts(backend), settings, text=shown_query(query)
+        plan, tables_by_name, handler_texts(backend), settings, text=shown_query(query)
     ).result()
 
 
@@ -194,16 +194,16 @@ def table_of(
     watermark: tuple[str, Any] | None,
 ) -> InputTable:
     """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
-    asked: Any = change_column
+    change_name: Any = change_column
     if isinstance(change_column, Mapping):
-        asked = change_column.get(name, "")
-    if asked == "":
+        change_name = change_column.get(name, "")
+    if change_name == "":
         return add_watermark(df, find_change_column(df, []), watermark)
-    if asked is not None and asked not in df.columns:
+    if change_name is not None and change_name not in df.columns:
         raise UnknownColumnError(
-            f"table {name}: there is no change column {asked!r}. {nearest(asked, df.columns)}"
+            f"table {name}: there is no change column {change_name!r}. {nearest(change_name, df.columns)}"
         )
-    return add_watermark(df, asked, watermark)
+    return add_watermark(df, change_name, watermark)
 
 
 def columns_of(table: InputTable) -> pa.Schema:

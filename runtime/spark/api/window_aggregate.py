@@ -104,8 +104,8 @@ def window_aggregate(
     )
     plan = plan_windows(spec, windowing, options=chosen, inserts_only=change_column is None)
     on = windowing.assigner.columns[0] if windowing.assigner.event_time else None
-    asked = None if watermark is None or on is None else (on, watermark)
-    table = add_watermark(df, change_column, asked)
+    watermark_of = None if watermark is None or on is None else (on, watermark)
+    table = add_watermark(df, change_column, watermark_of)
     require_watermarks(plan, {"t": table})
     text = handler_text(window_handler(plan, handler, backend))
     settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
@@ -114,20 +114,24 @@ def window_aggregate(
 
 
 def add_watermark(
-    df: DataFrame, change_column: str | None, asked: tuple[str, Any] | None
+    df: DataFrame, change_column: str | None, watermark_of: tuple[str, Any] | None
 ) -> InputTable:
-    """A DataFrame with the watermark that is asked for (its column, and how far rows may be out of order).
+    """A DataFrame with a watermark (its column, and how far rows may be out of order).
 
     Raises UnknownColumnError, OptionError for what is no duration, and SpecError if it has another one already.
     """
     own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
-    if asked is None:
+    if watermark_of is None:
         return InputTable(df, change_column, own)
-    if isinstance(asked, str) or not isinstance(asked, Sequence) or len(asked) != 2:
+    if (
+        isinstance(watermark_of, str)
+        or not isinstance(watermark_of, Sequence)
+        or len(watermark_of) != 2
+    ):
         raise OptionError(
-            f"watermark is {asked!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
+            f"watermark is {watermark_of!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
         )
-    column, delay = asked
+    column, delay = watermark_of
     computed = is_expression(column, df.columns)
     if not computed and column not in df.columns:
         raise UnknownColumnError(

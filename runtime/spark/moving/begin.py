@@ -128,8 +128,8 @@ def _run_through(batch: DataFrame, _: int) -> None:
 
 def _without_rows(table: InputTable) -> InputTable:
     """A stream of a table's columns that brings no row."""
-    asked = None if table.time is None else (table.time, "0 seconds")
-    return add_watermark(stream_nothing(table.df), table.change_column, asked)
+    watermark = None if table.time is None else (table.time, "0 seconds")
+    return add_watermark(stream_nothing(table.df), table.change_column, watermark)
 
 
 @contextmanager
@@ -150,8 +150,8 @@ def _settings(spark: SparkSession) -> Iterator[None]:
 
 def _write_files(spark: SparkSession, root: Path, lines: list[SourceLine], facts: HandOver) -> None:
     """Write the logs of the sources of files: what was read, as one batch of the source's own."""
-    made: Any = spark
-    path_of, conf = made._jvm.org.apache.hadoop.fs.Path, made._jsparkSession.sessionState()
+    session: Any = spark
+    path_of, conf = session._jvm.org.apache.hadoop.fs.Path, session._jsparkSession.sessionState()
     files_of = path_of("file:///").getFileSystem(conf.newHadoopConf())
     shutil.rmtree(root / "sources", ignore_errors=True)
     for table, source in dict.fromkeys(lines):

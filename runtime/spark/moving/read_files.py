@@ -25,26 +25,28 @@ def files_by_batch(root: Path) -> tuple[dict[str, list[ListedFile]], int]:
     numbers = batches(root / "offsets")
     offsets = {number: _offsets_of(root, number) for number in numbers}
     last = numbers[-1]
-    found: dict[str, list[ListedFile]] = {}
+    files_by_source: dict[str, list[ListedFile]] = {}
     for place, line in enumerate(lines):
         logged = {n: _log_number(each[place]) for n, each in offsets.items()}
-        if line.table in found or logged[last] is None:
+        if line.table in files_by_source or logged[last] is None:
             continue
-        found[line.table] = []
+        files_by_source[line.table] = []
         for each in list_read_files(root, line.source, int(logged[last] or 0)):
             batch = next(n for n, end in logged.items() if end is not None and each.number <= end)
             if batch == numbers[0] and batch > 0:
                 # Earlier ones of this table alone: their order is that of the source's log.
                 batch = each.number - int(logged[batch] or 0) + batch
-            found[line.table].append(ListedFile(each.path, each.time, file_size(each.path), batch))
-    if numbers[0] > 0 and len(found) > 1:
+            files_by_source[line.table].append(
+                ListedFile(each.path, each.time, file_size(each.path), batch)
+            )
+    if numbers[0] > 0 and len(files_by_source) > 1:
         raise UnverifiableError(
             f"{root}: Spark has deleted the log of its batches before {numbers[0]}, so that nobody knows which files "
-            f"of {', '.join(sorted(found))} were in one batch. Run the query on with more "
+            f"of {', '.join(sorted(files_by_source))} were in one batch. Run the query on with more "
             "spark.sql.streaming.minBatchesToRetain from an empty checkpoint, to be able to verify it."
         )
     with_input = min(number for number in numbers if offsets[number] == offsets[last])
-    return found, with_input
+    return files_by_source, with_input
 
 
 def _offsets_of(root: Path, batch: int) -> list[str]:

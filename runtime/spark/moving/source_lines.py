@@ -31,9 +31,9 @@ def find_lines(df: DataFrame, lowering: SparkLowering) -> list[SourceLine] | Non
     """The lines of a query that is to start; None over Connect, and where a table is made from several streams."""
     if not is_here(df.sparkSession):
         return None
-    made: Any = df
-    found = made._jdf.queryExecution().analyzed().collectLeaves()
-    leaves = [leaf for leaf in map(found.apply, range(found.size())) if leaf.isStreaming()]
+    frame: Any = df
+    leaf_list = frame._jdf.queryExecution().analyzed().collectLeaves()
+    leaves = [leaf for leaf in map(leaf_list.apply, range(leaf_list.size())) if leaf.isStreaming()]
     if len(leaves) != len(lowering.scans):
         return None
     numbers = [next(n for n, other in enumerate(leaves) if other.equals(leaf)) for leaf in leaves]

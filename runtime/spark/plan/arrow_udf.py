@@ -19,8 +19,8 @@ from aggloom.runtime.spark.release import SPARK
 def arrow_udf(function: Callable[..., pa.Array], returned: DataType) -> Callable[..., Column]:
     """Return a maker of a column from others; it is not computed twice, nor moved to where other rows are."""
     if SPARK >= (4, 1):
-        made: Callable[..., Column] = F.arrow_udf(function, returned).asNondeterministic()
-        return made
+        columns_of: Callable[..., Column] = F.arrow_udf(function, returned).asNondeterministic()
+        return columns_of
     return _by_pandas(function, returned)
 
 
@@ -29,9 +29,9 @@ def _by_pandas(function: Callable[..., pa.Array], returned: DataType) -> Callabl
     kind = arrow_type(ArrayType(returned))
 
     def list_values(*columns: pd.Series) -> pd.Series:
-        found = function(*(pa.array(column, from_pandas=True) for column in columns))
-        ends = pa.array(np.arange(len(found) + 1, dtype=np.int32))
-        lists = pa.ListArray.from_arrays(ends, found).cast(kind)
+        result = function(*(pa.array(column, from_pandas=True) for column in columns))
+        ends = pa.array(np.arange(len(result) + 1, dtype=np.int32))
+        lists = pa.ListArray.from_arrays(ends, result).cast(kind)
         return _Kept(pd.arrays.ArrowExtensionArray(pa.chunked_array([lists])))
 
     udf = F.pandas_udf(list_values, ArrayType(returned)).asNondeterministic()

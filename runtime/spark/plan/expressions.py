@@ -86,26 +86,26 @@ def spark_arrow(schema: pa.Schema) -> pa.Schema:
 
 def check_columns(df: DataFrame, schema: pa.Schema) -> None:
     """Refuse a DataFrame that lacks a column of the spec, or has it with another type."""
-    found = {field.name: field.dataType for field in df.schema.fields}
+    types_by_name = {field.name: field.dataType for field in df.schema.fields}
     for field in schema:
-        if field.name not in found:
+        if field.name not in types_by_name:
             raise UnknownColumnError(
                 f"the DataFrame has no column {field.name!r}, which the spec's schema declares. "
-                + nearest(field.name, found)
+                + nearest(field.name, types_by_name)
             )
-        wanted = spark_type(field.type)
-        if not _same_type(found[field.name], wanted):
+        declared = spark_type(field.type)
+        if not _same_type(types_by_name[field.name], declared):
             raise TypeMismatchError(
-                f"column {field.name!r} is {found[field.name].simpleString().upper()} in the DataFrame, but "
-                f"{wanted.simpleString().upper()} in the spec's schema; cast it, or change the schema"
+                f"column {field.name!r} is {types_by_name[field.name].simpleString().upper()} in the DataFrame, but "
+                f"{declared.simpleString().upper()} in the spec's schema; cast it, or change the schema"
             )
 
 
-def _same_type(found: DataType, wanted: DataType) -> bool:
+def _same_type(stored: DataType, declared: DataType) -> bool:
     """Tell whether the values are the same, whatever may be null in them."""
     # What an array or a struct holds may be declared not null, of which the short text says nothing.
-    same = found.simpleString() == wanted.simpleString()
-    return same or bool(arrow_type(found) == arrow_type(wanted))
+    same = stored.simpleString() == declared.simpleString()
+    return same or bool(arrow_type(stored) == arrow_type(declared))
 
 
 def check_output(names: Sequence[str], change_column: str) -> None:
@@ -126,9 +126,9 @@ def analyser(spark: SparkSession) -> Analyser:
         empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
         sql = with_typed_nulls(sql, types)
         with refusals(f"expression {sql}"):
-            asked = empty.selectExpr(f"{sql} AS value", "*")
+            typed = empty.selectExpr(f"{sql} AS value", "*")
         try:
-            kind = type_text(asked.schema.fields[0].dataType)
+            kind = type_text(typed.schema.fields[0].dataType)
         except PySparkValueError as error:
             text = f"expression {sql}: Python has no such type ({error}); CAST it, as in CAST(.. AS TIMESTAMP)."
             raise UnsupportedExpressionError(text) from None

@@ -39,13 +39,13 @@ def apply_result_step(rows: DataFrame, node: Node, profile: str) -> DataFrame:
             f"late_rows is true, and {node.title[0]} stands above the windows; take it out of the query, and "
             "write it over the result"
         )
-    found = apply_step(rows, node, (StringType(), KIND))
+    stepped = apply_step(rows, node, (StringType(), KIND))
     if not isinstance(node, Correlate):
-        return found
+        return stepped
     insert, before, after, delete = PROFILES[profile]
     kind = F.col(f"`{KIND}`")
     single = F.when(kind == before, delete).when(kind == after, insert).otherwise(kind)
-    return found.withColumn(KIND, single)
+    return stepped.withColumn(KIND, single)
 
 
 def translate_kinds(

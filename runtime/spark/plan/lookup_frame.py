@@ -23,7 +23,7 @@ _ANSWERS = "lookup answers"
 
 def as_lookups(lookups: dict[str, Any]) -> dict[str, LookupTable]:
     """Lookup tables by name, batch DataFrames among them."""
-    found = {}
+    lookups_by_name = {}
     for name, each in lookups.items():
         if isinstance(each, DataFrame) or hasattr(each, "sparkSession"):
             if each.isStreaming:
@@ -31,17 +31,19 @@ def as_lookups(lookups: dict[str, Any]) -> dict[str, LookupTable]:
                     f"lookups: {name!r} streams; give it in tables, and join it plainly or AS OF a row time."
                 )
             each = LookupTable(to_schema(each), BatchFrame(each))
-        found[name] = each
-    return found
+        lookups_by_name[name] = each
+    return lookups_by_name
 
 
 def look_up_rows(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, str]) -> DataFrame:
     """The rows of a lookup or lookup join; the extra columns go along."""
-    asked = node.asked
-    source = asked.table.source
+    question = node.asked
+    source = question.table.source
     assert isinstance(source, BatchFrame)
-    keys = [F.col(quote(name)).alias(f"lookup key {n}") for n, (_, name) in enumerate(asked.pairs)]
-    read = [F.col(quote(name)).alias(own) for own, name in asked.names]
+    keys = [
+        F.col(quote(name)).alias(f"lookup key {n}") for n, (_, name) in enumerate(question.pairs)
+    ]
+    read = [F.col(quote(name)).alias(own) for own, name in question.names]
     row = F.struct(*(read or [F.lit(True).alias("found")]))
     names = [f"lookup key {n}" for n in range(len(keys))]
     known = reduce(lambda a, b: a & b, (F.col(quote(n)).isNotNull() for n in names))
@@ -49,7 +51,7 @@ def look_up_rows(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, st
     table = table.groupBy(*names).agg(F.collect_list("row").alias(_ANSWERS))
     same = (
         F.col(quote(left)) == F.col(quote(n))
-        for (left, _), n in zip(asked.pairs, names, strict=True)
+        for (left, _), n in zip(question.pairs, names, strict=True)
     )
     both = df.join(F.broadcast(table), reduce(lambda a, b: a & b, same), "left").drop(*names)
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
@@ -81,8 +83,8 @@ class Answered:
             pairs = pair_lists(node.asked, rows, batch.column(batch.num_columns - 1))
             extra = batch.columns[width:-1]
             if isinstance(node, LookupJoin):
-                done, taken = combine_columns(node, rows, pairs), pa.array(pairs.rows)
-                extra = [column.take(taken) for column in extra]
+                done, row_numbers = combine_columns(node, rows, pairs), pa.array(pairs.rows)
+                extra = [column.take(row_numbers) for column in extra]
             else:
                 done = with_lists(node, rows, pairs)
             names = [*node.schema.names, *batch.schema.names[width:-1]]

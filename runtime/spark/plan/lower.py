@@ -139,14 +139,14 @@ class SparkLowering:
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
         with refusals("the query"):
-            shown = self._lower_result(self.plan.root)
-        late = [name for name in shown.columns if name == LATE_ROW]
-        made = shown.select(
+            lowered = self._lower_result(self.plan.root)
+        late = [name for name in lowered.columns if name == LATE_ROW]
+        selected = lowered.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
             *(F.col(name) for name in late),
             F.col(quote(KIND)).alias(change_column),
         )
-        result = metrics.result_counted(made, self._number, late[0] if late else None)
+        result = metrics.result_counted(selected, self._number, late[0] if late else None)
         _LOWERED[result] = self
         return result
 

@@ -48,8 +48,8 @@ def operators_counted(
     rows that bring only counts.
     """
     about = json.dumps([buckets, *names])
-    told = F.collect_list(quote(COUNTS)).alias("told")
-    observed = df.observe(f"{_OPERATORS} {place} #{query}: {about}", told)
+    counts_column = F.collect_list(quote(COUNTS)).alias("told")
+    observed = df.observe(f"{_OPERATORS} {place} #{query}: {about}", counts_column)
     return observed.where(f"{quote(filled)} IS NOT NULL").drop(COUNTS)
 
 
@@ -164,7 +164,7 @@ class _Fragment:
     @property
     def counts(self) -> Iterator[OperatorCounts]:
         """Those of each operator."""
-        seen = len(self._levels), self._buckets
+        query_place = len(self._levels), self._buckets
         for place, (name, flows) in enumerate(zip(self._names, self._flows, strict=True)):
             levels_of_buckets = [levels[place] for levels in self._levels.values()] or [
                 [0] * len(LEVELS)
@@ -174,7 +174,7 @@ class _Fragment:
                 (*flows, *map(sum, zip(*levels_of_buckets, strict=True))),
                 strict=True,
             )
-            yield OperatorCounts(name, **dict(totals), buckets=seen)
+            yield OperatorCounts(name, **dict(totals), buckets=query_place)
 
 
 def _instant(text: str) -> dt.datetime | None:

@@ -93,8 +93,8 @@ class Packer:
             return
         yield from self._partials(local.add(batch, kinds))
         if local.given_up:
-            for kept, kept_kinds in local.remaining_rows():
-                yield from self._hold(kept, kept_kinds, b"")
+            for remaining, kept_kinds in local.remaining_rows():
+                yield from self._hold(remaining, kept_kinds, b"")
 
     def finish(self) -> Iterator[PackedRow]:
         """Give out what is left."""
@@ -128,8 +128,8 @@ class Packer:
         self._held[bucket], self._sizes[bucket] = [], 0
         return self._make_row(bucket, pack_blob(pieces))
 
-    def _partials(self, taken: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
-        for bucket, data in taken:
+    def _partials(self, shares: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
+        for bucket, data in shares:
             if self._nothing is None:
                 self._nothing = with_kinds(*no_rows(self._route.schema))
             yield self._make_row(bucket, data)

@@ -27,19 +27,19 @@ def calculate_with(
     batch: pa.RecordBatch,
     kinds: Kinds,
     *,
-    shown: bool,
+    is_shown: bool,
     upsert: bool,
 ) -> tuple[pa.RecordBatch, Kinds]:
     """Calculate as `aggloom.codegen.calculate` does, with the expressions evaluated by Spark."""
     zone = spell_zone(str(spark.conf.get("spark.sql.session.timeZone")))
     if node.where is not None:
         df, place, kind = _number_rows(spark, batch, kinds)
-        df, asked = compute_own_calls(df, node, zone)
+        df, own_node = compute_own_calls(df, node, zone)
         with refusals("WHERE"):
-            ordered = df.selectExpr(f"({asked.where}) AS passes", quote(kind), quote(place))
+            ordered = df.selectExpr(f"({own_node.where}) AS passes", quote(kind), quote(place))
         flags, _ = _collect_rows(ordered, pa.schema([("passes", pa.bool_())]))
         keep = flags.column(0).fill_null(False).to_numpy(False)
-        if shown:
+        if is_shown:
             keep, kinds = having_kinds(kinds, keep, upsert)
         batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
     df, place, kind = _number_rows(spark, batch, kinds)

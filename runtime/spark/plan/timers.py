@@ -36,12 +36,12 @@ def check_timers(
     if not any(is_stamped(each, awaits_watermark) for each in fragments):
         return
     root = local(checkpoint)
-    found = []
+    noted_modes = []
     for directory in root.glob("state/*/_metadata/v*"):
         files = sorted(directory.glob("[0-9]*"), key=lambda file: int(file.name))
-        found += _MODE.findall(read_text(root, files[-1])) if files else []
-    wanted: list[str] = [time_mode(each, awaits_watermark) for each in fragments]
-    if found.count(_CLOCK) > wanted.count(_CLOCK):
+        noted_modes += _MODE.findall(read_text(root, files[-1])) if files else []
+    modes: list[str] = [time_mode(each, awaits_watermark) for each in fragments]
+    if noted_modes.count(_CLOCK) > modes.count(_CLOCK):
         raise StateMismatchError(
             f"{checkpoint}: its state was written with timers by the clock, for a time to live beside windows in event "
             "time. The query has no such timers now, and Spark does not change them in a checkpoint. Read the input "

@@ -49,10 +49,10 @@ def write_archive(path: Path) -> Path:
     package = Path(aggloom.errors.__file__).parent
     # In a checkout most rooms lie beside the package.
     beside = Path(aggloom.runtime.__path__[0]).parent
-    found = [(package, file) for folder in ("*", "sample/*") for file in package.glob(folder)]
-    found += [(beside, file) for room in _ROOMS for file in (beside / room).rglob("*")]
+    entries = [(package, file) for folder in ("*", "sample/*") for file in package.glob(folder)]
+    entries += [(beside, file) for room in _ROOMS for file in (beside / room).rglob("*")]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for top, file in sorted(found):
+        for top, file in sorted(entries):
             if file.suffix in _KINDS and file.is_file():
                 inside = Path("aggloom", file.relative_to(top)).as_posix()
                 entry = zipfile.ZipInfo(inside, _SINCE_1980)

@@ -37,24 +37,24 @@ def session_to_run(
     Python workers begin to import as soon as it is there. few_rows: it ends after few of them. What the block raises
     waits until Java can be reached, so that it ends with this process and leaves nothing behind.
     """
-    made: Future[SparkSession] = Future()
+    future_session: Future[SparkSession] = Future()
 
     def make() -> None:
         try:
             chosen = _QUIET | (_FOR_FEW_ROWS if few_rows else {}) | settings
             spark = session(name, **chosen)
         except BaseException as failure:
-            made.set_exception(failure)
+            future_session.set_exception(failure)
             return
-        made.set_result(spark)
+        future_session.set_result(spark)
         with suppress(Exception):
             _first_task(spark)
 
     threading.Thread(target=make, daemon=True).start()
     try:
-        yield made.result
+        yield future_session.result
     except BaseException:
-        while SparkContext._gateway is None and not made.done():
+        while SparkContext._gateway is None and not future_session.done():
             time.sleep(_PAUSE_SECONDS)
         raise
 
@@ -65,10 +65,10 @@ def session_to_look(name: str, *modules: str) -> SparkSession:
     if active is not None:
         return active
     with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(session, name, **_QUIET, **_FOR_A_LOOK)
+        future_session = pool.submit(session, name, **_QUIET, **_FOR_A_LOOK)
         for module in modules:
             import_module(module)
-        return made.result()
+        return future_session.result()
 
 
 def _first_task(spark: Any) -> None:

@@ -102,7 +102,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         builder = SparkSession.builder.appName(name).master(master)
         for key, value in launched.items():
             builder = builder.config(key, str(value))
-        made = builder.getOrCreate()
+        new_session = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -110,9 +110,9 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
             "Spark's Java ended as it began; what it said is above. Spark needs Java 17 or newer (JAVA_HOME is "
             f"{os.environ.get('JAVA_HOME') or 'not set'}), and {settings['spark.driver.memory']} of memory."
         ) from failure
-    if is_local(made):
-        without_processes(made)
-    return made
+    if is_local(new_session):
+        without_processes(new_session)
+    return new_session
 
 
 def ensure_query_settings(

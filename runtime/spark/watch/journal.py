@@ -33,11 +33,11 @@ _POLL_SECONDS = 0.5
 
 
 def follow_query(
-    query: StreamingQuery, checkpoint: str | Path, made: SparkLowering | None
+    query: StreamingQuery, checkpoint: str | Path, lowering: SparkLowering | None
 ) -> StreamingQuery:
-    """A query that was started from a checkpoint, its batches noted there from now on; made: what it was made by."""
+    """A query that was started from a checkpoint, its batches noted there from now on; lowering: its Spark query."""
     place = local(checkpoint) if is_local(checkpoint) else None
-    journal = FOLLOWERS[query] = Journal(query, place, made)
+    journal = FOLLOWERS[query] = Journal(query, place, lowering)
     journal.start()
     return query
 
@@ -49,10 +49,10 @@ class Journal(Follower):
     """
 
     def __init__(
-        self, query: StreamingQuery, checkpoint: Path | None, made: SparkLowering | None
+        self, query: StreamingQuery, checkpoint: Path | None, lowering: SparkLowering | None
     ) -> None:
-        super().__init__("aggloom-journal", DroppedReport(_hands_out_late(made)))
-        self._query, self._made, self._call = query, made, find_call()
+        super().__init__("aggloom-journal", DroppedReport(_hands_out_late(lowering)))
+        self._query, self._made, self._call = query, lowering, find_call()
         self._files = None if checkpoint is None else JournalFiles(checkpoint)
         self._totals, self._lock = Totals(), threading.Lock()
         self._batch = -1
@@ -138,14 +138,14 @@ class Journal(Follower):
         return None if failure is None else str(explain_failure(failure))
 
 
-def _hands_out_late(made: SparkLowering | None) -> bool:
+def _hands_out_late(lowering: SparkLowering | None) -> bool:
     """Return whether rows that come too late are among the rows of the result."""
-    if made is None:
+    if lowering is None:
         return False
-    nodes = (node for fragment in made.nodes.values() for node in fragment)
-    return any(operator_of(node, made.plan.options).late_columns is not None for node in nodes)
+    nodes = (node for fragment in lowering.nodes.values() for node in fragment)
+    return any(operator_of(node, lowering.plan.options).late_columns is not None for node in nodes)
 
 
-def describe_made(made: SparkLowering) -> dict[str, Any]:
+def describe_made(lowering: SparkLowering) -> dict[str, Any]:
     """Return the facts for a watcher of a query that was lowered to Spark."""
-    return describe_query(made.plan, made.text, made.nodes)
+    return describe_query(lowering.plan, lowering.text, lowering.nodes)

@@ -48,17 +48,17 @@ def line_of(progress: Any, totals: Totals, before: Mapping[str, Any]) -> dict[st
 
 def _lag(sources: Iterable[Any]) -> dict[str, int]:
     """Return the amount that waits to be read, of what the sources tell."""
-    found: dict[str, int] = {}
+    lags: dict[str, int] = {}
     for source in sources:
         metrics = source["metrics"] or {}
         for what, names in _LAG.items():
             for name in names:
                 if metrics.get(name) not in (None, ""):
-                    found[what] = found.get(what, 0) + int(float(metrics[name]))
+                    lags[what] = lags.get(what, 0) + int(float(metrics[name]))
         behind = [int(float(metrics[name])) for name in _OFFSETS if metrics.get(name)]
         if any(name in metrics for name in _OFFSETS):
-            found["offsets"] = max(found.get("offsets", 0), *behind, 0)
-    return found
+            lags["offsets"] = max(lags.get("offsets", 0), *behind, 0)
+    return lags
 
 
 def _milliseconds(text: str) -> int:

@@ -75,14 +75,16 @@ def note_repartitions(checkpoint: str | Path) -> None:
     numbers = batches(root / "offsets")
     in_log = {each: _partitions_in(_offsets(checkpoint, each, None)) for each in numbers}
     noted = _noted_repartitions(root)
-    found = {
+    partitions_by_operator = {
         number
         for number in {*numbers, *noted}
         if number <= max(numbers, default=-1)
         and _is_repartition(in_log.get(number - 1), in_log.get(number), number in noted)
     }
-    if found != noted:
-        replace_file(root / REPARTITIONS_FILE, with_checksum(json.dumps(sorted(found))))
+    if partitions_by_operator != noted:
+        replace_file(
+            root / REPARTITIONS_FILE, with_checksum(json.dumps(sorted(partitions_by_operator)))
+        )
 
 
 def _noted_repartitions(root: Path) -> set[int]:
@@ -91,8 +93,8 @@ def _noted_repartitions(root: Path) -> set[int]:
     if not file.is_file():
         return set()
     try:
-        found = json.loads(without_checksum(read_file(root, file)))
-        return {int(number) for number in found}
+        numbers = json.loads(without_checksum(read_file(root, file)))
+        return {int(number) for number in numbers}
     except (ValueError, TypeError) as error:
         raise corrupt(f"{REPARTITIONS_FILE} is damaged: {error}") from error
 
@@ -151,10 +153,11 @@ def _partitions_in(offsets: str) -> int | None:
 
 def hint(spark: SparkSession, checkpoint: str | Path) -> str:
     """Return the advice on a checkpoint whose partitions are not those of the session; "" if they are."""
-    known, asked = partitions_of(checkpoint), spark.conf.get(_PARTITIONS, None)
-    if known is None or asked is None or str(known) == asked:
+    known, configured = partitions_of(checkpoint), spark.conf.get(_PARTITIONS, None)
+    if known is None or configured is None or str(known) == configured:
         return ""
-    kept = f"{checkpoint} was written with {known} shuffle partitions and keeps them"
+    sentence = f"{checkpoint} was written with {known} shuffle partitions and keeps them"
     if SPARK < _SINCE:
-        return kept
-    return f"{kept}; for {asked}, stop the query and run `aggloom repartition {checkpoint} --partitions {asked}`"
+        return sentence
+    fix = f"`aggloom repartition {checkpoint} --partitions {configured}`"
+    return f"{sentence}; for {configured}, stop the query and run {fix}"

@@ -51,7 +51,7 @@ class SparkStateReader:
                 f"{self.path}: no state of a stateful query. Give the directory that the query has as its "
                 "checkpointLocation (`aggloom run --checkpoint`), once it has committed a batch."
             )
-        found, foreign = [], []
+        operators, foreign = [], []
         for row in rows:
             variables = _variables(row["operatorProperties"])
             if variables >= _FORMER:
@@ -63,13 +63,13 @@ class SparkStateReader:
                 foreign.append(row["operatorName"])
             else:
                 batches = row["minBatchId"], row["maxBatchId"]
-                found.append(StoredOperator(row["operatorId"], row["numPartitions"], batches))
-        if not found:
+                operators.append(StoredOperator(row["operatorId"], row["numPartitions"], batches))
+        if not operators:
             raise CheckpointError(
                 f"{self.path}: its state is that of {', '.join(sorted(set(foreign)))}, not of aggloom. "
                 'Spark reads it with spark.read.format("statestore").'
             )
-        return sorted(found)
+        return sorted(operators)
 
     def files(self, operator: int, batch: int) -> list[BucketFiles]:
         """All buckets that were ever written, with their sizes; no state leaves the JVM."""
@@ -82,7 +82,7 @@ class SparkStateReader:
         )
         summed = sized.groupBy("bucket", "content").agg(F.sum("size").alias("size"))
         sizes = {(key, int(content, 16)): int(size) for key, content, size in self._collect(summed)}
-        found = [
+        bucket_files = [
             BucketFiles(
                 hash_int(key),
                 partition,
@@ -92,7 +92,7 @@ class SparkStateReader:
             )
             for key, partition, head in self._collect(heads)
         ]
-        return sorted(found)
+        return sorted(bucket_files)
 
     def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
         """Return the description that the state of an operator was made from, as one of its buckets says."""
@@ -103,12 +103,12 @@ class SparkStateReader:
         raise self._missing_description(operator)
 
     def buckets(
-        self, operator: int, batch: int, wanted: Collection[BucketFiles]
+        self, operator: int, batch: int, bucket_files: Collection[BucketFiles]
     ) -> Iterator[StoredBucket]:
         """Yield the contents of these buckets, as many at once as fit into memory well."""
         chunk: list[BucketFiles] = []
         room = _BYTES_AT_ONCE
-        for each in sorted(wanted):
+        for each in sorted(bucket_files):
             size = each.snapshot_bytes + each.log_bytes
             if chunk and size > room:
                 yield from self._read_buckets(operator, batch, chunk)
@@ -124,14 +124,14 @@ class SparkStateReader:
         names = bucket_keys(max(each.bucket for each in chunk) + 1)
         keys = {names[each.bucket]: each.bucket for each in chunk}
 
-        found: dict[int, list[bytes]] = {bucket: [] for bucket in keys.values()}
+        lines_by_bucket: dict[int, list[bytes]] = {bucket: [] for bucket in keys.values()}
         rows = self._variable("log", operator, batch).where(F.col("key.bucket").isin(*keys))
         for key, blob in self._collect(rows.select("key.bucket", "list_element.blob")):
-            found[keys[key]].append(bytes(blob))
+            lines_by_bucket[keys[key]].append(bytes(blob))
         for each in chunk:
-            if not found[each.bucket]:
+            if not lines_by_bucket[each.bucket]:
                 raise self._missing_description(operator)
-            yield StoredBucket.of(each.bucket, each.head, found[each.bucket])
+            yield StoredBucket.of(each.bucket, each.head, lines_by_bucket[each.bucket])
 
     def _missing_description(self, operator: int) -> StateCorruptError:
         return StateCorruptError(

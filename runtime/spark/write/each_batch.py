@@ -46,14 +46,16 @@ class EachBatch:
     def of(
         cls,
         df: DataFrame,
-        made: SparkLowering | None,
+        lowering: SparkLowering | None,
         options: Options,
         key_columns: Sequence[str] | None,
         checkpoint: str | Path,
     ) -> EachBatch:
         """The sink of a changelog; raises SpecError where no key tells its rows apart and one is needed."""
         names = df.columns[: -1 if df.columns and change_column_of(df.columns) else None]
-        key, before = find_key(made.plan if made is not None else None, names, key_columns, options)
+        key, before = find_key(
+            lowering.plan if lowering is not None else None, names, key_columns, options
+        )
         sink, where = made_sink(options, key, before)
         if isinstance(sink, LakeSink | KafkaSink):
             # A table or a registered schema that was there before is held against the result before any row is read.

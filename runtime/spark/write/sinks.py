@@ -108,13 +108,13 @@ def write_changes(
         check_checkpoint_directory(local(checkpoint))
     if path and is_local(path):
         check_output_directory(local(path))
-    made = given = find_lowering(df)
+    lowering = entry_lowering = find_lowering(df)
     written = path or getattr(options, "path", None)
-    if written and made is not None:
-        check_output(written, {name: table.df for name, table in made.tables.items()})
+    if written and lowering is not None:
+        check_output(written, {name: table.df for name, table in lowering.tables.items()})
     batches = None
     if options is not None:
-        batches = EachBatch.of(df, made, options, key_columns, checkpoint)
+        batches = EachBatch.of(df, lowering, options, key_columns, checkpoint)
     else:
         _check_key(df.columns[:-1], key_columns)
     df = ready(df, checkpoint)
@@ -129,21 +129,21 @@ def write_changes(
     if kind == "console":
         each = ConsoleSink(rows_shown)
     elif kind == "table":
-        made = find_lowering(df)
-        in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
-        told = None if made is None else made.plan.tells_before
-        each = TableSink(Path(checkpoint), key_columns, in_order, told)
+        lowering = find_lowering(df)
+        in_order = lowering is None or key_columns is None or lowering.plan.is_ordered(key_columns)
+        has_before = None if lowering is None else lowering.plan.tells_before
+        each = TableSink(Path(checkpoint), key_columns, in_order, has_before)
     elif batches is None:
         check_shared(df.sparkSession, "output", path)
         take_back(path, checkpoint)
         own = is_here(df.sparkSession) and is_tuned()
         each = FileSink(kind, path, str(checkpoint)) if own else None
     if each is not None:
-        writer = writer.foreachBatch(WithFiles(checkpoint, each, ordered_by_name(given)))
+        writer = writer.foreachBatch(WithFiles(checkpoint, each, ordered_by_name(entry_lowering)))
     else:
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
         writer = writer.options(**WRITTEN[kind])
-    return follow_query(start_query(writer), checkpoint, given)
+    return follow_query(start_query(writer), checkpoint, entry_lowering)
 
 
 def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:
