@@ -101,7 +101,7 @@ class WindowTable(Passing):
     @property
     def window_columns(self) -> WindowColumns | None:
         columns = WindowColumns(*self.bounds.names, self.assigner.text)
-        return columns if self.assigner.event_time else None
+        return columns if self.assigner.event_time and not self.assigner.merges else None
 
     @property
     def distribution(self) -> None:

@@ -291,7 +291,7 @@ class _Builder:
         return scan
 
     def _build_fragments(self, node: Stateful, is_result: bool) -> Stage:
-        """The fragment that a node gives out of, one for each bucket; places are counted from the result down."""
+        """The fragment that a node emits from, one for each bucket; places are counted from the result down."""
         place = next(self._places)
         spec, exchanges, nodes = fragment_of(node, self.plan.options)
         feeds = [self._exchange(each, spec.inputs[n]) for n, each in enumerate(exchanges)]

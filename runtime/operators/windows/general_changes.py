@@ -142,7 +142,7 @@ class FiringChanges:
                 messages.append(FiringMessage(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1
             for row in before:
-                # A firing without rows has given nothing out.
+                # A firing without rows has emitted nothing.
                 if row >= base and not alive[row - base]:
                     continue
                 if alive[number] and (starts[row], ends[row]) == live.local:

@@ -183,7 +183,7 @@ class SlicingWindowOperator(SlicedRows):
         live = np.ones(len(places), np.bool_)
         windows = owners, ends_shown
         changes = self._changes(windows, (values, values), (~live, live), state, merged.handler)
-        if isinstance(self._assigner, Cumulate):
+        if self._assigner.cumulates:
             self._fold(slots, ends, merged)
         self._forget_slices()
         return changes
