@@ -14,7 +14,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site constraints fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink figures generated docs site constraints fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -157,6 +157,9 @@ chromium:
 	@bash .ci/chromium.sh
 
 # The editable install is invisible to type checkers; they read this folder of links instead.
+figures: $(READY) ## print the figures of the code's language: names, docstrings, shapes, calls, files and comments
+	@$(BIN)/python tests/support/figures.py
+
 farm:
 	@rm -rf $(FARM) && mkdir -p $(FARM)
 	@for room in $(ROOMS); do ln -sfn ../../../$$room $(FARM)/$$room; done

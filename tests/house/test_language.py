@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from figures import (
+    INDIRECT,
+    ROOT,
+    Lines,
+    count_lines,
+    count_public_classes,
+    find_docstrings,
+    find_long_calls,
+    find_vague_names,
+    is_participle,
+    list_modules,
+    room_of,
+)
 
-ROOT = Path(__file__).parents[2]
 ROOMS = (
     *("aggloom", "benchmarks", "codegen", "examples", "generated", "tests"),
     *(f"runtime/{path.parent.name}" for path in sorted((ROOT / "runtime").glob("*/__init__.py"))),
 )
-TREE = ("codegen", "runtime", "aggloom")
-"""Folders of production."""
 IN_VERBS = (
     *(
         "aggloom",
@@ -60,18 +68,11 @@ PARTICIPLES = {
     "widen": "is a verb that ends as participles do",
 }
 """Functions that may be called so, with the reason."""
-PARTICIPLE = re.compile(
-    "[a-z]+(ed|en|ing)|bound|built|came|come|cut|done|drawn|fed|felt|fit|found|gone|grown|heard|held|kept|known|laid|led"
-    "|left|lent|lost|made|meant|met|paid|put|read|run|said|sent|set|shown|spelt|split|thrown|told|understood"
-)
-"""A bare participle; words that end alike and are none are excused by a better name."""
 ALIKE = {
     "Parser": "sqlglot's name for it: a dialect is a class with these inside or beside it",
     "Tokenizer": "sqlglot's name for it",
 }
 """Public classes whose name stands twice, with the reason."""
-POSITIONAL = 6
-"""Positional arguments that a call may have; longer ones name the rest."""
 LONG_CALLS = {
     "codegen": 6,
     "runtime/formats": 1,
@@ -102,25 +103,49 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-INDIRECT = re.compile(r"(What|Whether|How|Of|By|Where)\b")
-"""Words with which a docstring says something about its subject before it has named it."""
-
-
-def find_docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each string that stands alone: docstrings, and those below a value."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for each in body if isinstance(body, list) else ():
-            value = getattr(each, "value", None)
-            text = value.value if isinstance(value, ast.Constant) else None
-            if isinstance(each, ast.Expr) and isinstance(text, str):
-                yield each.lineno, text
+LEAST_COMMENTS = 1.7
+"""Comments for each hundred lines of code in all of production: the number may only rise."""
+COMMENTED = {
+    "runtime/arithmetic": 7.0,
+    "runtime/avro": 4.6,
+    "runtime/formats": 3.2,
+    "runtime/hosting": 3.5,
+    "runtime/operators": 2.7,
+    "runtime/platform": 3.6,
+    "runtime/state": 7.0,
+    "runtime/storage": 4.5,
+    "runtime/values": 7.0,
+    "runtime/views": 5.0,
+}
+"""The same in rooms with kernels, formats and durable state, whose reasons cannot be read off the code."""
+VAGUE_NAMES = {
+    "aggloom": 7,
+    "codegen": 420,
+    "runtime/connectors": 35,
+    "runtime/engine": 2,
+    "runtime/hosting": 6,
+    "runtime/inspection": 6,
+    "runtime/lakes": 2,
+    "runtime/local": 5,
+    "runtime/lookup": 1,
+    "runtime/operators": 40,
+    "runtime/page": 1,
+    "runtime/sinks": 1,
+    "runtime/sizing": 2,
+    "runtime/spark": 55,
+    "runtime/state": 1,
+    "runtime/storage": 4,
+}
+"""Values by room that are yet to be named by a noun: the numbers may only fall."""
 
 
 def find_indirect(text: str) -> list[int]:
     """Return the lines of the docstrings that begin with neither the thing nor a verb."""
-    docstrings = find_docstrings(ast.parse(text))
-    return sorted(line for line, docstring in docstrings if INDIRECT.match(docstring))
+    return sorted(
+        each.lineno
+        for each in find_docstrings(ast.parse(text))
+        if INDIRECT.match(ast.literal_eval(each.value))
+    )
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -136,11 +161,6 @@ def test_docstrings_begin_with_the_thing_or_a_verb(room: str) -> None:
 def test_an_indirect_docstring_is_found() -> None:
     text = '"""Rooms."""\ndef f():\n    """Whether it is."""\nA = 1\n"""What it is."""\nclass B:\n    """Howling."""\n'
     assert find_indirect(text) == [3, 5]
-
-
-def is_participle(name: str) -> bool:
-    """Tell whether a function's name is a bare participle: neither a verb with its object nor a noun."""
-    return PARTICIPLE.fullmatch(name.strip("_")) is not None
 
 
 def test_functions_are_verbs_with_their_objects() -> None:
@@ -162,40 +182,54 @@ def test_a_participle_is_seen() -> None:
 
 
 def test_no_public_class_has_the_name_of_another() -> None:
-    places: dict[str, list[str]] = {}
-    for path in (path for top in TREE for path in sorted((ROOT / top).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    twice = {name: found for name, found in places.items() if len(found) > 1 and name not in ALIKE}
-    assert twice == {}
+    counts = count_public_classes([ast.parse(path.read_text("utf-8")) for path in list_modules()])
+    assert {name for name, count in counts.items() if count > 1} <= ALIKE.keys()
 
 
-def find_long_calls(text: str) -> list[int]:
-    """Return the lines of calls with more positional arguments than a reader can keep apart; `*` may be any number."""
-    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-    long_calls = (call for call in calls if len(call.args) > POSITIONAL)
-    return sorted(
-        c.lineno for c in long_calls if not any(isinstance(a, ast.Starred) for a in c.args)
-    )
+def test_values_have_nouns_for_names() -> None:
+    """A local, a parameter or a field is what it holds: `rows`, not `found`."""
+    found: dict[str, list[str]] = {}
+    for path in list_modules():
+        names = find_vague_names(ast.parse(path.read_text("utf-8")))
+        places = [f"{path.relative_to(ROOT)}:{line} {name}" for line, name in names]
+        found.setdefault(room_of(path), []).extend(places)
+    assert {r: places for r, places in found.items() if len(places) > VAGUE_NAMES.get(r, 0)} == {}
+
+
+def test_a_vague_name_is_seen() -> None:
+    text = "def f(given):\n    found = [kept for kept in given]\n    self._told = found\n    held: int = 1\n"
+    names = [name for _, name in find_vague_names(ast.parse(text))]
+    assert sorted(names) == ["_told", "found", "given", "held", "kept"]
+
+
+def test_comments_say_why() -> None:
+    rooms: dict[str, Lines] = {}
+    for path in list_modules():
+        lines = count_lines(path.read_text("utf-8"))
+        rooms[room_of(path)] = rooms.get(room_of(path), Lines(0, 0, 0)) + lines
+    assert sum(rooms.values(), Lines(0, 0, 0)).share >= LEAST_COMMENTS
+    assert {r: rooms[r].share for r, least in COMMENTED.items() if rooms[r].share < least} == {}
+
+
+def test_comments_are_counted() -> None:
+    text = '"""Docs.\n\n# No comment.\n"""\n# One.\nA = 1  # Behind code.\nB = (\n    # Two.\n    2,\n)\n"""Of B."""\n'
+    assert count_lines(text) == (4, 2, 1)
 
 
 def test_long_calls_name_their_arguments() -> None:
     found: dict[str, list[str]] = {}
-    for path in (path for top in TREE for path in sorted((ROOT / top).rglob("*.py"))):
-        name = path.relative_to(ROOT)
-        room = "/".join(name.parts[:2]) if name.parts[0] == "runtime" else name.parts[0]
-        lines = find_long_calls(path.read_text("utf-8"))
-        found.setdefault(room, []).extend(f"{name}:{line}" for line in lines)
+    for path in list_modules():
+        lines = find_long_calls(ast.parse(path.read_text("utf-8")))
+        places = [f"{path.relative_to(ROOT)}:{line}" for line in lines]
+        found.setdefault(room_of(path), []).extend(places)
     assert {
         room: calls for room, calls in found.items() if len(calls) > LONG_CALLS.get(room, 0)
     } == {}
 
 
 def test_a_long_call_is_found() -> None:
-    assert find_long_calls(
-        "f(1, 2, 3, 4, 5, 6)\nf(1, 2, 3, 4, 5, 6, 7)\nf(1, 2, 3, 4, 5, 6, a=7)"
-    ) == [2]
+    text = "f(1, 2, 3, 4, 5, 6)\nf(1, 2, 3, 4, 5, 6, 7)\nf(1, 2, 3, 4, 5, 6, a=7)"
+    assert find_long_calls(ast.parse(text)) == [2]
 
 
 def test_the_text_of_a_query_does_not_travel() -> None:
