@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "5f7950b6fcbf4038"
-DIGEST = "06c07a1c54749f7b"
+SUPPORT = "8d1c3c682c39c4fa"
+DIGEST = "2c0a8bc8b37e3489"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "5f7950b6fcbf4038"
-DIGEST = "1a406ea3b069e323"
+SUPPORT = "8d1c3c682c39c4fa"
+DIGEST = "78452ecb82806f0b"
 
 
 class Inputs(NamedTuple):

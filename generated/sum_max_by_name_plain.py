@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "a92e7e00603fc49b"
-DIGEST = "ebe29c9e3040caee"
+SUPPORT = "7c4124ec2095822f"
+DIGEST = "d354f4a67031d512"
 
 
 class Inputs(NamedTuple):
