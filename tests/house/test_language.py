@@ -119,7 +119,7 @@ COMMENTED = {
 }
 """The same in rooms with kernels, formats and durable state, whose reasons cannot be read off the code."""
 VAGUE_NAMES = {
-    "aggloom": 7,
+    "aggloom": 12,
     "codegen": 420,
     "runtime/connectors": 35,
     "runtime/engine": 2,

@@ -30,7 +30,7 @@ class SimulatedDisk:
         self._left = 0
         self._dead = False
         self._bytes: dict[int, bytes] = {}
-        """What each file that was synced held then, by its inode."""
+        """The content of each file when it was synced, by its inode."""
         self._names: dict[int, dict[str, int]] = {}
         """The inode of each name of a directory that was synced, by the inode of the directory."""
         self._open: dict[int, int] = {}
@@ -132,7 +132,7 @@ class SimulatedDisk:
         return kept
 
     def _bytes_of(self, inode: int, path: Path | None) -> bytes:
-        """What a file holds after a loss."""
+        """The content of a file after a loss."""
         synced = self._bytes.get(inode)
         if path is None:
             with os.fdopen(os.dup(self._open[inode]), "rb") as file:
