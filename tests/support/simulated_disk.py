@@ -115,7 +115,7 @@ class SimulatedDisk:
     def _survive(
         self, directory: int, now: dict[str, int], files: dict[int, Path]
     ) -> dict[str, Any]:
-        """What a directory holds after a loss: bytes, or a directory's own. now: its names; files: by inode."""
+        """The bytes, or directories, by name of a directory after a loss. now: its names; files: by inode."""
         synced = self._names.get(directory, {})
         kept: dict[str, Any] = {}
         for name in sorted({*synced, *now}):
