@@ -124,7 +124,7 @@ VAGUE_NAMES = {
     "runtime/connectors": 35,
     "runtime/engine": 2,
     "runtime/hosting": 12,
-    "runtime/inspection": 6,
+    "runtime/inspection": 20,
     "runtime/lakes": 2,
     "runtime/local": 5,
     "runtime/lookup": 1,
