@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 from collections import Counter
 from typing import Any
@@ -13,6 +14,7 @@ from match_model import Query
 
 import aggloom as al
 
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:30").split(":"))
 TABLE = {
     "g": "STRING",
     "id": "INT",
@@ -58,8 +60,16 @@ def run(
     assert table == Counter(match_model.expected(query, rows, None)), query.sql()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _COUNT))
 def test_random_patterns(seed: int) -> None:
     rng = random.Random(seed)
     query = match_model.random_query(rng)
     run(query, match_model.random_rows(rng, 40), rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [8, 10])
+def test_random_patterns_compiled(seed: int) -> None:
+    rng = random.Random(seed)
+    query = match_model.random_query(rng)
+    run(query, match_model.random_rows(rng, 50), rng, "numba")
