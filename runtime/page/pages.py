@@ -88,9 +88,9 @@ class Pages:
             result = self._results.find(local(watched.path), find)
         except (AggloomError, OSError) as error:
             problems.append(str(error))
-        view = view_of(watched)
+        view = summarise(watched)
         values: dict[str, Any] = {"view": view, "find": find, "result": result, "changes": changes}
-        values |= {"said": view.announcement, "problems": problems}
+        values |= {"said": f"{view.word}. Batch {view.batch}.", "problems": problems}
         return page("page_result.html.j2", live=True, follows=True, **values, **about())
 
     def key(self, watched: Watched, asked: Asked) -> str:
