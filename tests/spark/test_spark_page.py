@@ -112,6 +112,14 @@ def test_a_query_goes_on_whatever_became_of_its_notes(line: Line, pages: Pages) 
     }
     page = parsed(pages.index())
     assert facts(page)["rows read"] == "10"
+    # The changes of each batch are there, the newest first; an update is one line.
+    changes = rows(page, "The last changes")
+    assert [
+        (each["batch"], each["change"], each["name"], each["total"]) for each in changes[:2]
+    ] in (
+        [("2", "update", "a", "16 21"), ("2", "insert", "b", "1")],
+        [("2", "insert", "b", "1"), ("2", "update", "a", "16 21")],
+    )
     assert not [each for each in page.all("p") if each.get("class") == "problem"]
     assert any("node state" in each.get("class") for each in page.all("div"))
 
@@ -124,7 +132,7 @@ def test_the_state_page_says_what_state_says(line: Line, pages: Pages) -> None:
     assert told["keys"] == str(operator.keys) == "6"
     assert told["batch"] == "2" and told["buckets"] == "4"
     assert told["log"].endswith(f"{operator.log_entries} entries")
-    listed = rows(page, "The heaviest 6 of 6 keys, by rows held")
+    listed = rows(page, "The heaviest 6 of 6 keys, by rows kept")
     wanted = Counter((name, n) for batch in BATCHES for name, n, _ in batch)
     got = [(each["name"], int(each["rows"])) for each in listed]
     assert [count for _, count in got] == sorted(wanted.values(), reverse=True)
