@@ -43,7 +43,8 @@ between operators, and the harness asks the session that it is given, or refuses
   An argument of such a call must be one that a worker computes.
 
 {figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what differs
-in the last bit between Java and C (EXP, LN, POWER, SIN, ..; [why](decisions/091-functions-that-differ-in-the-last-bit.md)).
+in the last bit between Java and C (EXP, LN, POWER, SIN, ..;
+[why](decisions/091-functions-that-differ-in-the-last-bit.md)).
 
 `scalar` is `aggloom.runtime.scalar`, which holds what Arrow has no kernel for. The columns of the examples:
 

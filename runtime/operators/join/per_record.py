@@ -95,8 +95,10 @@ class OneByOne:
         cuts = np.flatnonzero(np.diff(rank[order])) + 1
         # One numbering over both sides, in which those of the left come first.
         lefts = len(changes_by_side[0].slots)
-        for wave in np.split(order, cuts):
-            for which, rows in enumerate((wave[wave < lefts], wave[wave >= lefts] - lefts)):
+        for round_places in np.split(order, cuts):
+            for which, rows in enumerate(
+                (round_places[round_places < lefts], round_places[round_places >= lefts] - lefts)
+            ):
                 if len(rows):
                     self._step(which, changes_by_side[which].some(rows), rows + which * lefts)
 

@@ -58,19 +58,19 @@ class MultiJoinOperator(Joining):
         rank = ranks(slots, np.zeros(len(slots), np.bool_))
         order = np.argsort(rank, kind="stable")
         batches, all_kinds, numbers = [no_rows(self.schema)[0]], [kinds[:0]], [order[:0]]
-        for wave in np.split(order, np.flatnonzero(np.diff(rank[order])) + 1):
-            if not len(wave):
+        for round_places in np.split(order, np.flatnonzero(np.diff(rank[order])) + 1):
+            if not len(round_places):
                 continue
             some = [
-                each.some(wave[(wave >= start) & (wave < end)] - start)
+                each.some(round_places[(round_places >= start) & (round_places < end)] - start)
                 for each, (start, end) in zip(changes_by_input, pairwise(starts), strict=True)
             ]
             # Each slot has one change.
-            changed = self._store_bundle(some, slots[wave], now)
+            changed = self._store_bundle(some, slots[round_places], now)
             rows = self._output.cancel_rows(self._find_deltas(changed))
             # By key, what goes before what comes.
             rows = rows.some(np.lexsort((rows.weight > 0, rows.places)))
-            each = wave[rows.places]
+            each = round_places[rows.places]
             batch, kind = self._output.messages(rows, self._kinds(rows, kinds[each]))
             batches.append(batch)
             all_kinds.append(kind)

@@ -174,20 +174,20 @@ def _by_waves(
     opens = np.flatnonzero(np.r_[True, steps.items[1:] != steps.items[:-1]])
     owners = steps.stretches[opens]
     firsts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-    wave = np.arange(len(owners)) - np.repeat(firsts, np.diff(np.r_[firsts, len(owners)]))
-    by_wave = np.argsort(wave, kind="stable")
+    round_numbers = np.arange(len(owners)) - np.repeat(firsts, np.diff(np.r_[firsts, len(owners)]))
+    by_round = np.argsort(round_numbers, kind="stable")
     # Stable: the steps of an item stay in their order.
-    of_step = np.argsort(wave[steps.items], kind="stable")
-    ends = np.cumsum(np.bincount(wave))
-    cuts = np.cumsum(np.bincount(wave[steps.items]))
+    of_step = np.argsort(round_numbers[steps.items], kind="stable")
+    ends = np.cumsum(np.bincount(round_numbers))
+    cuts = np.cumsum(np.bincount(round_numbers[steps.items]))
     outs, item, step = [], 0, 0
     for end, cut in zip(ends, cuts, strict=True):
-        some, slots = of_step[step:cut], owners[by_wave[item:end]]
+        some, slots = of_step[step:cut], owners[by_round[item:end]]
         arguments = handler.pick(inputs, some), steps.stretches[some], steps.retracts[some]
         handler.update(*arguments, keep_orphans=False)
         outs.append(handler.values(slots))
         handler.refuse_overflow(outs[-1], place)
         item, step = int(end), int(cut)
     where = np.empty(len(owners), np.int64)
-    where[by_wave] = np.arange(len(owners))
+    where[by_round] = np.arange(len(owners))
     return handler.concatenate_all(outs), where
