@@ -11,6 +11,9 @@ from aggloom.codegen import explain, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import SpecError
 from aggloom.made_tables import feed_made_rows
+from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.connectors.kafka.reader_choice import describe_reader
+from aggloom.runtime.connectors.source_options import from_entries
 from aggloom.runtime.formats.csv_dialect import READ_OPTIONS
 from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
@@ -55,10 +58,16 @@ def plan_of_job(job: Job, *, ordered: bool = False) -> Plan:
     return plan_query(job.sql, declared_columns(job), options=options, ordered=ordered, **about)
 
 
-def explain_job(job: Job, *, ordered: bool = False) -> str:
-    """Explain the plan of a job's query, as text. ordered: as of plan_of_job."""
+def explain_job(job: Job, *, ordered: bool = False, on_spark: bool = True) -> str:
+    """Explain the plan of a job's query, as text. ordered: as of plan_of_job. on_spark: say who reads topics there."""
     options: dict[str, Any] = {"backend": job.backend, "ordered": ordered, **declared_tables(job)}
-    return explain(job.sql, tables=declared_columns(job), options=job.options, **options)
+    text = explain(job.sql, tables=declared_columns(job), options=job.options, **options)
+    lines = [
+        f"  {describe_reader(from_entries(KafkaSource, table.kafka), table.name)}"
+        for table in job.tables
+        if on_spark and table.kafka is not None
+    ]
+    return "\n".join([text.rstrip("\n"), "", "topics on Spark", *lines, ""]) if lines else text
 
 
 def harness_of(job: Job, *, ordered: bool = False, session: Any = None) -> Harness:

@@ -105,7 +105,7 @@ class LocalChanges:
 
     def explain(self) -> str:
         """Explain the plan as text."""
-        return explain_job(self.job)
+        return explain_job(self.job, on_spark=False)
 
 
 def read_changes(

@@ -42,6 +42,7 @@ from older_sparks import UnavailableError, fetch  # noqa: E402
 JARS = ROOT / "build" / "peers" / "jars"
 PARTITIONS = 4
 MESSAGES = "Spark's own, messages as they are"
+BY_CONNECTOR = f"{LOOM}, messages by Spark's connector"
 COUNT = "SELECT 1 AS g, COUNT(*) AS n FROM t"
 SUMS = "SELECT k, SUM(v) AS s, COUNT(*) AS n, MAX(v) AS m FROM t GROUP BY k"
 FLINKS = (MINI, Setup("mini-batch", backend="rocksdb"))
@@ -52,6 +53,7 @@ NOTES = (
     "gives.\n\n"
     "Whole run: from the start to the end, with what starting costs. Under way: on Spark the messages of all batches "
     "but the first over their times; of Flink all messages over the net time of the job, from its first task on.\n\n"
+    f"{LOOM} fetches messages in the workers that pack their rows; {BY_CONNECTOR[len(LOOM) + 2 :]}: as it did before. "
     f"{MESSAGES}: Spark's connector into the noop sink, nothing is parsed. {OWN}: `from_json`, then its streaming "
     "aggregate in update mode, RocksDB with logs of changes; it reads insertions only. Flink SQL "
     f"{VERSION}: flink-sql-connector-kafka 5.0.0-2.2 and its JDBC connector 4.0.0-2.0, parallelism 2, bundles of "
@@ -137,13 +139,13 @@ class Place:
         told = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": self.a_batch}
         return reader.options(**told).load()
 
-    def loom(self, sql: str) -> Stream:
-        """A query through aggloom."""
+    def loom(self, sql: str, fetch: str = "auto") -> Stream:
+        """A query through aggloom. fetch: of read_kafka."""
 
         def build(spark: SparkSession, _: Any, live: Path) -> DataFrame:
             format_ = "debezium-json" if self.topic.changes else "jsonl"
             about = (self.topic.servers, self.topic.name, format_, self.topic.rows.schema)
-            t = al.read_kafka(spark, *about, max_messages_per_trigger=self.a_batch)
+            t = al.read_kafka(spark, *about, max_messages_per_trigger=self.a_batch, fetch=fetch)
             changes = "retract" if self.topic.changes else "append"
             return al.sql(sql, t=t, input_changes={"t": changes}, state_directory=live)
 
@@ -272,10 +274,15 @@ class Case:
     def contenders(self, spark: SparkSession, flink: Flink, place: Place) -> dict[str, Contender]:
         """Name to what runs it, or to why nothing does."""
         ours, own = place.loom(self.sql), place.own(self.sql)
-        runs: dict[str, Contender] = {LOOM: partial(on_spark, ours, place, spark)}
+        by_connector = place.loom(self.sql, "connector")
+        runs: dict[str, Contender] = {
+            LOOM: partial(on_spark, ours, place, spark),
+            BY_CONNECTOR: partial(on_spark, by_connector, place, spark),
+        }
         if self.database:
             runs = {
                 LOOM: partial(into_database, ours, place, spark),
+                BY_CONNECTOR: partial(into_database, by_connector, place, spark),
                 f"{LOOM}, noop sink": partial(on_spark, ours, place, spark),
                 f"{OWN}, append": partial(append_rows, own, place, spark),
             }
@@ -293,7 +300,10 @@ class Case:
     def verify(self, spark: SparkSession, flink: Flink, place: Place) -> None:
         """Raise ClickException unless all contenders give the right table."""
         rows = place.topic.rows
-        tables = {LOOM: place.loom(self.sql).table(spark, rows)}
+        tables = {
+            LOOM: place.loom(self.sql).table(spark, rows),
+            BY_CONNECTOR: place.loom(self.sql, "connector").table(spark, rows),
+        }
         if not self.changes:
             tables[OWN] = place.own(self.sql).table(spark, rows)
         if flink.version:

@@ -90,7 +90,7 @@ def test_what_spark_does_not_say(spark: Any, broker: Any, tmp_path: Path) -> Non
     broker.topic("metadata.none", 1)
     given = (spark, broker.servers, "metadata.none", "jsonl", "v INT, e INT")
     with pytest.raises(SpecError, match="'leader-epoch' Spark's connector does not say"):
-        al.read_kafka(*given, metadata={"e": "leader-epoch"})
+        al.read_kafka(*given, metadata={"e": "leader-epoch"}, fetch="connector")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text("{}")
     text = """CREATE TABLE t (id INT, p STRING METADATA FROM 'file.path')

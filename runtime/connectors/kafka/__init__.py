@@ -1,1 +1,1 @@
-"""Topics of Kafka: read by Spark's connector, written by librdkafka."""
+"""Topics of Kafka: fetched by workers or read by Spark's connector, written by librdkafka."""

@@ -76,6 +76,9 @@ class TopicBroker:
         for name in names:
             facts = _result_unless_unknown(asked[name])
             if facts is not None:
+                if not facts.partitions:
+                    # A broker that knows no partition of a topic yet would make it one without messages.
+                    raise _error_of(self._where, "LEADER_NOT_AVAILABLE")
                 number = str(facts.topic_id)
                 numbers = sorted(int(each.id) for each in facts.partitions)
                 found[name] = TopicFacts("" if number == _NO_ID else number, tuple(numbers))
@@ -117,9 +120,7 @@ class TopicBroker:
             offset = int(answer.result(2 * _SECONDS).offset)
             if offset < (_NONE if moment else 0):
                 # A broker that has just come back does not know yet, and that is no error to the client.
-                client = kafka_client(self._where)
-                error = client.KafkaError(client.KafkaError.OFFSET_NOT_AVAILABLE)
-                raise client.KafkaException(error)
+                raise _error_of(self._where, "OFFSET_NOT_AVAILABLE")
             found[TopicPlace(each.topic, each.partition)] = offset
         return found
 
@@ -145,6 +146,15 @@ def _result_unless_unknown(answer: Future[Any]) -> Any:
         if _name(error) in _UNKNOWN:
             return None
         raise
+
+
+def _error_of(where: str, name: str) -> BaseException:
+    """An error as the client raises it, after which it is asked again."""
+    client = kafka_client(where)
+    error: BaseException = client.KafkaException(
+        client.KafkaError(getattr(client.KafkaError, name))
+    )
+    return error
 
 
 def _fits(pattern: str, name: str) -> bool:
@@ -183,8 +193,8 @@ def open_client(made: Any, config: Mapping[str, Any], where: str) -> Any:
         cause = error.args[0] if error.args else error
         said = cause.str() if hasattr(cause, "str") else str(cause)
         raise SpecError(
-            f"{where}: properties are not those of the local engine's client, librdkafka: {said} Write them as it "
-            "does, or use --engine spark, whose client is Java's."
+            f"{where}: properties are not those of librdkafka, the client here: {said} Write them as it does, or have "
+            'Java\'s client, with --engine spark and fetch="connector".'
         ) from None
 
 

@@ -34,7 +34,9 @@ _USUAL = {
     # A range may end with marks of transactions, of which the end of the partition alone tells.
     "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 2,
-    "fetch.message.max.bytes": 4 << 20,
+    # What was fetched beyond a range is fetched again with the next one.
+    "fetch.message.max.bytes": 1 << 20,
+    "queued.min.messages": 20_000,
 }
 
 

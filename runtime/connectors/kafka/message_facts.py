@@ -36,3 +36,15 @@ def read_facts(messages: Sequence[Any], name: str) -> list[Any]:
     """Return the facts of a name, one a message, by Flink's word; messages: as librdkafka's client gives them."""
     reader = _READERS[name]
     return [reader(message) for message in messages]
+
+
+def locate_messages(messages: Sequence[Any]) -> Callable[[int], str]:
+    """Return the function that says where the nth message lies."""
+
+    def locate(at: int) -> str:
+        message = messages[at]
+        return (
+            f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}"
+        )
+
+    return locate

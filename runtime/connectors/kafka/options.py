@@ -19,6 +19,7 @@ from aggloom.runtime.sinks.options import ELSEWHERE, flink_word, read_options
 
 STARTS = ("earliest", "latest")
 LOST_DATA = ("error", "ignore")
+FETCHES = ("auto", "workers", "connector")
 GUARANTEES = ("exactly-once", "at-least-once")
 EXISTING = ("error", "keep")
 _OURS = ("bootstrap.servers", "transactional.id", "group.id", "enable.idempotence")
@@ -47,6 +48,7 @@ class KafkaSource:
     streaming: bool = field(default=True, metadata=KEYWORD)
     max_messages_per_trigger: int | None = field(default=None, metadata=IN_SQL)
     lost_data: str = field(default="error", metadata=IN_SQL)
+    fetch: str = field(default="auto", metadata=IN_SQL)
     properties: Mapping[str, Any] | None = None
 
     @property
@@ -57,10 +59,12 @@ class KafkaSource:
 
     def check(self, where: str) -> None:
         """Raise SpecError for what cannot be read, or cannot be said together; where: begins the message."""
-        if self.lost_data not in LOST_DATA:
-            raise SpecError(
-                f"{where}: lost_data is {self.lost_data!r}; known are {', '.join(LOST_DATA)}"
-            )
+        for name, value, known in (
+            ("lost_data", self.lost_data, LOST_DATA),
+            ("fetch", self.fetch, FETCHES),
+        ):
+            if value not in known:
+                raise SpecError(f"{where}: {name} is {value!r}; known are {', '.join(known)}")
         are_texts = all(isinstance(each, str) and each for each in self.topics)
         if not self.servers or not self.topics or not are_texts:
             raise SpecError(f"{where}: give it servers ('host:9092') and a topic")

@@ -1,23 +1,37 @@
-"""Topics of Kafka as changes, by Spark's own connector, whose offsets are part of the checkpoint."""
+"""Topics of Kafka as changes: fetched in the workers that pack the rows, or by Spark's own connector.
+
+Either way the offsets are in Spark's log, in one form, so that a checkpoint goes on with either.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.connectors.kafka.options import KafkaSource, Position
+from aggloom.runtime.connectors.kafka.reader_choice import find_connector_reason
 from aggloom.runtime.connectors.kafka.spark_package import CONNECTOR
 from aggloom.runtime.connectors.kafka.topics import Topics, remember_topics
+from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.registry import MESSAGES
+from aggloom.runtime.formats.side_table import side_table
 from aggloom.runtime.spark.arguments import check_session, check_text
-from aggloom.runtime.spark.read.messages import read_messages
+from aggloom.runtime.spark.read.messages import read_messages, session_zone
+from aggloom.runtime.spark.read.topic_ranges import fetch_changes
+from aggloom.runtime.spark.sessions.cluster import check_shared
+from aggloom.runtime.spark.sessions.session import is_local
+
+_log = logging.getLogger("aggloom")
 
 if TYPE_CHECKING:
     from aggloom.codegen import SchemaLike
@@ -37,6 +51,7 @@ def read_kafka(
     streaming: bool = True,
     max_messages_per_trigger: int | None = None,
     lost_data: str = "error",
+    fetch: str = "auto",
     unreadable: str = "error",
     side: str | Path | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -45,14 +60,15 @@ def read_kafka(
 ) -> DataFrame:
     """The changes in topics: the schema's columns and `_change_type`.
 
-    spark: a session made with the settings of `kafka_settings`. servers: host:port, several with commas. topic: a
-    name, several of them, or with `pattern` a regular expression, which finds new topics, too. format: see
-    docs/formats.md. schema: of the values. start: "earliest", "latest", milliseconds since 1970, or an offset by
-    partition ({0: 17}); a query that has a checkpoint goes on where that is. streaming: False reads what there is now,
-    up to `end`. max_messages_per_trigger: how many a batch takes. lost_data: messages that are gone before they were
-    read are an "error", or to "ignore". properties: of Kafka's client, such as security.protocol. metadata: columns of
-    the schema that no value has, each with its source, such as {"ts": "timestamp"}. keys, unreadable, side, options:
-    as of read_messages. Raises SpecError.
+    spark: a session, made with the settings of `kafka_settings` where Spark's connector reads. servers: host:port,
+    several with commas. topic: a name, several of them, or with `pattern` a regular expression, which finds new topics,
+    too. format: see docs/formats.md. schema: of the values. start: "earliest", "latest", milliseconds since 1970, or an
+    offset by partition ({0: 17}); a query that has a checkpoint goes on where that is. streaming: False reads what
+    there is now, up to `end`. max_messages_per_trigger: how many a batch takes. lost_data: messages that are gone
+    before they were read are an "error", or to "ignore". fetch: in Python's "workers" by librdkafka, by Spark's
+    "connector", or "auto": in workers where that keeps all promises of the connector. properties: of that client, such
+    as security.protocol. metadata: columns of the schema that no value has, each with its source, such as
+    {"ts": "timestamp"}. keys, unreadable, side, options: as of read_messages. Raises SpecError.
 
     Example:
         >>> import aggloom as al
@@ -76,9 +92,27 @@ def read_kafka(
         streaming=streaming,
         max_messages_per_trigger=max_messages_per_trigger,
         lost_data=lost_data,
+        fetch=fetch,
         properties=properties,
     )
     source.check("read_kafka")
+    about = Topics(servers, source.topics, pattern, lost_data == "error", dict(properties or {}))
+    by_connector = find_connector_reason(source, "read_kafka", is_cluster=not is_local(spark))
+    if by_connector is None:
+        zone = options.pop("zone", None) or session_zone(spark)
+        settings: dict[str, Any] = {"zone": zone, "metadata": metadata, **options}
+        reading = decoder(format, schema, keys, unreadable, **settings)
+        table = side_table(side, reading, reading.unreadable)
+        if table is not None:
+            check_shared(spark, "side table", table.directory)
+        names = (
+            [*to_schema(schema).names, *reading.columns.names]
+            if metadata
+            else reading.columns.names
+        )
+        changes = fetch_changes(spark, source, reading, table, list(dict.fromkeys(names)))
+        return remember_topics(changes, replace(about, source=source))
+    _log.info("read_kafka: %s: Spark's connector reads it: %s", topic, by_connector)
     reader = (
         (spark.readStream if streaming else spark.read)
         .format("kafka")
@@ -96,7 +130,6 @@ def read_kafka(
         metadata=metadata,
         **options,
     )
-    about = Topics(servers, source.topics, pattern, lost_data == "error", dict(properties or {}))
     return remember_topics(made, about)
 
 

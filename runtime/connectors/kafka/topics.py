@@ -19,8 +19,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from aggloom.checkpoint_file import read_file, read_text, replace_file
-from aggloom.errors import CheckpointError, SpecError
+from aggloom.errors import CheckpointError, DataError, SpecError
 from aggloom.masking import mask_repr
+from aggloom.runtime.connectors.kafka.broker import TopicBroker
+from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
 from aggloom.runtime.spark.checkpoint import TOPICS_FILE
 from aggloom.runtime.spark.sessions.session import is_here
@@ -38,13 +40,17 @@ _TOPICS: WeakKeyDictionary[DataFrame, Topics] = WeakKeyDictionary()
 @mask_repr
 @dataclass(frozen=True)
 class Topics:
-    """The topics that a DataFrame reads. strict: whether it is an error that messages are gone."""
+    """The topics that a DataFrame reads.
+
+    strict: whether it is an error that messages are gone. source: where workers fetch them; None by Spark's connector.
+    """
 
     servers: str
     names: tuple[str, ...]
     pattern: bool
     strict: bool
     properties: Mapping[str, Any] = field(default_factory=dict)
+    source: KafkaSource | None = None
 
     def among(self, read: Iterable[str]) -> list[str]:
         """The names of the topics; of a pattern those that have been read."""
@@ -77,12 +83,13 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
         return
     root, session = local(checkpoint), sources[0].sparkSession
     streams = [_TOPICS[df] for df in sources]
+    _check_first_batch(str(checkpoint), root, streams)
     read, known = _read_topics(root), _read_topic_ids(root / TOPICS_FILE)
     found: dict[str, str] = {}
     for _, same in groupby(sorted(streams, key=_cluster), _cluster):
         listed = list(same)
         names = sorted({name for topics in listed for name in topics.among(read)})
-        ids = _ids(session, listed[0], names)
+        ids = _ids(session, listed[0], names) if listed[0].source is None else _fetch_ids(listed)
         for topics in listed:
             ids_of_topics = {name: ids[name] for name in topics.among(read) if name in ids}
             _check(str(checkpoint), topics, ids_of_topics, read, known)
@@ -119,9 +126,35 @@ def noted_topics(root: Path) -> dict[str, str]:
     return {key.partition(" ")[0]: each.translate(_FROM_JAVA) for key, each in noted.items()}
 
 
+def _check_first_batch(checkpoint: str, root: Path, streams: Iterable[Topics]) -> None:
+    """Raise CheckpointError for a first batch that is planned and not done, if the connector noted where it begins."""
+    fetched = [topics for topics in streams if topics.source is not None]
+    if not fetched or batches(root / "offsets") != [0] or batches(root / "commits"):
+        return
+    for file in sorted(root.glob("sources/*/0")):
+        lines = read_text(root, file).splitlines()
+        begun = _topics_in(lines[-1]) if lines else set()
+        if any(begun.intersection(topics.among(begun)) for topics in fetched):
+            raise CheckpointError(
+                f"{checkpoint}: its first batch was begun by Spark's connector for Kafka and is not done, and nothing "
+                'else knows where that batch begins. Run the query once more with fetch="connector".'
+            )
+
+
+def _topics_in(line: str) -> set[str]:
+    """The topics that an offset of Kafka names; none of other lines."""
+    try:
+        offsets = json.loads(line)
+    except ValueError:
+        return set()
+    if not isinstance(offsets, dict):
+        return set()
+    return {name for name, parts in offsets.items() if isinstance(parts, dict)}
+
+
 def _cluster(topics: Topics) -> tuple[str, str]:
     """Return the key by which topics are asked for together."""
-    return topics.servers, repr(sorted(topics.properties.items()))
+    return f"{topics.servers} {topics.source is None}", repr(sorted(topics.properties.items()))
 
 
 def _check(
@@ -159,15 +192,8 @@ def _read_topics(root: Path) -> set[str]:
     numbers = batches(root / "offsets")
     if not numbers:
         return set()
-    found: set[str] = set()
-    for line in read_text(root, root / "offsets" / str(max(numbers))).splitlines()[2:]:
-        try:
-            offsets = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(offsets, dict):
-            found |= {name for name, parts in offsets.items() if isinstance(parts, dict)}
-    return found
+    lines = read_text(root, root / "offsets" / str(max(numbers))).splitlines()[2:]
+    return {name for line in lines for name in _topics_in(line)}
 
 
 def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
@@ -191,6 +217,21 @@ def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
     finally:
         admin.close(jvm.java.time.Duration.ZERO)
     return {name: number for name, number in ids.items() if number is not None}
+
+
+def _fetch_ids(listed: Iterable[Topics]) -> dict[str, str]:
+    """The ids of the topics that workers fetch, as `_ids` returns them."""
+    ids: dict[str, str] = {}
+    for topics in listed:
+        assert topics.source is not None
+        try:
+            facts = TopicBroker(topics.source, "read_kafka").topics()
+        except DataError:
+            # Brokers that are away are waited for where the topics are read.
+            return {}
+        ids |= {name: "" for name in topics.names if not topics.pattern and name not in facts}
+        ids |= {name: each.id.translate(_TO_JAVA) for name, each in facts.items() if each.id}
+    return ids
 
 
 def _id_of(jvm: Any, asked: Any) -> str | None:

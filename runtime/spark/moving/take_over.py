@@ -105,9 +105,13 @@ def _add_position(
         position = offset
     elif _is_topics(offset):
         ids = noted_topics(root)
+        # A negative number says where a first batch began, which is done.
         position = {
             "topics": {
-                name: {"id": ids.get(name, ""), "offsets": offsets}
+                name: {
+                    "id": ids.get(name, ""),
+                    "offsets": {n: at for n, at in offsets.items() if not n.startswith("-")},
+                }
                 for name, offsets in offset.items()
             }
         }
@@ -126,7 +130,8 @@ def _add_position(
 def _is_topics(offset: Any) -> bool:
     """Tell whether an offset is one of Kafka's: a number for each partition of each topic."""
     return isinstance(offset, dict) and all(
-        isinstance(each, Mapping) and all(str(number).isdigit() for number in each)
+        isinstance(each, Mapping)
+        and all(str(number).removeprefix("-").isdigit() for number in each)
         for each in offset.values()
     )
 

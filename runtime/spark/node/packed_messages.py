@@ -24,12 +24,14 @@ from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.values.changelog import Kinds
 
-_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT, notices BIGINT"
+COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT, notices BIGINT"
 A_MESSAGE = "a message"
 """The place of one of which nothing tells it."""
 PLACES = ("topic", "partition", "offset")
 """Columns that say where a message lies."""
 _COUNTS = ("rows", "files", "refused", "notices")
+DecodedRows = tuple[pa.RecordBatch, Kinds, int, int]
+"""Rows of messages, their kinds, how many messages are refused, and how many are no rows."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,17 @@ class PackedMessages:
     def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The messages' rows, packed; how many there are, and how many are refused or no rows, are observed metrics."""
         stage = PackMessages(pack, self.decoder, self.side)
-        packed = self.messages.mapInArrow(stage, _COUNTED_DDL)
-        # Spark has counted the messages; what is in them counts instead.
-        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
-        packed = packed.observe(f"{METRIC} {table}", *counts)
-        passed_over = (F.sum(name).alias(name) for name in ("refused", "notices"))
-        packed = packed.observe(f"{PASSED_OVER} #{number()}", *passed_over)
-        return packed.where(f"seq <> {NO_ROWS}").drop(*_COUNTS)
+        return count_packed(self.messages.mapInArrow(stage, COUNTED_DDL), table)
+
+
+def count_packed(packed: DataFrame, table: str) -> DataFrame:
+    """Packed rows of messages without the counts beside them, which are observed."""
+    # Spark has counted the messages; what is in them counts instead.
+    counts = (F.sum(name).alias(name) for name in ("rows", "files"))
+    packed = packed.observe(f"{METRIC} {table}", *counts)
+    passed_over = (F.sum(name).alias(name) for name in ("refused", "notices"))
+    packed = packed.observe(f"{PASSED_OVER} #{number()}", *passed_over)
+    return packed.where(f"seq <> {NO_ROWS}").drop(*_COUNTS)
 
 
 @dataclass(frozen=True)
@@ -65,26 +71,35 @@ class PackMessages:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        packer = Packer(self.pack.route, context.partitionId() if context else 0)
+        decoded = ((self.rows(batch), batch.num_rows) for batch in batches)
+        yield from self.pack_decoded(decoded, context.partitionId() if context else 0)
+
+    def pack_decoded(
+        self, decoded: Iterable[tuple[DecodedRows, int]], partition: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Pack the rows of messages of a map partition, each with how many rows of Spark's they were."""
+        packer = Packer(self.pack.route, partition)
         counts = np.zeros(len(_COUNTS), np.int64)
         # What was counted since the last packed row goes out beside the next one.
-        for batch in batches:
-            rows, kinds, refused, notices = self.rows(batch)
+        for (rows, kinds, refused, notices), messages in decoded:
             for packed in packer.add(rows, kinds):
                 yield _add_counts(packed, counts)
-            counts += (len(kinds), batch.num_rows, refused, notices)
+            counts += (len(kinds), messages, refused, notices)
         for packed in packer.finish():
             yield _add_counts(packed, counts)
         # A task all of whose messages are passed over has no packed row beside which it could say so.
         if counts.any():
             yield _add_counts((0, 0, 0, NO_ROWS, b""), counts)
 
-    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int, int]:
-        """The rows of some messages, their kinds, and how many messages are refused, and how many are no rows."""
+    def rows(self, batch: pa.RecordBatch) -> DecodedRows:
+        """The rows of some messages, as `decode` returns them."""
         values, keys = (batch.column(place).to_pylist() for place in range(2))
         columns_of = dict(zip(batch.schema.names, batch.columns, strict=True))
         facts = partial(read_fact, columns_of)
-        messages = Messages(values, keys, lambda at: place_of(batch, at), facts)
+        return self.decode(Messages(values, keys, lambda at: place_of(batch, at), facts))
+
+    def decode(self, messages: Messages) -> DecodedRows:
+        """The rows of some messages, their kinds, and how many messages are refused, and how many are no rows."""
         decoded = self.decoder.decode(messages)
         if decoded.refused and self.side is not None:
             self.side.write(decoded.side_table(), part_name(self.side.token))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -58,7 +59,22 @@ def _lag(sources: Iterable[Any]) -> dict[str, int]:
         behind = [int(float(metrics[name])) for name in _OFFSETS if metrics.get(name)]
         if any(name in metrics for name in _OFFSETS):
             lags["offsets"] = max(lags.get("offsets", 0), *behind, 0)
+        elif (left := _offsets_left(source)) is not None:
+            lags["offsets"] = lags.get("offsets", 0) + left
     return lags
+
+
+def _offsets_left(source: Any) -> int | None:
+    """The messages between the end of a batch and that of its topics; None of a source that is no topic."""
+    try:
+        end, last = (json.loads(source[name] or "") for name in ("endOffset", "latestOffset"))
+        return sum(
+            max(int(at) - int(end.get(topic, {}).get(number, 0)), 0)
+            for topic, offsets in last.items()
+            for number, at in offsets.items()
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _milliseconds(text: str) -> int:
