@@ -100,7 +100,7 @@ def compare_nodes(
         for part, comparison in enumerate(comparisons):
             sides = [side.operators[part] if side else None for side in (left, right)]
             description = node.description.parts[part]
-            fields = list(description.agg_spec.aggregate_schema)[: len(description.key_names)]
+            fields = description.key_fields
             _compare_operators(comparison, sides, pa.schema(fields), same_batches)
     return comparisons
 

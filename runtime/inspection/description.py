@@ -173,6 +173,15 @@ class Description:
         return tuple(self.keys)
 
     @property
+    def key_fields(self) -> list[pa.Field]:
+        """The columns of the key with their types, as the spec has them, or, as of an OVER, the operator's rows."""
+        count, names = len(self.keys), list(self.keys)
+        schema = self.agg_spec.aggregate_schema
+        if schema.names[:count] != names:
+            schema = self.settings_of.rows
+        return [schema.field(name) for name in names]
+
+    @property
     def call_names(self) -> tuple[str, ...]:
         """The calls of the query; none of an operator without a handler, or where the spec cannot be read."""
         try:

@@ -104,7 +104,7 @@ class Look:
 
     def _split_key(self, key: Mapping[str, Any]) -> tuple[pa.RecordBatch, WindowFilter]:
         """The key's columns as a row, and which of its windows are asked for."""
-        fields = list(self.description.agg_spec.aggregate_schema)[: len(self.description.key_names)]
+        fields = self.description.key_fields
         bounds = getattr(self.description.settings_of, "bounds", None)
         return split_key(key, fields, bounds, self.where)
 

@@ -6,6 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from aggloom.runtime.engine.checkpoint import RETAINED
 from aggloom.runtime.engine.state_reader import LocalStateReader
 from aggloom.runtime.hosting import bucket_store
 from aggloom.runtime.inspection.checkpoint import state, why
+from aggloom.verify import verify
 
 FILES, ROWS = 6, 90
 CUSTOMERS = ("Ada", "Zoë", "", None)
@@ -139,6 +141,24 @@ def test_every_kind_of_operator_is_shown(query: str, tmp_path: Path) -> None:
         # Rows without a customer match nothing in a join.
         wanted_keys = len(CUSTOMERS) - (query == "join")
         assert list(keys.values()) == [wanted_keys], keys
+
+
+def test_an_over_is_found_by_its_partition(tmp_path: Path) -> None:
+    """Its aggregates are those of rows, so that their spec has no key."""
+    write_files(tmp_path / "in", random_changes(5, 60), 3)
+    sql = (
+        "SELECT customer, id, SUM(amount) OVER (PARTITION BY customer ORDER BY id) AS s FROM orders"
+    )
+    job = replace(job_over(tmp_path / "in", "sums", tmp_path / "state"), sql=sql)
+    run_to_end(job)
+    rows = [row for row in rows_of_table(tmp_path / "state") if row[0] == "Ada"]
+    (found,) = state(tmp_path / "state", key={"customer": "Ada"}).operators
+    assert found.key is not None
+    assert sorted(part.results["id"] for part in found.key.parts) == sorted(row[1] for row in rows)
+    assert why(tmp_path / "state", key={"customer": "Ada"}).bundles
+    assert verify(tmp_path / "state").is_equal
+    with pytest.raises(StateError, match="Did you mean 'customer'"):
+        state(tmp_path / "state", key={"custmer": "Ada"})
 
 
 def test_snapshots_in_commits_and_files_are_read(
