@@ -33,6 +33,7 @@ KINDS = {
     "sources": r"aggloom-sources\.json",
     "plan": r"aggloom-plan\.json",
     "progress": r"aggloom-progress\.jsonl",
+    "last changes": r"aggloom-changes/\d+",
 }
 SPOKEN = ("query id", "offsets", "commits", "source log", "operator metadata", "state schema")
 DAMAGES = ("flip", "truncate", "empty", "delete", "delete all")

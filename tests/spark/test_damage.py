@@ -36,8 +36,8 @@ from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE
 from aggloom.runtime.spark.watch.repartition import batch_before, note_repartitions
 from aggloom.runtime.spark.write.sinks import TableSink
 
-# What is cured: Spark runs a batch again whose commit is gone.
-CURED = {("commits", "delete")}
+# What is cured: Spark runs a batch again whose commit is gone; the page alone reads the last changes.
+CURED = {("commits", "delete"), ("last changes", "truncate")}
 FEW = [
     ("query id", "truncate"),
     ("offsets", "empty"),
@@ -52,6 +52,7 @@ FEW = [
     ("state changes", "truncate"),
     ("table", "flip"),
     ("query", "flip"),
+    ("last changes", "truncate"),
 ]
 ALL = [(kind, damage) for kind in KINDS for damage in DAMAGES]
 
