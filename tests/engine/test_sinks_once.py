@@ -157,16 +157,16 @@ def test_kafka(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_upserts_of_kafka(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = {"kind": "kafka", "servers": broker.servers, "topic": "local.upserts"}
+    sink = {"kind": "kafka", "servers": broker.servers, "topic": "sums.upserts"}
     job = killed_job(sink, tmp_path, monkeypatch)
     assert job.checkpoint is not None
     # A customer is NULL, for which upserts have no row.
     assert "NULL" in verify(job.checkpoint, job).places[-1].note
     sql = job.sql.replace("FROM orders", "FROM orders WHERE customer IS NOT NULL")
-    job = replace(job, sql=sql, sink={**sink, "topic": "named"}, checkpoint=tmp_path / "named")
+    job = replace(job, sql=sql, sink={**sink, "topic": "sums.named"}, checkpoint=tmp_path / "named")
     run_to_end(job)
-    key = next(about for about, _ in broker.read("named"))
-    check_verified(job, lambda: broker.send("named", (key, None)))
+    key = next(about for about, _ in broker.read("sums.named"))
+    check_verified(job, lambda: broker.send("sums.named", (key, None)))
 
 
 def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

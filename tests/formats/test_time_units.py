@@ -43,10 +43,10 @@ def test_first_values_tell_the_unit(format: str, numbers: list[int], more: list[
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ([1_700_000_000], "unit that its size does not tell"),
-        ([MS, 1_700_000_000], "unit that its size does not tell"),
-        ([99 * 10**12], "unit that its size does not tell"),
-        ([LAST], "unit that its size does not tell"),
+        ([1_700_000_000], "unit that its size does not show"),
+        ([MS, 1_700_000_000], "unit that its size does not show"),
+        ([99 * 10**12], "unit that its size does not show"),
+        ([LAST], "unit that its size does not show"),
         ([MS, US], "a time in us, in a column that has had ms"),
         ([US, MS], "a time in ms, in a column that has had us"),
         ([NS, US], "a time in us, in a column that has had ns"),

@@ -61,6 +61,7 @@ _SQL = {
     "nested rows": "SELECT k, a, q FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v, s) AS n FROM t) "
     "WHERE n <= 3",
     "nested values": "SELECT k, FIRST_VALUE(q) AS f, COUNT(DISTINCT a) AS n, COLLECT_LIST(a) AS b FROM t GROUP BY k",
+    "by the clock": "SELECT k, v, s FROM t WHERE t > NOW() - INTERVAL '9999' DAY",
     "cascade": "SELECT n, COUNT(*) AS c FROM (SELECT k, COUNT(DISTINCT s) AS n FROM t GROUP BY k) GROUP BY n",
 }
 _WINDOWS = {
@@ -88,6 +89,11 @@ _IN_TIME = {
     "last row of windows": f"SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER ({_BY_WINDOW} t DESC) AS r FROM "
     f"{_TUMBLED.format('t')}) WHERE r = 1",
 }
+_MATCHED = (
+    "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES FIRST(a.v) AS first_v, COUNT(a.s) AS n, "
+    "b.s AS last_s ONE ROW PER MATCH PATTERN (a+ b) WITHIN INTERVAL '1' SECOND "
+    "DEFINE a AS a.v < 9, b AS b.v > SUM(a.v))"
+)
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
@@ -134,6 +140,9 @@ def made() -> dict[str, Callable[[], Any]]:
         if "t a" not in sql and "(SELECT * FROM" not in sql:
             more = {"watermarks": {"t": ("t", 0)}, "dialect": "flink", "over_insert_only": True}
         every[name] = _by_sql(sql, **{**marks, **more})
+    every["match"] = _by_sql(
+        _MATCHED, watermarks={"t": ("t", 0)}, input_changes="append", dialect="flink"
+    )
     split = {"distinct_agg_split_enabled": True, "distinct_agg_split_bucket_num": 4}
     every["split distinct"] = _by_sql(
         "SELECT k, COUNT(DISTINCT s) AS n, SUM(v) AS a FROM t GROUP BY k", **split
