@@ -98,7 +98,6 @@ def _first_object(files: list[Path]) -> dict[str, Any] | None:
         return next(iter(_objects(files[:1], None, whole=True)), None)
 
 
-@lru_cache(maxsize=64)
 def infer_columns(
     path: str,
     format: str,
@@ -117,6 +116,26 @@ def infer_columns(
     """
     if format not in INFERRED:
         return None
+    # A program may write the files again, or change its directory.
+    stats = [(file.absolute(), file.stat()) for file in files_at(path, names, deep)]
+    stamps = tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats)
+    of_files = {"names": names, "deep": deep, "whole": whole}
+    return _infer_columns(path, format, stamps=stamps, dialect=dialect, words=words, **of_files)
+
+
+@lru_cache(maxsize=64)
+def _infer_columns(
+    path: str,
+    format: str,
+    *,
+    stamps: tuple[tuple[str, int, int], ...],
+    names: str,
+    deep: bool,
+    dialect: tuple[tuple[str, str], ...],
+    words: ChangeWords,
+    whole: bool,
+) -> InferredColumns:
+    """The columns of files; stamps: their paths, bytes and times, by which a result is known again."""
     first_files = files_at(path, names, deep)
     first, *others = first_files
     files = f"{first} and {len(others)} more" if others else str(first)

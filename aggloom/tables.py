@@ -173,9 +173,11 @@ class TableSource:
         inferred = None
         if self.kafka is None and is_here(self.path):
             chosen = which(self.options)
-            words = self.change_words
             whole, _ = take_option(self.options, None, f"table {self.name}")
-            about = {"words": words, "whole": whole and self.format in MESSAGES}
+            about: dict[str, Any] = {
+                "words": self.change_words,
+                "whole": whole and self.format in MESSAGES,
+            }
             inferred = infer_columns(self.path, self.format, **chosen, dialect=dialect, **about)
         if inferred is None:
             self.check_place()

@@ -17,7 +17,7 @@ _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
     "current_row_timestamp": "write PROCTIME()",
-    "current_watermark": "windows drop late rows; compare NOW() for rows that leave by the clock",
+    "current_watermark": "write NOW() in WHERE for rows that leave by the clock; windows drop late rows",
     "group_id": "write GROUPING_ID()",
     "unnest": "write it in FROM: CROSS JOIN UNNEST(a) AS u(x)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",

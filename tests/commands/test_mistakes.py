@@ -67,7 +67,8 @@ def test_options_of_flinks_cluster_are_named_once_and_passed_over(there: Path) -
     settings = "".join(f"SET '{name}' = '4';\n" for name in names)
     script = f"{settings}SELECT COUNT(*) AS n FROM 'o.csv'; SELECT COUNT(*) AS n FROM 'o.csv';"
     result = run("sql", "--format", "csv", "-c", script)
-    assert result.exit_code == 0 and result.stdout == "n\n1\nn\n1\n"
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "n\n1\nn\n1\n"
     notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
     assert [sum(name in note for note in notes) for name in names] == [1, 1, 1]
     assert all("has no effect: " in note for note in notes)

@@ -64,6 +64,18 @@ def test_json_lines(tmp_path: Path) -> None:
     assert told(other)[1] == {"op": "STRING", "t": "STRING"}
 
 
+def test_files_that_are_written_again_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        lines(tmp_path / folder / "t.json", {folder: 1})
+        monkeypatch.chdir(tmp_path / folder)
+        assert told("t.json") == ("jsonl", {folder: "BIGINT"})
+    lines(Path("t.json"), {"three": "x", "four": 1.5})
+    assert told("t.json") == ("jsonl", {"three": "STRING", "four": "DOUBLE"})
+
+
 def test_a_directory_a_pattern_and_one_file(tmp_path: Path) -> None:
     write_sample(tmp_path / "changes")
     columns = {"id": "BIGINT", "customer": "STRING", "amount": "BIGINT"}
