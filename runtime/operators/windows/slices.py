@@ -33,6 +33,7 @@ from aggloom.runtime.operators.windows.base import (
 from aggloom.runtime.operators.windows.key_state import of_slices
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.audit import corrupt_snapshot
 
 
 class SlicedRows(WindowOperator):
@@ -133,6 +134,9 @@ class SlicedRows(WindowOperator):
     def _place_rows(self, batch: pa.RecordBatch, kinds: Array) -> Rows:
         """The rows that are not late, with the end of their slice in the window's column."""
         place = len(self.spec.group_by) - 1
+        if batch.column(place).null_count:
+            # Rows without a time go before the log is written: this one has been changed.
+            raise corrupt_snapshot("log: a row of a window has no time")
         slices = np.asarray(batch.column(place))
         if batch.num_rows and not self.clock[STAGGER]:
             now = int(self.clock[PROCESSING])
