@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 ASIDE = ".new"
 """The end of the name of a file that is not finished."""
 
 
-def write_whole(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file in one step that outlives a loss of power.
+@contextmanager
+def open_whole(file: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that is there in one step, which outlives a loss of power; nothing if the block raises.
 
     The directory is synced, too: without that the name may be lost though the contents are not.
     """
     aside = file.with_name(file.name + ASIDE)
     try:
         with aside.open("wb") as out:
-            for piece in pieces:
-                out.write(piece)
+            yield out
             out.flush()
             os.fsync(out.fileno())
         aside.replace(file)
@@ -27,6 +29,13 @@ def write_whole(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
         aside.unlink(missing_ok=True)
         raise
     sync_directory(file.parent)
+
+
+def write_whole(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file in one step that outlives a loss of power."""
+    with open_whole(file) as out:
+        for piece in pieces:
+            out.write(piece)
 
 
 def sync_directory(directory: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_disk_that_fills_up_leaves_the_old_table(
     before = file.read_bytes()
 
     def full(*_: Any) -> Any:
-        (tmp_path / "aggloom-table.new").write_bytes(b"half")
+        (tmp_path / "aggloom-table.arrow.new").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(sinks.pa.ipc, "new_file", full)

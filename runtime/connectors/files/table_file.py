@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.durable_files import sync_directory
+from aggloom.durable_files import open_whole
 from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.connectors.files.discovery import suggest_sibling
 from aggloom.runtime.hosting.arguments import check_path
@@ -152,19 +151,9 @@ def _net(rows: pa.Table) -> pa.Table:
 
 def _write(table: pa.Table, file: Path) -> None:
     """Replace a file by one of the table, in one step; what does not get so far leaves nothing behind."""
-    scratch = file.with_suffix(".new")
-    try:
-        with scratch.open("wb") as out:
-            with pa.ipc.new_file(out, table.schema) as writer:
-                writer.write_table(table)
-            out.flush()
-            os.fsync(out.fileno())
-        scratch.replace(file)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
     # The checkpoint is committed next; a table that is behind it could not follow.
-    sync_directory(file.parent)
+    with open_whole(file) as out, pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
 
 
 def read_table_file(file: Path) -> pa.Table:
