@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from glob import has_magic
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ class TableSource:
             refuse_spark(self.name)
         if self.lake is not None:
             return lake_frame(spark, self.lake, self.schema)
-        columns = self._own_columns()
+        columns = self._own_columns
         columns = columns if dialect == "spark" else to_schema(columns, dialect)
         if self.kafka is not None:
             from aggloom.runtime.connectors.kafka.source import read_kafka
@@ -150,13 +151,13 @@ class TableSource:
         """Options of the reader about columns that nobody gave: later values must not be changed by their types."""
         if self.schema is not None or self.lake is not None or self.format not in INFERRED:
             return {}
-        return {"inferred": True} if self._infer_columns().by_values else {}
+        return {"inferred": True} if self._inferred_columns.by_values else {}
 
     def describe_inferred(self) -> str | None:
         """Describe the columns that were inferred from the files; None if no column was."""
         if self.schema is not None or self.lake is not None or self.format == "parquet":
             return None
-        return self._infer_columns().describe_columns(self.name, self.format)
+        return self._inferred_columns.describe_columns(self.name, self.format)
 
     def check_place(self) -> None:
         """Refuse a file or directory of this machine that is not there, with names like its; raises SpecError."""
@@ -166,7 +167,9 @@ class TableSource:
         missing = f"there is no file or directory {self.path!r}"
         raise SpecError(f"table {self.name}: {missing}.{suggest_sibling(Path(self.path))}")
 
-    def _infer_columns(self) -> InferredColumns:
+    @cached_property
+    def _inferred_columns(self) -> InferredColumns:
+        """The columns that the files say, asked once: a file that comes later must not change those of a run."""
         known = {name.lower() for name in CSV_OPTIONS}
         pairs = ((name, str(value)) for name, value in self.options.items())
         dialect = tuple(sorted(pair for pair in pairs if pair[0].lower() in known))
@@ -189,9 +192,10 @@ class TableSource:
 
     def columns(self) -> str | pa.Schema:
         """The columns of its rows: those that it has, and one for what a row leaves out, where it may."""
-        own = self._own_columns()
+        own = self._own_columns
         return with_absent(to_schema(own)) if self._is_partial else own
 
+    @cached_property
     def _own_columns(self) -> str | pa.Schema:
         """The columns: as given, or as local Parquet files have them, all of them together."""
         if self.lake is not None:
@@ -199,7 +203,7 @@ class TableSource:
         if self.schema is not None:
             return self.schema
         if self.format != "parquet":
-            return self._infer_columns().schema
+            return self._inferred_columns.schema
         schemas = [parquet_schema(file) for file in self._parquet_files()]
         if not schemas:
             raise SpecError(

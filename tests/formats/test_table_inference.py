@@ -76,6 +76,14 @@ def test_files_that_are_written_again_are_read_again(
     assert told("t.json") == ("jsonl", {"three": "STRING", "four": "DOUBLE"})
 
 
+def test_a_file_that_comes_later_leaves_the_columns_of_a_run(tmp_path: Path) -> None:
+    lines(tmp_path / "1.jsonl", {"x": 1})
+    source = read_table_option(f"t={tmp_path}")
+    columns = source.columns()
+    lines(tmp_path / "2.jsonl", {"x": "007", "y": 2})
+    assert source.columns() == columns and source.checks == {"inferred": True}
+
+
 def test_a_directory_a_pattern_and_one_file(tmp_path: Path) -> None:
     write_sample(tmp_path / "changes")
     columns = {"id": "BIGINT", "customer": "STRING", "amount": "BIGINT"}
