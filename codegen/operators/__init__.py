@@ -38,6 +38,7 @@ from aggloom.codegen.operators.table_call import (
 )
 from aggloom.codegen.operators.temporal_filter import TemporalFilter, TimeBound
 from aggloom.codegen.operators.timed_join import TimedJoin
+from aggloom.codegen.operators.timed_rows import TimedRowsNode
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
@@ -85,6 +86,7 @@ __all__ = [
     "TemporalFilter",
     "TimeBound",
     "TimedJoin",
+    "TimedRowsNode",
     "Union",
     "Unnest",
     "UserRows",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -15,27 +13,21 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     Waker,
     constant,
-    walk,
 )
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.plan_text import format_name, shown_names
 from aggloom.codegen.operators.row_numbers import shown_order
-from aggloom.codegen.operators.rows_by_key import holds_texts, row_entries
+from aggloom.codegen.operators.rows_by_key import row_entries
+from aggloom.codegen.operators.timed_rows import ROW_BYTES, TimedRowsNode
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.durations import format_duration
 from aggloom.codegen.sql.numbering import SortItem
-
-# Beside its words a row has its sort word and arrival, links to its equals, its slot, and an entry of a B+tree.
-_ROW = 24 + 4 + 12 + 32 * 4 // 3
 
 
 @dataclass(frozen=True)
@@ -71,13 +63,14 @@ class MatchMeasure:
 
 
 @dataclass(frozen=True)
-class MatchRows(Stateful):
+class MatchRows(TimedRowsNode):
     """The matches in the rows of each key, given out once they are certain; the first columns are the key.
 
     pattern: PATTERN as it was written. shown: the columns that each row of a match has in the result, if it has all
     of them; None: a match has one row. by: the time by which rows come in order.
     """
 
+    words = "MATCH_RECOGNIZE"
     input: Node
     partition: Key
     order: tuple[SortItem, ...]
@@ -88,23 +81,6 @@ class MatchRows(Stateful):
     shown: tuple[str, ...] | None = None
     by: Literal["row", "processing"] = "row"
     merges: bool = False
-
-    @property
-    def keys(self) -> Key:
-        return self.partition
-
-    @property
-    def subject(self) -> MatchRows:
-        return self
-
-    @cached_property
-    def digest(self) -> str:
-        """The mark by which the rules' notes know it."""
-        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
-
-    @property
-    def name(self) -> str:
-        return f"MATCH_RECOGNIZE by {', '.join(self.partition) or '()'}"
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -136,25 +112,8 @@ class MatchRows(Stateful):
         return AggSpec(whole.handler_schema, self.partition, tuple(calls), "append", dialect)
 
     @property
-    def handlers(self) -> tuple[AggSpec, ...]:
-        return (self.spec,)
-
-    @property
-    def is_chained(self) -> bool:
-        """True if rows come from below when the same watermark says so."""
-        return self.by == "row" and any(node.awaits_watermark for node in walk(self.input))
-
-    @property
-    def awaits_watermark(self) -> bool:
-        return self.by == "row"
-
-    @property
     def changelog(self) -> tuple[str, ...]:
         return ("I",)
-
-    @property
-    def is_complete(self) -> bool:
-        return True
 
     @property
     def never_deletes(self) -> bool:
@@ -168,10 +127,6 @@ class MatchRows(Stateful):
     @property
     def trends(self) -> dict[str, Trend]:
         return constant(self.schema.names)
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def event_times(self) -> frozenset[str]:
@@ -203,8 +158,7 @@ class MatchRows(Stateful):
 
     @cached_property
     def lineage(self) -> str:
-        columns = [(field.name, type_name(field.type)) for field in self.input.schema]
-        order = [(each.column, each.descending, each.nulls_first) for each in self.order]
+        order, columns = self.order_lineage
         found = self.definition
         parts = (found.automaton, found.conditions, found.operands, found.within, found.skip)
         shown = [each.describe(found.automaton.variables) for each in self.measures]
@@ -235,48 +189,23 @@ class MatchRows(Stateful):
         }
         return "Match", {name: words for name, words in details.items() if words}
 
-    @property
-    def state_description(self) -> dict[str, Any]:
-        return {"spec": json.loads(self.spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        stored = self.input.schema
-        kept = {
-            "name": "rows",
-            "kind": "sorted",
-            "bytes_per_key": 4 * WORD,
-            "entries": self._stored_rows,
-        }
-        parts: list[dict[str, Any]] = [
-            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.partition))},
-            {"name": "written", "kind": "time", "bytes_per_key": WORD},
+        rows = {"name": "rows", "kind": "sorted", "bytes_per_key": 4 * WORD}
+        parts = [
+            *self.index_parts,
             {"name": "progress", "kind": "numbers", "bytes_per_key": 3 * WORD},
-            {**kept, **row_entries(stored, _ROW)},
+            {**rows, "entries": self._stored_rows, **row_entries(self.input.schema, ROW_BYTES)},
         ]
-        named = {*self.partition, *(each.column for each in self.order)}
-        texts = holds_texts(pa.schema([f for f in stored if f.name in named]))
-        return {
-            "bounded_by": [
-                "the number of keys" if self.partition else "one key",
-                f"per key, {self._stored_rows}",
-            ],
-            "ttl_ms": ttl,
-            "compiled": backend != "python",
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
-            "parts": parts,
-            "texts": texts or len(self.order) > 1,
-            "bytes_per_text": TEXT,
-        }
+        whole = self.footprint_of_rows(parts, ttl, [f"per key, {self._stored_rows}"])
+        return {**whole, "compiled": backend != "python"}
 
     @property
     def local_obstacle(self) -> str:
         return "a match is known only where all rows of a key are"
 
-    def local_half(self, rows: Node) -> Node:
-        return rows
-
-    def insert_exchange(self) -> Node:
-        return self.over(Exchange(self.input, self.partition))
+    def without_before(self) -> Node:
+        # A match comes and goes whole.
+        return self
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         measures = tuple(each for each in self.measures if each.name in names)

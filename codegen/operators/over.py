@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,31 +13,23 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     Waker,
     constant,
     sort_kinds,
-    walk,
 )
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of
+from aggloom.codegen.operators.footprint import WORD, state_of
 from aggloom.codegen.operators.plan_text import format_name, shown_names
 from aggloom.codegen.operators.row_numbers import shown_order
-from aggloom.codegen.operators.rows_by_key import holds_texts, spec_of_rows
+from aggloom.codegen.operators.rows_by_key import row_entries
+from aggloom.codegen.operators.timed_rows import ROW_BYTES, By, TimedRowsNode
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.frames import FrameClause
 from aggloom.codegen.sql.numbering import SortItem
 
-By = Literal["", "row", "processing"]
-"""The time by which rows are emitted, once and for all: row time, processing time; "": by nothing, over changes."""
-# Beside its words a row has: its sort word and arrival, links to its equals, its slot, cells of the index, the number
-# of its result, and an entry of a B+tree that is three quarters full.
-_ROW = 24 + 4 + 12 + WORD + 32 * 4 // 3
 _TREE = 4 * WORD
 INTEGERS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE")
 SHARES = ("PERCENT_RANK", "CUME_DIST")
@@ -94,12 +84,13 @@ class OverCall:
 
 
 @dataclass(frozen=True)
-class Over(Stateful):
+class Over(TimedRowsNode):
     """Rows with the values of window functions in the last columns; the first columns are the key.
 
     order: none is the order of arrival. by: the time by which rows, which are only added, are emitted once.
     """
 
+    words = "OVER"
     input: Node
     partition: Key
     order: tuple[SortItem, ...]
@@ -108,23 +99,6 @@ class Over(Stateful):
     by: By = ""
     update_before: bool = True
     merges: bool = False
-
-    @property
-    def keys(self) -> Key:
-        return self.partition
-
-    @property
-    def subject(self) -> Over:
-        return self
-
-    @cached_property
-    def digest(self) -> str:
-        """The mark by which the rules' notes know it."""
-        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
-
-    @property
-    def name(self) -> str:
-        return f"OVER by {', '.join(self.partition) or '()'}"
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -150,29 +124,11 @@ class Over(Stateful):
         return AggSpec(whole.handler_schema, (), calls, changes, dialect)
 
     @property
-    def handlers(self) -> tuple[AggSpec, ...]:
-        return () if self.spec is None else (self.spec,)
-
-    @property
-    def is_chained(self) -> bool:
-        """True if rows come from below when the same watermark says so."""
-        return self.waits and any(node.awaits_watermark for node in walk(self.input))
-
-    @property
-    def waits(self) -> bool:
-        """True if rows are emitted when the watermark has come to them."""
-        return self.by == "row"
-
-    @property
     def changelog(self) -> tuple[str, ...]:
         if self.by:
             return ("I",)
         kinds = {"I", "UA"} | ({"UB"} if self.update_before else set())
         return sort_kinds(kinds | (set() if self.never_deletes else {"D"}))
-
-    @property
-    def is_complete(self) -> bool:
-        return True
 
     @property
     def never_deletes(self) -> bool:
@@ -205,10 +161,6 @@ class Over(Stateful):
         return constant(self.input.schema.names) if self.input.appends_only else {}
 
     @property
-    def awaits_watermark(self) -> bool:
-        return self.waits
-
-    @property
     def clock_columns(self) -> frozenset[str]:
         return self.input.clock_columns
 
@@ -222,8 +174,7 @@ class Over(Stateful):
 
     @cached_property
     def lineage(self) -> str:
-        columns = [(field.name, type_name(field.type)) for field in self.input.schema]
-        order = [(each.column, each.descending, each.nulls_first) for each in self.order]
+        order, columns = self.order_lineage
         calls = [(each.text, each.frame.text) for each in self.calls]
         by = f" by {self.by} time" if self.by else ""
         return f"over {self.partition!r} {order!r} {calls!r} {columns!r}{by}"
@@ -248,59 +199,24 @@ class Over(Stateful):
         }
         return "OverAggregate", {name: words for name, words in details.items() if words}
 
-    @property
-    def state_description(self) -> dict[str, Any]:
-        spec = self.spec or spec_of_rows(self.input.schema, self.partition, "retract")
-        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        fields, results = list(self.input.schema), list(self.results)
-        width = len(fields)
-        row = WORD * width + width // 8 + 1 + _ROW
-        parts: list[dict[str, Any]] = [
-            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.partition))},
-            {"name": "written", "kind": "time", "bytes_per_key": WORD},
-        ]
+        stored = self.input.schema
+        parts = self.index_parts
         if self.by:
             parts.append({"name": "emitted", "kind": "numbers", "bytes_per_key": 4 * WORD})
         else:
-            row += WORD * len(results) + len(results) // 8 + 1
-        rows_part = {
-            "name": "rows",
-            "kind": "sorted",
-            "bytes_per_key": _TREE,
-            "entries": self._stored_rows,
-        }
-        stored = pa.schema([*fields, *([] if self.by else results)])
-        parts.append({**rows_part, "bytes_per_entry": row, "has_texts": holds_texts(stored)})
+            stored = pa.schema([*stored, *self.results])
+        entries = {"entries": self._stored_rows, **row_entries(stored, ROW_BYTES + WORD)}
+        parts.append({"name": "rows", "kind": "sorted", "bytes_per_key": _TREE, **entries})
         if self.by and self.spec is not None and self.adds_up:
             whole = state_of(self.spec, backend, 0)
             parts += [part for part in whole["parts"] if part["name"] != "key"]
-        sizes = [part["bytes_per_key"] for part in parts]
-        named = {*self.partition, *(each.column for each in self.order)}
-        texts = holds_texts(pa.schema([f for f in fields if f.name in named]))
-        return {
-            "bounded_by": [
-                "the number of keys" if self.partition else "one key",
-                *(f"per key, {part['entries']}" for part in parts if "entries" in part),
-            ],
-            "ttl_ms": 0 if self.waits else ttl,
-            "compiled": None not in sizes,
-            "bytes_per_key": None if None in sizes else sum(sizes),
-            "parts": parts,
-            "texts": texts or len(self.order) > 1,
-            "bytes_per_text": TEXT,
-        }
+        bounds = [f"per key, {part['entries']}" for part in parts if "entries" in part]
+        return self.footprint_of_rows(parts, 0 if self.waits else ttl, bounds)
 
     @property
     def local_obstacle(self) -> str:
         return "which rows are in a frame is known only where all rows of a key are"
-
-    def local_half(self, rows: Node) -> Node:
-        return rows
-
-    def insert_exchange(self) -> Node:
-        return self.over(Exchange(self.input, self.partition))
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         calls = tuple(each for each in self.calls if each.name in names)

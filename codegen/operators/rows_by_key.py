@@ -24,7 +24,7 @@ def spec_of_rows(rows: pa.Schema, keys: tuple[str, ...], changes: Changes) -> Ag
 
 
 class KeyedRowsNode(Stateful):
-    """A keyed operator without a handler. The first columns of its rows are the key.
+    """A keyed operator that remembers rows. The first columns of its rows are the key.
 
     update_before: whether it emits -U.
     """
@@ -103,11 +103,13 @@ class KeyedRowsNode(Stateful):
         """Its state as data. texts: whether keys or sort keys are some; None: if a column of the key is."""
         if texts is None:
             texts = holds_texts(pa.schema([self.stored_schema.field(name) for name in self.keys]))
+        sizes = [part["bytes_per_key"] for part in parts]
         return {
             "bounded_by": bounds,
             "ttl_ms": ttl,
-            "compiled": True,
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
+            # What runs as plain Python has objects, whose bytes nobody knows.
+            "compiled": None not in sizes,
+            "bytes_per_key": None if None in sizes else sum(sizes),
             "parts": parts,
             "texts": texts,
             "bytes_per_text": bytes_per_text,

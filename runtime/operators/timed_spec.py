@@ -1,19 +1,29 @@
-"""WaitingSpec: what operators say of their clocks that may give rows out when the watermark has come to them."""
+"""Specs of operators that may wait for the watermark, and of those over the rows of a key in the order of a time."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import pyarrow as pa
 
+from aggloom.codegen.planner import TimedRowsNode
 from aggloom.runtime.operators.base import NodeT, OperatorSpec, TimeMode
+from aggloom.runtime.operators.settings import Changing
+from aggloom.runtime.state.sort_key import SortColumn
 
 
 class WaitingSpec(OperatorSpec[NodeT]):
-    """waits: whether it waits for the watermark; is_chained: for rows that come from below by the same watermark."""
+    """is_chained: whether it waits for rows that come from below by the same watermark."""
 
-    waits: bool
     is_chained: bool
     late_rows: bool
     state_ttl_ms: int
+
+    @property
+    def waits(self) -> bool:
+        """True if it waits for the watermark."""
+        raise NotImplementedError
 
     @property
     def ttl_ms(self) -> int:
@@ -33,3 +43,47 @@ class WaitingSpec(OperatorSpec[NodeT]):
     @property
     def moves_last(self) -> bool:
         return self.is_chained
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRowsSettings:
+    """The rows of each key in an order, perhaps by time; columns by number.
+
+    keys: how many of the first columns are the key. sort: the order of rows; by a time its column is the first. by: the
+    time by which rows are seen once and for all; "": by none. zone: on whose clocks it lies if it is a wall clock.
+    is_chained: rows come from another operator that waits for the same watermark.
+    """
+
+    schema: pa.Schema
+    keys: int
+    sort: tuple[SortColumn, ...]
+    by: Literal["", "row", "processing"] = ""
+    zone: str = "UTC"
+    state_ttl_ms: Changing[int] = 0
+    is_chained: Changing[bool] = False
+    late_rows: Changing[bool] = False
+
+
+class TimedRowsSpec(TimedRowsSettings, WaitingSpec[NodeT]):
+    """The spec of an operator with such settings."""
+
+    @property
+    def waits(self) -> bool:
+        return self.by == "row"
+
+    @property
+    def rows(self) -> pa.Schema:
+        return self.schema
+
+    @property
+    def needs_order(self) -> bool:
+        return True
+
+
+def order_of(node: TimedRowsNode) -> tuple[SortColumn, ...]:
+    """The order of a node's rows by the numbers of columns."""
+    names = node.input.schema.names
+    return tuple(
+        SortColumn(names.index(each.column), each.descending, each.nulls_first)
+        for each in node.order
+    )

@@ -98,5 +98,5 @@ def test_each_node_with_state_has_an_operator() -> None:
         node = above.pop()
         nodes.add(node.__name__)
         above += node.__subclasses__()
-    assert nodes == {*KINDS, "Stateful", "KeyedRowsNode", "TwoSided"}
+    assert nodes == {*KINDS, "Stateful", "KeyedRowsNode", "TimedRowsNode", "TwoSided"}
     assert set(KINDS.values()) == set(SPECS)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators import Calc, Node, Over, OverCall, mark, pick
 from aggloom.codegen.operators.calc import NO_TIME
-from aggloom.codegen.operators.over import By
+from aggloom.codegen.operators.timed_rows import By
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.sql.errors import refusal

@@ -6,7 +6,7 @@ no match may have any more are forgotten, but those that conditions look back to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,34 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.codegen import load_matcher
-from aggloom.runtime.operators.base import InputBatch, StoredKeyState
-from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
-from aggloom.runtime.operators.deduplicate.immediate import refuse_retractions
+from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.match.measures import MatchedRows, measure_columns
 from aggloom.runtime.operators.match.navigation import KeyStretches
 from aggloom.runtime.operators.match.search import Matches, search_rows
 from aggloom.runtime.operators.match.settings import MatchSettings
-from aggloom.runtime.operators.over.state import OverState
-from aggloom.runtime.operators.sorted_by_key import SortedByKey
-from aggloom.runtime.operators.step import ClockedStep, advance_time
+from aggloom.runtime.operators.ordered_rows import OrderedRowsState
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.timed_rows import TimedRows, TimedRowsOperator
 from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
-from aggloom.runtime.values.changelog import INSERT, Kinds
+from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 _NUMBERS = ("passed", "matches", "due")
 """Numbers by key: the stored rows at which no further match begins; how many matches there were; when, in milliseconds,
 the key is looked at next."""
 _NEVER = np.iinfo(np.int64).max
-
-
-class _TimedRows(NamedTuple):
-    """Rows, and when the time of each has come (int64[n], milliseconds)."""
-
-    batch: pa.RecordBatch
-    kinds: Kinds
-    due: Array  # int64[rows]
 
 
 class _SortedStretches(NamedTuple):
@@ -55,20 +44,21 @@ class _SortedStretches(NamedTuple):
     stretches: KeyStretches
 
 
-class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
+class MatchOperator(TimedRowsOperator):
     """One bucket's operator; its result is only added to. See MatchSettings."""
 
+    title = "MATCH_RECOGNIZE"
     keeps_calls = "it has emitted the values of its measures"
-    update_before = True
+    spec: MatchSettings
 
     def __init__(
         self, spec: MatchSettings, handler_class: Any, directory: Path | None = None
     ) -> None:
-        self.spec, self.schema, self.handler_class = spec, spec.result, handler_class
-        self._waits = spec.by == "row"
+        super().__init__(spec, spec.result)
+        self.handler_class = handler_class
         self._matcher = load_matcher(spec.definition, handler_class.BACKEND)
         self._handler = handler_class()
-        self.state = OverState(
+        self.state = OrderedRowsState(
             list(spec.schema),
             spec.keys,
             spec.sort,
@@ -76,26 +66,6 @@ class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
             numbers=_NUMBERS,
             directory=directory and directory / "rows",
         )
-        self._late: list[Rows] = []
-        self.counters = {"rows": 0, "expired": 0, "late_dropped": 0, "emitted": 0}
-
-    @property
-    def name(self) -> str:
-        return f"MATCH_RECOGNIZE by {', '.join(field.name for field in self.state.fields) or '()'}"
-
-    @property
-    def is_chained(self) -> bool:
-        return self.spec.is_chained
-
-    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
-        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
-        (bundle,) = inputs
-        refuse_retractions(bundle.kinds, self.name)
-        return _TimedRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock))
-
-    def contents(self) -> Rows:
-        """No row: what was given out is not kept."""
-        return no_rows(self.schema)
 
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
@@ -115,10 +85,6 @@ class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
         first = int(due.min()) if len(due) and due.min() < AFTER_ALL else None
         return (first, None) if self._waits else (None, first)
 
-    def take_late(self) -> list[Rows]:
-        late, self._late = self._late, []
-        return late
-
     def check_restored(self) -> None:
         """Raise StateCorruptError unless no more rows are said to be passed than there are."""
         state = self.state
@@ -127,22 +93,13 @@ class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
         if not ((passed >= 0) & (passed <= state.sorted.sizes(slots)[0])).all():
             raise corrupt_snapshot("more rows were passed than there are")
 
-    def move_clock(self, clock: Clock) -> None:
-        advance_time(self.state.clock, clock.watermark if self._waits else clock.processing)
-
-    def take(self, checked: _TimedRows, clock: Clock) -> None:
+    def take(self, checked: TimedRows, clock: Clock) -> None:
         """Store rows that are in time."""
-        batch, kinds, due = checked
         state = self.state
-        late = (due <= int(state.clock[0])) & self._waits
-        if late.any():
-            self.counters["late_dropped"] += int(late.sum())
-            if self.spec.late_rows:
-                self._late.append((batch.filter(pa.array(late)), kinds[late]))
-            batch, due = batch.filter(pa.array(~late)), due[~late]
+        batch, _, due = self._drop_late(checked, self._waits & (checked.due <= self._now))
         if not len(due):
             return
-        batch = self._stamp_rows(batch, clock)
+        batch = self._stamp_rows(batch, clock.processing)
         slots = state.lookup(batch)
         times = state.number("due")
         times[slots[state.sorted.sizes(slots)[0] == 0]] = _NEVER
@@ -175,30 +132,11 @@ class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
                 idle, (sizes := state.sorted.sizes(idle)[0]) - 1, sizes
             )
             last = np.full(len(idle), -_NEVER)
-            last[sizes > 0] = self._due(state.sorted.rows.gather(ids), Clock())
+            last[sizes > 0] = self._due(state.sorted.rows.gather(ids), 0)
             idle = idle[last <= int(state.clock[0])]
         if len(idle):
             self.counters["expired"] += len(idle)
             state.forget(idle)
-
-    def _due(self, batch: pa.RecordBatch, clock: Clock) -> Array:
-        """The times of rows, in milliseconds."""
-        if not self._waits:
-            return np.full(batch.num_rows, clock.processing, np.int64)
-        return milliseconds_of(batch, self._time_column, self.spec.zone)
-
-    @property
-    def _time_column(self) -> str:
-        return str(self.spec.schema.names[self.spec.sort[0].column])
-
-    def _stamp_rows(self, batch: pa.RecordBatch, clock: Clock) -> pa.RecordBatch:
-        """The rows with the time at which they are seen, in processing time."""
-        if self._waits:
-            return batch
-        place = self.spec.sort[0].column
-        field = self.spec.schema.field(place)
-        now = pa.scalar(clock.processing, pa.int64()).cast(pa.timestamp("ms")).cast(field.type)
-        return batch.set_column(place, field, pa.repeat(now, batch.num_rows))
 
     def _collect_due(self, slots: SlotArray) -> _SortedStretches:
         """The rows of slots whose time has come."""
@@ -206,7 +144,7 @@ class MatchOperator(SortedByKey[OverState], ClockedStep[_TimedRows]):
         numbers, ids = state.rows_of(slots)
         batch = state.sorted.rows.gather(ids)
         micros = _micros(batch.column(self.spec.sort[0].column))
-        due = self._due(batch, Clock()) if self._waits else micros // 1000
+        due = self._due(batch, 0) if self._waits else micros // 1000
         there = due <= clock
         # Those that are still to come are the last of each slot: the first of them is looked at next.
         times = state.number("due")

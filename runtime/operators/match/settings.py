@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, MatchDefinition
-from aggloom.runtime.operators.settings import Changing
-from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.operators.timed_spec import TimedRowsSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,29 +31,18 @@ class MeasureColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchSettings:
+class MatchSettings(TimedRowsSettings):
     """The settings of a MATCH_RECOGNIZE; columns by number.
 
-    keys: how many of the first columns are the key. sort: the order of rows, the time first. shown: the columns that
-    each row of a match has in the result, if it has all of them; None: a match has one row. measures: the columns
-    behind them, and their fields. spec: what the handler of the aggregates is generated from. by: whose time rows go
-    by. zone: on whose clocks it lies if it is a wall clock. is_chained: rows come from another operator that waits for
-    the same watermark.
+    shown: the columns that each row of a match has in the result, if it has all of them; None: a match has one row.
+    measures: the columns behind them, and their fields. spec: what the handler of the aggregates is generated from.
     """
 
-    schema: pa.Schema
-    keys: int
-    sort: tuple[SortColumn, ...]
     definition: MatchDefinition
     measures: tuple[MeasureColumn, ...]
     fields: tuple[pa.Field, ...]
     spec: AggSpec
     shown: tuple[int, ...] | None = None
-    by: Literal["row", "processing"] = "row"
-    zone: str = "UTC"
-    state_ttl_ms: Changing[int] = 0
-    is_chained: Changing[bool] = False
-    late_rows: Changing[bool] = False
 
     @cached_property
     def result(self) -> pa.Schema:

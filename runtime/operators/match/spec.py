@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import pyarrow as pa
-
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import MatchRows, PlanOptions
-from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import Operator, TimeMode
 from aggloom.runtime.operators.match.operator import MatchOperator
 from aggloom.runtime.operators.match.settings import MatchSettings, MeasureColumn
-from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.operators.timed_spec import TimedRowsSpec, order_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchSpec(MatchSettings, OperatorSpec[MatchRows]):
+class MatchSpec(MatchSettings, TimedRowsSpec[MatchRows]):
     """The description that a MATCH_RECOGNIZE is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "match"
@@ -29,10 +27,7 @@ class MatchSpec(MatchSettings, OperatorSpec[MatchRows]):
         return cls(
             schema=schema,
             keys=len(node.partition),
-            sort=tuple(
-                SortColumn(names.index(each.column), each.descending, each.nulls_first)
-                for each in node.order
-            ),
+            sort=order_of(node),
             definition=node.definition,
             measures=tuple(
                 MeasureColumn(
@@ -53,7 +48,7 @@ class MatchSpec(MatchSettings, OperatorSpec[MatchRows]):
             zone=options.local_time_zone,
             state_ttl_ms=options.state_ttl,
             is_chained=node.is_chained,
-            late_rows=node.by == "row" and options.late_rows,
+            late_rows=node.waits and options.late_rows,
         )
 
     def make(self, handler_class: Any, bucket: int = 0, directory: Path | None = None) -> Operator:
@@ -64,26 +59,5 @@ class MatchSpec(MatchSettings, OperatorSpec[MatchRows]):
         return self.spec
 
     @property
-    def rows(self) -> pa.Schema:
-        return self.schema
-
-    @property
-    def ttl_ms(self) -> int:
-        # By row time its timers go by the watermark, and keys are forgotten when a bundle comes.
-        return 0 if self.by == "row" else self.state_ttl_ms
-
-    @property
     def time_mode(self) -> TimeMode:
-        return "EventTime" if self.by == "row" else "ProcessingTime"
-
-    @property
-    def late_columns(self) -> pa.Schema | None:
-        return self.schema if self.late_rows else None
-
-    @property
-    def moves_last(self) -> bool:
-        return self.is_chained
-
-    @property
-    def needs_order(self) -> bool:
-        return True
+        return "EventTime" if self.waits else "ProcessingTime"

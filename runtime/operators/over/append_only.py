@@ -6,61 +6,51 @@ frame with a first row the rows in it are kept; of one without, accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import InputBatch, StoredKeyState
-from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
-from aggloom.runtime.operators.deduplicate.immediate import refuse_retractions
+from aggloom.runtime.operators.base import StoredKeyState
+from aggloom.runtime.operators.ordered_rows import OrderedRowsState
 from aggloom.runtime.operators.over.bounds import Standing
 from aggloom.runtime.operators.over.function_values import Computing
 from aggloom.runtime.operators.over.retention import Keeping
 from aggloom.runtime.operators.over.running_totals import Sums
 from aggloom.runtime.operators.over.settings import OverSettings
-from aggloom.runtime.operators.over.state import OverState
-from aggloom.runtime.operators.sorted_by_key import SortedByKey
-from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.timed_rows import TimedRows, TimedRowsOperator
 from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
-from aggloom.runtime.values.changelog import INSERT, Kinds
-from aggloom.runtime.values.clock import NO_TIME, Clock
+from aggloom.runtime.values.changelog import INSERT
+from aggloom.runtime.values.clock import Clock
 
 _NUMBERS = ("emitted", "seen", "times", "last", "due")
 """Numbers by key: the kept rows that were emitted; how many ever were, and of how many times; the last time, + 1,
 and the next, in milliseconds."""
 
 
-class _DueRows(NamedTuple):
-    """Rows, and when the time of each has come (int64[n], milliseconds)."""
-
-    batch: pa.RecordBatch
-    kinds: Kinds
-    due: Array  # int64[rows]
-
-
-class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
+class OverOnceOperator(TimedRowsOperator):
     """One bucket's operator over rows that are only added; its result is only added to. See OverSettings."""
 
+    title = "OVER"
     keeps_calls = "it has emitted the values of its calls"
-    update_before = True
+    spec: OverSettings
 
     def __init__(
         self, spec: OverSettings, handler_class: Any = None, directory: Path | None = None
     ) -> None:
-        self.spec, self.schema, self.handler_class = spec, spec.result, handler_class
-        self._waits = spec.by == "row"
+        super().__init__(spec, spec.result)
+        self.handler_class = handler_class
         self._keeping = Keeping.of(spec)
         self._sums = None
         if handler_class is not None and not self._keeping.slides:
             self._sums = Sums(handler_class, directory and directory / "sums")
         handler = None if handler_class is None or self._sums else handler_class()
         self._computing = Computing(spec, handler)
-        self.state = OverState(
+        self.state = OrderedRowsState(
             list(spec.schema),
             spec.keys,
             spec.sort,
@@ -69,30 +59,10 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
             compacts=self._sums is None,
             directory=directory and directory / "rows",
         )
-        self._late: list[Rows] = []
-        self.counters = {"rows": 0, "expired": 0, "late_dropped": 0, "emitted": 0}
-
-    @property
-    def name(self) -> str:
-        return f"OVER by {', '.join(field.name for field in self.state.fields) or '()'}"
 
     @property
     def states(self) -> list[Any]:
         return [self.state] if self._sums is None else [self.state, self._sums.state]
-
-    @property
-    def is_chained(self) -> bool:
-        return self.spec.is_chained
-
-    def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _DueRows:
-        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
-        (bundle,) = inputs
-        refuse_retractions(bundle.kinds, self.name)
-        return _DueRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock))
-
-    def contents(self) -> Rows:
-        """No row: what waits is not emitted yet, and what was emitted is not kept."""
-        return no_rows(self.schema)
 
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         slots = self.state.table.find(key)
@@ -116,10 +86,6 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         first = int(every.min()) if len(every) else None
         return (first, None) if self._waits else (None, first)
 
-    def take_late(self) -> list[Rows]:
-        late, self._late = self._late, []
-        return late
-
     def check_restored(self) -> None:
         """Raise StateCorruptError unless no more rows are said to have been seen than there are."""
         state = self.state
@@ -138,41 +104,13 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         if self._sums is not None:
             self._sums.fit(self.state.table.capacity)
 
-    def _due(self, batch: pa.RecordBatch, clock: Clock) -> Array:
-        """The times of rows, in milliseconds."""
-        if not self._waits:
-            return np.full(batch.num_rows, clock.processing, np.int64)
-        name = self.spec.schema.names[self.spec.sort[0].column]
-        return milliseconds_of(batch, name, self.spec.zone)
-
-    def _stamp_rows(self, batch: pa.RecordBatch, clock: Clock) -> pa.RecordBatch:
-        """The rows with the time at which they are seen, where frames go by it."""
-        if self._waits or not self.spec.sort:
-            return batch
-        place = self.spec.sort[0].column
-        field = self.spec.schema.field(place)
-        now = pa.scalar(clock.processing, pa.int64()).cast(pa.timestamp("ms")).cast(field.type)
-        return batch.set_column(place, field, pa.repeat(now, batch.num_rows))
-
-    def move_clock(self, clock: Clock) -> None:
-        advance_time(self.state.clock, clock.watermark if self._waits else clock.processing)
-
-    def take(self, checked: _DueRows, clock: Clock) -> None:
+    def take(self, checked: TimedRows, clock: Clock) -> None:
         """Store rows that are in time."""
-        batch, kinds, due = checked
-        if not batch.num_rows:
-            return
-        batch = self._stamp_rows(batch, clock)
         state = self.state
-        late = self._is_late(batch, due)
-        late_count = int(late.sum())
-        self.counters["late_dropped"] += late_count
-        if late_count:
-            if self.spec.late_rows:
-                self._late.append((batch.filter(pa.array(late)), kinds[late]))
-            batch, due = batch.filter(pa.array(~late)), due[~late]
+        batch, _, due = self._drop_late(checked, self._is_late(checked.batch, checked.due))
         if not len(due):
             return
+        batch = self._stamp_rows(batch, clock.processing)
         slots = state.lookup(batch)
         if self._sums is not None:
             self._sums.fit(state.table.capacity)
@@ -246,9 +184,7 @@ class OverOnceOperator(SortedByKey[OverState], ClockedStep[_DueRows]):
         return whole.take(order), np.full(len(ids), INSERT, np.int8)
 
     def _times(self, rows: pa.RecordBatch) -> Array:
-        if not self._waits:
-            return np.full(rows.num_rows, int(self.state.clock[0]), np.int64)
-        return self._due(rows, NO_TIME)
+        return self._due(rows, self._now)
 
     def _values(
         self, rows: pa.RecordBatch, standing: Standing, stretch: Array, due: Array

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.grouping import group_rows
+from aggloom.runtime.operators.ordered_rows import OrderedRowsState
 from aggloom.runtime.operators.over.affected_rows import Balance, Stretches, reach
 from aggloom.runtime.operators.over.bounds import Standing
 from aggloom.runtime.operators.over.function_values import Computing
@@ -26,7 +27,6 @@ from aggloom.runtime.operators.over.output import (
     pair_values,
 )
 from aggloom.runtime.operators.over.settings import OverSettings
-from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.operators.record_rounds import run_in_rounds
 from aggloom.runtime.operators.row_changes import SlotChanges, apply_changes
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
@@ -57,7 +57,7 @@ class _Keys(NamedTuple):
         return self.after[0][places], self.after[1][places]
 
 
-class OverOperator(SortedByKey[OverState], KeyedStep):
+class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
     """One bucket's operator; its first columns are the key. See OverSettings for its settings.
 
     Per record every row acts at once, as in Flink; else a bundle brings the net difference. Rows with the same sort key
@@ -75,7 +75,7 @@ class OverOperator(SortedByKey[OverState], KeyedStep):
         handler = None if handler_class is None else handler_class()
         self._computing = Computing(spec, handler)
         keeps_debts = spec.on_orphan_retraction == "keep"
-        self.state = OverState(
+        self.state = OrderedRowsState(
             list(spec.schema),
             spec.keys,
             spec.sort,

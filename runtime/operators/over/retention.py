@@ -8,9 +8,9 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.ordered_rows import OrderedRowsState
 from aggloom.runtime.operators.over.bounds import Standing
 from aggloom.runtime.operators.over.settings import OverSettings
-from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.storage.arena import Array, SlotArray
 
 _UNITS = {"s": Decimal(1000), "ms": Decimal(1), "us": Decimal("0.001"), "ns": Decimal("0.000001")}
@@ -55,7 +55,7 @@ class Keeping:
             bool(far) and not rows and not numbers,
         )
 
-    def first(self, state: OverState, slots: SlotArray) -> Array:
+    def first(self, state: OrderedRowsState, slots: SlotArray) -> Array:
         """The position of the first row of slots that is kept; all have rows that were emitted."""
         emitted = state.number("emitted")[slots]
         first = emitted - self.rows

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, FrameClause, OrphanPolicy
 from aggloom.runtime.operators.settings import Changing
-from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.operators.timed_spec import TimedRowsSettings
 
 
 @dataclass(frozen=True)
@@ -28,30 +27,20 @@ class ColumnCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverSettings:
-    """The settings of an Over: what it computes, and how it tells it; columns by number.
+class OverSettings(TimedRowsSettings):
+    """The settings of an Over: what it computes, and how it emits it; columns by number.
 
-    keys: how many of the first columns are the key. results: the columns of the functions' values. spec: what the
-    handler of the aggregates is generated from. identity: the columns by which a row is known again when it changes;
-    none: all. by: the time by which rows are emitted once. time: the column of that time, on the clocks of `zone` if
-    it is a wall clock. is_chained: rows come from another operator that waits for the same watermark.
+    results: the columns of the functions' values. spec: what the handler of the aggregates is generated from. identity:
+    the columns by which a row is known again when it changes; none: all.
     """
 
-    schema: pa.Schema
-    keys: int
-    sort: tuple[SortColumn, ...]
     calls: tuple[ColumnCall, ...]
     results: tuple[pa.Field, ...]
     spec: AggSpec | None = None
     identity: tuple[int, ...] = ()
-    by: Literal["", "row", "processing"] = ""
-    zone: str = "UTC"
     update_before: Changing[bool] = True
     per_record: Changing[bool] = False
-    state_ttl_ms: Changing[int] = 0
     on_orphan_retraction: Changing[OrphanPolicy] = "drop"
-    is_chained: Changing[bool] = False
-    late_rows: Changing[bool] = False
 
     @cached_property
     def result(self) -> pa.Schema:

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import pyarrow as pa
-
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Over, PlanOptions
-from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import Operator, TimeMode
 from aggloom.runtime.operators.over.append_only import OverOnceOperator
 from aggloom.runtime.operators.over.operator import OverOperator
 from aggloom.runtime.operators.over.settings import ColumnCall, OverSettings
-from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.operators.timed_spec import TimedRowsSpec, order_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverSpec(OverSettings, OperatorSpec[Over]):
+class OverSpec(OverSettings, TimedRowsSpec[Over]):
     """The description that an Over is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "over"
@@ -41,10 +39,7 @@ class OverSpec(OverSettings, OperatorSpec[Over]):
         return cls(
             schema=schema,
             keys=len(node.partition),
-            sort=tuple(
-                SortColumn(names.index(each.column), each.descending, each.nulls_first)
-                for each in node.order
-            ),
+            sort=order_of(node),
             calls=calls,
             results=node.results,
             spec=node.spec,
@@ -70,28 +65,6 @@ class OverSpec(OverSettings, OperatorSpec[Over]):
         return self.spec
 
     @property
-    def rows(self) -> pa.Schema:
-        return self.schema
-
-    @property
-    def ttl_ms(self) -> int:
-        return 0 if self.by == "row" else self.state_ttl_ms
-
-    @property
     def time_mode(self) -> TimeMode:
-        if self.by == "row":
-            return "EventTime"
-        timed = self.by and any(call.frame.by_value for call in self.calls)
-        return "ProcessingTime" if self.state_ttl_ms or timed else "None"
-
-    @property
-    def late_columns(self) -> pa.Schema | None:
-        return self.schema if self.late_rows else None
-
-    @property
-    def moves_last(self) -> bool:
-        return self.is_chained
-
-    @property
-    def needs_order(self) -> bool:
-        return True
+        timed = self.by == "processing" and any(call.frame.by_value for call in self.calls)
+        return "ProcessingTime" if timed else super().time_mode

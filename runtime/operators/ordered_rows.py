@@ -1,4 +1,4 @@
-"""The state of an Over: the rows of each key in their order, and the values that were told of each."""
+"""OrderedRowsState: the rows of each key in order, numbers by key, and the values that each row was emitted with."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 
-class OverState(SortedState):
-    """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were told).
+class OrderedRowsState(SortedState):
+    """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were emitted).
 
     keys: how many of the first columns are the key. results: the columns of values; none: values are not kept.
     keeps_debts: whether orphan retractions are remembered. numbers: what is kept for each key besides, by name.
