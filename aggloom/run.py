@@ -194,10 +194,10 @@ class _Run:
         if not (self._waits and self._job.ends):
             return False
         settle(self.query)
-        held = self.printer.counts.windows
+        open_windows = self.printer.counts.windows
         if not plan_last_batch(self._spark, self.query):
             return False
-        self.closed = held
+        self.closed = open_windows
         # New files are left to the next run.
         self.query = self._start_sink({"once": True})
         self.printer.follow(self.query)

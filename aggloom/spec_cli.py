@@ -181,12 +181,12 @@ def explain(
 
 
 def _tables(
-    given: tuple[str, ...], changes: TableChanges
+    tables: tuple[str, ...], changes: TableChanges
 ) -> tuple[dict[str, Any], dict[str, TableChanges]]:
     """The columns of each table of --table, and the kinds of changes that it sends: by its DDL, or by its files."""
     from aggloom.tables import read_table_option
 
-    schemas: dict[str, Any] = dict(pairs_of("--table", '"name=DDL"', given))
+    schemas: dict[str, Any] = dict(pairs_of("--table", '"name=DDL"', tables))
     kinds: dict[str, Any] = dict.fromkeys(schemas, changes)
     for name, text in schemas.items():
         if _is_path(text):

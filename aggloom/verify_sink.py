@@ -65,21 +65,21 @@ def read_sink(root: Path, job: Job, plan: Plan, checkpoint: str, batch: int) -> 
         return StoredSink(place, note=f"not compared: {why}")
 
     try:
-        made = _open_sink(plan, job, options) if kind in _OF_OPTIONS else None
+        sink = _open_sink(plan, job, options) if kind in _OF_OPTIONS else None
 
         def find_newest() -> int | None:
-            if made is not None:
-                return made.last_batch(checkpoint)
+            if sink is not None:
+                return sink.last_batch(checkpoint)
             if kind == "table":
                 return table_batch(root / TABLE_FILE)
             return max(entries(Path(path)), default=None)
 
         newest = find_newest()
         _check_batch(root, newest, batch)
-        if made is None:
+        if sink is None:
             table = read_table(root) if kind == "table" else _read_output(kind, path, plan, job)
         else:
-            table = _read_table(made, options, plan, job)
+            table = _read_table(sink, options, plan, job)
         # A query that runs may have written more while it was read.
         again = find_newest()
     except (StateCorruptError, MissingFileError, InputFormatError, SinkError, SpecError) as error:

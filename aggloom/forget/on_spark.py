@@ -68,8 +68,8 @@ def forget_on_spark(root: Path, key: dict[str, str | None], job: Job | None) -> 
         intent.write(root)
     if (root / MOVED_FILE).exists():
         _put_back(root, intent, job, spark)
-    for made in (_local(root), _moved_back(root)):
-        shutil.rmtree(made, ignore_errors=True)
+    for directory in (_local(root), _moved_back(root)):
+        shutil.rmtree(directory, ignore_errors=True)
     (root / FORGET_FILE).unlink()
     sync_directory(root)
     return list_receipts(root)[f"forget-{intent.batch}.json"]
@@ -87,10 +87,10 @@ def _moved_back(root: Path) -> Path:
 
 def _check_free(root: Path) -> None:
     """Raise CheckpointError where a directory stands that forgetting needs."""
-    for made in (_local(root), _moved_back(root)):
-        if made.exists():
+    for directory in (_local(root), _moved_back(root)):
+        if directory.exists():
             raise CheckpointError(
-                f"{made}: this is there already, and forgetting needs the place. Delete or rename it."
+                f"{directory}: this is there already, and forgetting needs the place. Delete or rename it."
             )
 
 
@@ -111,20 +111,20 @@ def _open_session(root: Path, job: Job) -> Any:
 
 def _forget_aside(root: Path, key: dict[str, str | None], job: Job) -> Receipt:
     """Forget in a copy of the checkpoint that is one of the local engine; a refusal leaves all as it was."""
-    made = _local(root)
-    if not made.exists():
+    local_copy = _local(root)
+    if not local_copy.exists():
         refuse_moved(root)
     try:
-        if not made.exists():
-            move_checkpoint(root, made, "local")
+        if not local_copy.exists():
+            move_checkpoint(root, local_copy, "local")
         # A kill may have come after the subject was forgotten, and before that was noted.
-        before, after = list_receipts(root), list_receipts(made)
+        before, after = list_receipts(root), list_receipts(local_copy)
         new = [receipt for name, receipt in after.items() if name not in before]
-        is_done = bool(new) and not (made / FORGET_FILE).exists()
-        return new[0] if is_done else forget_in_local(made, key, job)
+        is_done = bool(new) and not (local_copy / FORGET_FILE).exists()
+        return new[0] if is_done else forget_in_local(local_copy, key, job)
     except (CheckpointError, SpecError):
-        if not (made / FORGET_FILE).exists():
-            shutil.rmtree(made, ignore_errors=True)
+        if not (local_copy / FORGET_FILE).exists():
+            shutil.rmtree(local_copy, ignore_errors=True)
             (root / MOVED_FILE).unlink(missing_ok=True)
             (root / FORGET_FILE).unlink()
         raise
@@ -158,7 +158,7 @@ def _put_back(root: Path, intent: Intent, job: Job, spark: Any) -> None:
         for name in sorted(str(each.relative_to(root)) for each in list_files(root))
         if name.startswith(_NEW_STATE)
     }
-    made = replace(receipt, checkpoint=str(root), checksums=checksums, deleted=old)
+    final = replace(receipt, checkpoint=str(root), checksums=checksums, deleted=old)
     make_directory(root / RECEIPTS)
-    write_whole(root / RECEIPTS / name, [made.to_json().encode()])
+    write_whole(root / RECEIPTS / name, [final.to_json().encode()])
     (root / MOVED_FILE).unlink()

@@ -140,16 +140,16 @@ def _tables(
         if schema is not None:
             raise SpecError("explain: schema and tables both say what is read; leave out one.")
         return tables
-    asked = {name.casefold() for name in lookups}
-    read = [name for name in tables_read(sql) if name.casefold() not in asked]
+    lookup_names = {name.casefold() for name in lookups}
+    read = [name for name in tables_read(sql) if name.casefold() not in lookup_names]
     if schema is None and not read:
         return {}
     if schema is None:
         raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
     if len(read) > 1:
-        given = ", ".join(f"{name!r}: ..." for name in read)
+        template = ", ".join(f"{name!r}: ..." for name in read)
         raise SpecError(
-            f"explain: the query reads {' and '.join(map(repr, read))}; give tables={{{given}}}, or "
+            f"explain: the query reads {' and '.join(map(repr, read))}; give tables={{{template}}}, or "
             "--table for each."
         )
     return dict.fromkeys(read, schema)
@@ -163,13 +163,13 @@ def tables_read(sql: str) -> list[str]:
     froms = [source for query in queries for source in query.find_all(exp.From, exp.Join)]
     sources = [table for source in froms for table in source.find_all(exp.Table)]
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
-    made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
-    made |= {*script.views}
+    defined = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
+    defined |= {*script.views}
     own = {each.casefold() for t in script.created.values() for each in (t.name, t.stored_name)}
     listed = {name.casefold(): name for name in reversed(read) if name.casefold() not in own}
     read = list(listed.values())
     # A query in WITH may have the name of the table that it reads.
-    return sorted(name for name in read if name.casefold() not in made) or read[:1]
+    return sorted(name for name in read if name.casefold() not in defined) or read[:1]
 
 
 def _single(
@@ -195,8 +195,8 @@ def _plan(plan: Plan, backend: str, *, notes: bool) -> Iterator[str]:
         yield f"  {line}".rstrip()
 
 
-def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
-    plan = plan_of(spec, asked)
+def _lines(spec: AggSpec, backend: str) -> Iterator[str]:
+    plan = plan_of(spec, backend)
     keys = ", ".join(spec.group_by) or "nothing: one group"
     yield f"GROUP BY {keys}"
     yield f"input   {'retracting' if plan.has_retractions else 'append-only'}, dialect {spec.dialect}"
@@ -207,7 +207,7 @@ def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
     for line in plan.describe().splitlines():
         yield f"  {line}"
     why = ""
-    if asked == "numba":
+    if backend == "numba":
         strange = _list_functions(text for text, why in plan.verdicts if why == NOT_TRIED)
         slow = _list_functions(text for text, why in plan.verdicts if why not in ("", NOT_TRIED))
         reasons = [f"{names} cannot be compiled" for names in slow]

@@ -19,9 +19,9 @@ def lineage(node: Node) -> str:
 
 def collect_lineage(node: Stateful) -> dict[str, Any]:
     """Return the data that `lineage` is the digest of: what the node's state is made from, and what is below."""
-    found = dict(node.state_description)
+    description = dict(node.state_description)
     below = [line for each in node.inputs for line in _below(each)]
-    return {**found, "below": [*below, *found.pop("steps", ())]}
+    return {**description, "below": [*below, *description.pop("steps", ())]}
 
 
 def above(node: Node) -> dict[str, str]:
@@ -33,14 +33,14 @@ def above(node: Node) -> dict[str, str]:
         return {"the query": "; ".join(_lines(node))}
     if isinstance(node, Stateful):
         return {}
-    found: dict[str, str] = {}
+    steps: dict[str, str] = {}
     for each in node.inputs:
         for what, text in above(each).items():
-            found[what] = f"{found[what]}; {text}" if what in found else text
+            steps[what] = f"{steps[what]}; {text}" if what in steps else text
     if isinstance(node, Calc):
         computed = {f"column {n}": sql for n, sql in node.select if column_name(sql) is None}
-        found |= computed if node.where is None else {"HAVING": node.where, **computed}
-    return found
+        steps |= computed if node.where is None else {"HAVING": node.where, **computed}
+    return steps
 
 
 def _lines(node: Node) -> list[str]:

@@ -82,18 +82,18 @@ class PlanOptions:
     multi_join_enabled: MultiJoins = "AUTO"
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
+    def of(cls, options: Mapping[str, Any], **keywords: Any) -> PlanOptions:
         """The options of a mapping by either name, and of keywords; raises OptionError naming the option."""
-        if not isinstance(given, Mapping):
+        if not isinstance(options, Mapping):
             raise OptionError(
-                f"options is {given!r}; give a mapping, as in {{'state_ttl': '1 h'}}."
+                f"options is {options!r}; give a mapping, as in {{'state_ttl': '1 h'}}."
             )
-        return cls().with_options({**given, **keywords})
+        return cls().with_options({**options, **keywords})
 
-    def with_options(self, given: Mapping[str, Any]) -> PlanOptions:
+    def with_options(self, options: Mapping[str, Any]) -> PlanOptions:
         """These options with others in place of some; a warning names those of Flink that mean nothing here."""
         changes = {}
-        for name, value in given.items():
+        for name, value in options.items():
             keyword = FLINK_NAMES.get(str(name).lower(), name)
             why = None if keyword in _READERS else why_ignored(str(name))
             if why is not None:

@@ -152,8 +152,8 @@ class Plan:
 
     def is_ordered(self, columns: Sequence[str]) -> bool:
         """Tell whether a row of the result comes after the one of the same values in these columns that it replaces."""
-        found = self.root.unique_keys
-        return not found or any(set(key) <= set(columns) for key in self.root.ordered_keys)
+        keys = self.root.unique_keys
+        return not keys or any(set(key) <= set(columns) for key in self.root.ordered_keys)
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -184,7 +184,7 @@ def plan_query(
     if dialect not in DIALECTS:
         raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
     chosen = options or PlanOptions()
-    asked = check_lookups(lookups)
+    lookup_tables = check_lookups(lookups)
     with underline_errors(sql):
         return deep(
             lambda: _plan_query(
@@ -196,7 +196,7 @@ def plan_query(
                 dialect=dialect,
                 options=chosen,
                 explained=explained,
-                lookups=asked,
+                lookups=lookup_tables,
                 ordered=ordered,
             )
         )
@@ -263,7 +263,7 @@ def plan_windows(
     chosen = options or PlanOptions()
     notes = Notes()
     scan = Scan("t", spec.schema, changes)
-    shown = select if select is None else tuple(select.items())
+    items = select if select is None else tuple(select.items())
     logical = plan_of_windows(
         spec,
         windowing,
@@ -272,7 +272,7 @@ def plan_windows(
         notes=notes,
         names=bounds_names,
         having=having,
-        select=shown,
+        select=items,
     )
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     return _apply_rules(logical, rules, chosen, spec.dialect, notes)
@@ -302,8 +302,8 @@ def plan_deduplicate(
     logical = deduplicated_table(table["t"], tuple(keys), keep, order_by, window_end)
     if select is not None:
         columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
-        shown = tuple((name, quote_name(of)) for name, of in select.items())
-        logical = Calc(logical, shown, pa.schema(columns))
+        items = tuple((name, quote_name(of)) for name, of in select.items())
+        logical = Calc(logical, items, pa.schema(columns))
     return _apply_rules(logical, RULES, chosen, "spark")
 
 

@@ -60,12 +60,12 @@ def table_nodes(
         ("keys", keys or {}),
         ("watermarks", watermarks or {}),
     )
-    for what, given in named:
-        for name in given if isinstance(given, Mapping) else ():
+    for what, mapping in named:
+        for name in mapping if isinstance(mapping, Mapping) else ():
             if name not in tables:
                 hint = nearest(name, tables)
                 raise OptionError(f"{what} names table {name!r}, which is not given. {hint}")
-    times = {name: _time(name, given) for name, given in (watermarks or {}).items()}
+    times = {name: _time(name, mapping) for name, mapping in (watermarks or {}).items()}
     return {
         name: _table(
             *(name, schema, _changes(name, input_changes), (keys or {}).get(name)),
@@ -95,8 +95,8 @@ def created_nodes(
     for name in tables:
         if not isinstance(name, str):
             raise SpecError(f"tables has the name {name!r}; names are texts.")
-    given = {name.casefold(): name for name in tables}
-    streams = {given.get(n.casefold(), n): each for n, each in script.streams.items()}
+    names = {name.casefold(): name for name in tables}
+    streams = {names.get(n.casefold(), n): each for n, each in script.streams.items()}
     schemas = {name: each.rows for name, each in streams.items()} | dict(tables)
     declared = {n: each.changes for n, each in streams.items()}
     if isinstance(input_changes, Mapping):
@@ -122,7 +122,7 @@ def _table(
     name: str,
     schema: SchemaLike,
     changes: Any,
-    given: str | Sequence[str] | None,
+    key_columns: str | Sequence[str] | None,
     time: str | None,
     dialect: str,
     digits: Digits,
@@ -131,8 +131,8 @@ def _table(
     if isinstance(schema, str):
         schema, declared = without_primary_key(schema)
     columns = to_schema(schema, dialect, is_cut=True)
-    listed = names_of(f"table {name}: its key", given or ())
-    if given is not None and not listed:
+    listed = names_of(f"table {name}: its key", key_columns or ())
+    if key_columns is not None and not listed:
         raise SpecError(
             f"table {name}: its key names no column; name some, or leave the table out of keys."
         )
@@ -181,28 +181,28 @@ def _check_absent(scan: Scan) -> None:
         )
 
 
-def _time(table: str, given: str | Sequence[Any]) -> str:
+def _time(table: str, time: str | Sequence[Any]) -> str:
     """The column of a watermark; how far rows may be out of order has to be a duration, where it is said."""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, Sequence) or not 1 <= len(given) <= 2 or not isinstance(given[0], str):
+    if isinstance(time, str):
+        return time
+    if not isinstance(time, Sequence) or not 1 <= len(time) <= 2 or not isinstance(time[0], str):
         raise OptionError(
-            f"watermarks: {table!r} is {given!r}; give the column, and how far rows may be out of order: ('ts', '5 s')."
+            f"watermarks: {table!r} is {time!r}; give the column, and how far rows may be out of order: ('ts', '5 s')."
         )
-    if len(given) == 2 and milliseconds(f"watermark of {table}", given[1]) < 0:
-        raise OptionError(f"watermark of {table} is {given[1]!r}; rows are late by 0 or more.")
-    return given[0]
+    if len(time) == 2 and milliseconds(f"watermark of {table}", time[1]) < 0:
+        raise OptionError(f"watermark of {table} is {time[1]!r}; rows are late by 0 or more.")
+    return time[0]
 
 
-def _column(table: str, what: str, names: list[str], wanted: str) -> str:
+def _column(table: str, what: str, names: list[str], column: str) -> str:
     """A column of a table by its name in any case."""
-    if wanted in names:
-        return wanted
-    found = [name for name in names if name.casefold() == wanted.casefold()]
-    if len(found) != 1:
-        hint = nearest(wanted, names)
-        raise UnknownColumnError(f"table {table}: its {what} names column {wanted!r}. {hint}")
-    return found[0]
+    if column in names:
+        return column
+    matches = [name for name in names if name.casefold() == column.casefold()]
+    if len(matches) != 1:
+        hint = nearest(column, names)
+        raise UnknownColumnError(f"table {table}: its {what} names column {column!r}. {hint}")
+    return matches[0]
 
 
 def _event_time(table: str, columns: pa.Schema, time: str) -> str:

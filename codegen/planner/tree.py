@@ -90,7 +90,7 @@ def as_tree(plan: Plan) -> str:
 
 def stateful(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The described nodes that keep state, by their numbers."""
-    below = [found for each in node["inputs"] for found in stateful(each)]
+    below = [node_below for each in node["inputs"] for node_below in stateful(each)]
     return [node, *below] if "state" in node else below
 
 
@@ -105,13 +105,13 @@ def settings(options: dict[str, Any]) -> list[str]:
 
 def list_node_words(node: Mapping[str, Any], *skipped: str) -> list[str]:
     """The details of a described node as they stand in its line, each on one line; some can be left out."""
-    shown = {**node["details"], "changelogMode": node["changelog_mode"]}
-    found = []
-    for name, value in shown.items():
+    details = {**node["details"], "changelogMode": node["changelog_mode"]}
+    words = []
+    for name, value in details.items():
         comma = "," if name == "changelogMode" else ", "
         text = f"{name}=[{comma.join(value)}]" if name not in skipped else ""
-        found += [one_line(text)] if text else []
-    return found
+        words += [one_line(text)] if text else []
+    return words
 
 
 def phrase_state(node: Mapping[str, Any]) -> str:
@@ -132,11 +132,11 @@ class _Describer:
         inputs = node.inputs
         if isinstance(node, Exchange) and _is_reused(node, self._met):
             name, details, inputs = "Reused", {"reference_id": [str(node.reuse)]}, ()
-        found: dict[str, Any] = {"node": name, "details": details}
+        entry: dict[str, Any] = {"node": name, "details": details}
         if self.backend is not None:
-            found |= self._state(node, self.backend)
+            entry |= self._state(node, self.backend)
         return {
-            **found,
+            **entry,
             "columns": _columns(node.schema),
             "changelog_mode": list(node.changelog),
             "unique_key": _as_list(node.unique_key),
@@ -164,16 +164,16 @@ class _Describer:
 def _lines(node: dict[str, Any], *, numbered: bool, first: str = "", rest: str = "") -> list[str]:
     """A described node and what is below it, indented as Flink does."""
     number = [f"node=[{node['id']}]"] if numbered and "id" in node else []
-    found = [f"{first}{node['node']}({', '.join([*list_node_words(node), *number])})"]
+    lines = [f"{first}{node['node']}({', '.join([*list_node_words(node), *number])})"]
     for place, below in enumerate(node["inputs"]):
         last = place == len(node["inputs"]) - 1
-        found += _lines(
+        lines += _lines(
             below,
             numbered=numbered,
             first=rest + ("+- " if last else ":- "),
             rest=rest + ("   " if last else ":  "),
         )
-    return found
+    return lines
 
 
 def _legend(node: Mapping[str, Any], notes: bool) -> Iterator[str]:

@@ -50,11 +50,11 @@ def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     own = windowing.assigner.default_trigger() is not None
     if changed or own or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
         return windowing
-    found = windowing_of(windowing.assigner, options)
+    chosen = windowing_of(windowing.assigner, options)
     changes: dict[str, Any] = {"late_rows": windowing.late_rows or options.late_rows}
     if windowing.updates:
         changes["updates"] = True
-    return replace(found, **changes)
+    return replace(chosen, **changes)
 
 
 def in_zone(assigner: Assigner, zone: str) -> Assigner:

@@ -57,8 +57,8 @@ def as_of(
         if match is not None and not nearest:
             fix = "write ASOF JOIN, or ON"
             raise refusal(match, "MATCH_CONDITION of this join is", fix)
-        found = None if match is None else bare(match)
-        return AsOf(None, join) if nearest else None, [] if found is None else [found]
+        condition = None if match is None else bare(match)
+        return AsOf(None, join) if nearest else None, [] if condition is None else [condition]
     named = version.expression
     if nearest or version.this != "TIMESTAMP" or version.args.get("kind") != "AS OF":
         raise refusal(named, "this version of a table is", "write FOR SYSTEM_TIME AS OF l.t")

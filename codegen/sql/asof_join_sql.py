@@ -42,10 +42,10 @@ def asof_join_sql(
     if as_of is not None and not columns:
         raise SpecError("asof_join: a version is of a key; give on='id'.")
     left, right = map(quote_name, both_of("asof_join: names", names))
-    shown = ", ".join(names_of("asof_join: select", select))
+    items = ", ".join(names_of("asof_join: select", select))
     using = f" USING ({columns})" if columns else ""
     if as_of is not None:
         joined = f"{_HOW[kind]}JOIN {right} FOR SYSTEM_TIME AS OF {as_of} AS {right}{using}"
     else:
         joined = f"ASOF {_HOW[kind]}JOIN {right} MATCH_CONDITION ({match}){using}"
-    return f"SELECT {shown} FROM {left} {joined}"
+    return f"SELECT {items} FROM {left} {joined}"

@@ -119,12 +119,12 @@ class _Lowering:
         """The arguments as columns, in the entry's order, and the options."""
         options: dict[str, Any] = {}
         columns: list[tuple[int, str]] = []
-        seen: set[str] = set()
+        names: set[str] = set()
         for place, item in enumerate(self.items):
             name, value = self._match_argument(place, item)
-            if name in seen and not self._is_many(name):
+            if name in names and not self._is_many(name):
                 raise self._error(f"has {name} twice; take one out", item)
-            seen.add(name)
+            names.add(name)
             option = self.entry.option(name)
             if option is None or (option.column and constant(value) is None):
                 columns.append((self._rank(name), self._column(value)))
@@ -212,8 +212,10 @@ class _Lowering:
         with self.scope.at(node):
             dtype = infer(node, self.scope.types)
             if dtype != pa.bool_():
-                given = type_name(dtype)
-                raise TypeMismatchError(f"FILTER of {name} needs BOOLEAN, not {given}; compare it.")
+                dtype_name = type_name(dtype)
+                raise TypeMismatchError(
+                    f"FILTER of {name} needs BOOLEAN, not {dtype_name}; compare it."
+                )
         return self.scope.column(node)
 
     def _error(self, what: str, where: exp.Expression) -> SqlError:

@@ -89,10 +89,10 @@ def has_clock(node: exp.Expression | None) -> bool:
 
 def split_conditions(conditions: Sequence[exp.Expression]) -> ClockConditions:
     """Sort conjuncts, whose columns are resolved; raises UnsupportedSqlError for what has no moments to come and go."""
-    found = ClockConditions([], [])
+    clock_conditions = ClockConditions([], [])
     for each in conditions:
-        _read(each, None, found)
-    return found
+        _read(each, None, clock_conditions)
+    return clock_conditions
 
 
 def without_digits(node: exp.Expression) -> exp.Expression:
@@ -113,29 +113,29 @@ def without_digits(node: exp.Expression) -> exp.Expression:
     return node.transform(cut) if has_clock(node) else node
 
 
-def _read(node: exp.Expression, unless: exp.Expression | None, found: ClockConditions) -> None:
+def _read(node: exp.Expression, unless: exp.Expression | None, target: ClockConditions) -> None:
     """Add a condition that a row has to meet unless another one holds."""
     node = bare(node)
     if not has_clock(node):
         whole = node if unless is None else exp.or_(unless.copy(), node)
-        found.plain.append(whole)
+        target.plain.append(whole)
     elif isinstance(node, exp.And):
         for side in (node.this, node.expression):
-            _read(side, unless, found)
+            _read(side, unless, target)
     elif isinstance(node, exp.Or):
         parts = [part for side in (node.this, node.expression) for part in _list_disjuncts(side)]
         timed = [part for part in parts if has_clock(part)]
         if len(timed) > 1:
             raise refusal(node, "the clock on both sides of OR is", _SPLIT)
         others = [part.copy() for part in parts if part is not timed[0]]
-        _read(timed[0], exp.or_(*([] if unless is None else [unless.copy()]), *others), found)
+        _read(timed[0], exp.or_(*([] if unless is None else [unless.copy()]), *others), target)
     elif isinstance(node, exp.Between):
         for part in _split_between(node):
-            _read(part, unless, found)
+            _read(part, unless, target)
     elif isinstance(node, exp.Not):
-        _read(_negate(bare(node.this)), unless, found)
+        _read(_negate(bare(node.this)), unless, target)
     else:
-        found.bounds.extend(replace(each, unless=unless) for each in _read_bounds(node))
+        target.bounds.extend(replace(each, unless=unless) for each in _read_bounds(node))
 
 
 def _list_disjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
@@ -330,10 +330,10 @@ def _read_whole(node: exp.Expression) -> int | None:
 
 def show_condition(node: exp.Expression) -> str:
     """Return a piece of a query as messages show it: its columns without quotes, the clock as NOW()."""
-    shown = node.copy()
-    for name in shown.find_all(exp.Identifier):
+    copy = node.copy()
+    for name in copy.find_all(exp.Identifier):
         name.set("quoted", False)
-    text = text_of(shown)
+    text = text_of(copy)
     for written, name in _NAMES:
         text = text.replace(written, name)
     return text

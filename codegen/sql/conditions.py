@@ -90,4 +90,4 @@ def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
     node = bare(node)
     if not isinstance(node, exp.Or):
         return [node]
-    return [found for side in (node.this, node.expression) for found in _disjuncts(side)]
+    return [part for side in (node.this, node.expression) for part in _disjuncts(side)]

@@ -71,14 +71,14 @@ def deep(call: Callable[[], _Result]) -> _Result:
 
 def on_large_stack(call: Callable[[], _Result]) -> _Result:
     """Return the result of a call that is known to need a large stack."""
-    found: list[Any] = []
+    outcome: list[Any] = []
     context = copy_context()
 
     def work() -> None:
         try:
-            found.extend((context.run(call), None))
+            outcome.extend((context.run(call), None))
         except BaseException as error:
-            found.extend((None, error))
+            outcome.extend((None, error))
 
     with _raised_limit():
         with _lock:
@@ -89,7 +89,7 @@ def on_large_stack(call: Callable[[], _Result]) -> _Result:
             finally:
                 threading.stack_size(usual)
         thread.join()
-    result, error = found
+    result, error = outcome
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]

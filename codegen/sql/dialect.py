@@ -68,15 +68,15 @@ class _Parser(MatchParser):
         """Read a GROUP BY, which WITH ROLLUP or WITH CUBE ends; sqlglot alone reads on."""
         start = self._index
         group = super()._parse_group(skip_group_by_token)
-        taken = self._tokens[start : self._index]
+        tokens = self._tokens[start : self._index]
         depth = 0
-        for place, token in enumerate(taken[:-2]):
+        for place, token in enumerate(tokens[:-2]):
             kind = token.token_type
             depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-            word = taken[place + 1].text.upper()
+            word = tokens[place + 1].text.upper()
             if kind == TokenType.WITH and not depth and word in ("ROLLUP", "CUBE"):
                 self.raise_error(
-                    f"WITH {word} ends a GROUP BY; write {word}(..) and a comma", taken[place + 2]
+                    f"WITH {word} ends a GROUP BY; write {word}(..) and a comma", tokens[place + 2]
                 )
         return group
 

@@ -48,10 +48,10 @@ def excerpt(sql: str, start: int, end: int) -> str:
 
 def span(node: exp.Expression) -> tuple[int, int] | None:
     """The text that a syntax tree covers, as far as its tokens remember their place."""
-    found = [part.meta for part in node.walk() if "start" in part.meta]
-    if not found:
+    positions = [part.meta for part in node.walk() if "start" in part.meta]
+    if not positions:
         return None
-    return min(meta["start"] for meta in found), max(meta["end"] for meta in found) + 1
+    return min(meta["start"] for meta in positions), max(meta["end"] for meta in positions) + 1
 
 
 def place_error(error: _Error, where: Place) -> _Error:
@@ -129,8 +129,8 @@ def refusal(where: Place, what: str, fix: str) -> UnsupportedSqlError:
 
 def check_text(sql: str) -> None:
     """Raise SqlError where a query has half a character, which neither Arrow nor Spark takes."""
-    found = re.search("[\ud800-\udfff]", sql)
-    if found is not None:
-        shown = sql.encode(errors="replace").decode()
+    surrogate = re.search("[\ud800-\udfff]", sql)
+    if surrogate is not None:
+        readable = sql.encode(errors="replace").decode()
         message = "the SQL has half a character (a lone surrogate), which is no text; correct it."
-        raise SqlError(_underline(message, shown, found.span()))
+        raise SqlError(_underline(message, readable, surrogate.span()))

@@ -26,21 +26,21 @@ def check_first_words(tokens: Sequence[Token]) -> None:
             words, known = statement[:2], [s for s in _STATEMENTS if s.startswith(first)]
         if words[-1].token_type is not TokenType.VAR:
             continue
-        asked = " ".join(word.text.upper() for word in words)
-        if asked in known or not get_close_matches(asked, known, n=1, cutoff=0.75):
+        words_read = " ".join(word.text.upper() for word in words)
+        if words_read in known or not get_close_matches(words_read, known, n=1, cutoff=0.75):
             continue
-        message = f"there is no statement {asked}. {nearest(asked, known)}"
+        message = f"there is no statement {words_read}. {nearest(words_read, known)}"
         raise place_error(SqlError(message), (words[0].start, words[-1].end + 1))
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
     """The tokens of each statement that has any."""
-    found: list[Token] = []
+    statement: list[Token] = []
     for token in tokens:
         if token.token_type is not TokenType.SEMICOLON:
-            found.append(token)
-        elif found:
-            yield found
-            found = []
-    if found:
-        yield found
+            statement.append(token)
+        elif statement:
+            yield statement
+            statement = []
+    if statement:
+        yield statement

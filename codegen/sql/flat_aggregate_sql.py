@@ -56,7 +56,7 @@ def flat_aggregate_sql(
         )
     call = f"{name}({', '.join(names_of('flat_aggregate: arguments', arguments))})"
     renamed = f" AS ({', '.join(map(quote_name, names))})" if names else ""
-    shown = ", ".join(map(quote_name, keys))
-    parts = [f"SELECT {shown}{', ' * bool(keys)}{call}{renamed} FROM {quote_name(table)}"]
+    key_list = ", ".join(map(quote_name, keys))
+    parts = [f"SELECT {key_list}{', ' * bool(keys)}{call}{renamed} FROM {quote_name(table)}"]
     parts += [f"WHERE {where}"] if where else []
-    return " ".join([*parts, *([f"GROUP BY {shown}"] if keys else [])])
+    return " ".join([*parts, *([f"GROUP BY {key_list}"] if keys else [])])

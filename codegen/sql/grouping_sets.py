@@ -70,7 +70,7 @@ def sets_of(group: exp.Group) -> list[Keys]:
     Spark's GROUP BY a, b GROUPING SETS (..), without a comma, means the sets alone: what stands before lists the keys.
     """
     if alone := group.args.get("grouping_sets"):
-        return [found for node in alone for found in _sets(node)]
+        return [keys for node in alone for keys in _sets(node)]
     parts = [_sets(node) for node in group.expressions]
     for clause in ("rollup", "cube"):
         for node in group.args.get(clause) or ():
@@ -78,14 +78,14 @@ def sets_of(group: exp.Group) -> list[Keys]:
                 parts.append(_sets(node))
             else:
                 # WITH ROLLUP, WITH CUBE: over all that stands before.
-                whole = [each for found in parts for each in found]
+                whole = [each for keys in parts for each in keys]
                 parts = [_combine_items(clause, whole)]
     return [tuple(key for part in chosen for key in part) for chosen in product(*parts)]
 
 
 def _sets(node: exp.Expression) -> list[Keys]:
     if isinstance(node, exp.GroupingSets):
-        return [found for each in node.expressions for found in _sets(each)]
+        return [keys for each in node.expressions for keys in _sets(each)]
     if isinstance(node, exp.Rollup | exp.Cube):
         kind = "rollup" if isinstance(node, exp.Rollup) else "cube"
         return _combine_items(kind, [_sets(each)[0] for each in node.expressions])

@@ -58,9 +58,9 @@ def join_sql(
     if not isinstance(ttl, list | tuple) or len(ttl) != 2:
         raise SpecError(f"join: ttl is {ttl!r}; give one of each side: ttl=('1 h', None).")
     left, right = both_of("join: names", names)
-    shown = ", ".join(names_of("join: select", select))
-    kept = [f"'{name}' = '{time}'" for name, time in zip((left, right), ttl, strict=True) if time]
-    hint = f"/*+ STATE_TTL({', '.join(kept)}) */ " if kept else ""
+    items = ", ".join(names_of("join: select", select))
+    ttls = [f"'{name}' = '{time}'" for name, time in zip((left, right), ttl, strict=True) if time]
+    hint = f"/*+ STATE_TTL({', '.join(ttls)}) */ " if ttls else ""
     test = f" USING ({', '.join(map(quote_name, columns))})" if columns else ""
     test = f" ON {condition}" if condition is not None else test
-    return f"SELECT {hint}{shown} FROM {quote_name(left)} {_WORDS[kind]} {quote_name(right)}{test}"
+    return f"SELECT {hint}{items} FROM {quote_name(left)} {_WORDS[kind]} {quote_name(right)}{test}"

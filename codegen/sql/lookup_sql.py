@@ -39,7 +39,7 @@ def lookup_sql(
             "lookup: give either on=[columns] or condition='l.id = r.id', and not both."
         )
     left, right = map(quote_name, both_of("lookup: names", names))
-    shown = ", ".join(names_of("lookup: select", select))
+    items = ", ".join(names_of("lookup: select", select))
     test = f"USING ({', '.join(map(quote_name, columns))})" if columns else f"ON {condition}"
     at = "FOR SYSTEM_TIME AS OF PROCTIME()"
-    return f"SELECT {shown} FROM {left} {_WORDS[kind]} {right} {at} {test}"
+    return f"SELECT {items} FROM {left} {_WORDS[kind]} {right} {at} {test}"

@@ -109,11 +109,11 @@ class MatchParser(WindowParser):
             call.set("define", self._parse_csv(self._parse_name_as_expression))
         self._match_r_paren()
         self._in_match = outside
-        made = exp.Table(this=self._place_node(call, token))
+        match = exp.Table(this=self._place_node(call, token))
         alias = self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS)
         if alias:
-            made.set("alias", alias)
-        return made
+            match.set("alias", alias)
+        return match
 
     def _parse_measure(self) -> Any:
         frame = self._match_texts(("FINAL", "RUNNING")) and self._prev.text.upper()

@@ -106,9 +106,9 @@ class Plain:
                 return name
         name = f"{sign}{len(self.hidden)}"
         if own and isinstance(node, exp.Column):
-            taken = {(item.alias or item.name).casefold() for item in self.items}
-            taken |= {known.casefold() for known in self.hidden}
-            name = name if node.name.casefold() in taken else str(node.name)
+            names = {(item.alias or item.name).casefold() for item in self.items}
+            names |= {known.casefold() for known in self.hidden}
+            name = name if node.name.casefold() in names else str(node.name)
         self.hidden[name] = node.copy()
         return name
 
@@ -116,15 +116,15 @@ class Plain:
         self, items: Iterable[exp.Expression], column: Callable[[exp.Expression], str]
     ) -> tuple[SortItem, ...]:
         """The columns that ORDER BY goes by."""
-        found: dict[str, SortItem] = {}
+        by_column: dict[str, SortItem] = {}
         for each in items:
             if each.args.get("with_fill"):
                 raise refusal(each, "WITH FILL is", "take it out")
             down = bool(each.args.get("desc"))
             first = bool(each.args.get("nulls_first"))
             item = SortItem(column(each.this), down, first)
-            found.setdefault(item.column.casefold(), item)
-        return tuple(found.values())
+            by_column.setdefault(item.column.casefold(), item)
+        return tuple(by_column.values())
 
     def build_query(self) -> exp.Expression:
         """The plain query with the columns that were added."""
@@ -156,24 +156,24 @@ def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery
         raise refusal(first, "SELECT DISTINCT with a numbering is", fix)
     plain = Plain(tree.copy())
     sign = plain.fresh("")
-    number, shown = f"{sign}number", False
+    number, is_selected = f"{sign}number", False
     zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
-    items, kept = list(plain.tree.expressions), []
+    items, selected = list(plain.tree.expressions), []
     for item in items:
         inner = bare(item.this if isinstance(item, exp.Alias) else item)
         if isinstance(inner, exp.Window) and any(_windows_in(inner)):
-            if shown:
+            if is_selected:
                 raise refusal(item, "the same numbering twice is", "name it once")
-            number, shown = item.alias or text_of(inner), True
-            kept.append(exp.alias_(zero, exp.to_identifier(number, quoted=True)))
+            number, is_selected = item.alias or text_of(inner), True
+            selected.append(exp.alias_(zero, exp.to_identifier(number, quoted=True)))
         elif any(_windows_in(item)):
             fix = "name it, and compute with its name in the query around this one"
             raise refusal(item, "a numbering inside an expression is", fix)
         else:
-            kept.append(item)
+            selected.append(item)
     qualify = plain.tree.args.get("qualify")
     # What stands beside the number is looked up without it.
-    others = [each for each in kept if each.alias != number or not shown]
+    others = [each for each in selected if each.alias != number or not is_selected]
     plain.tree.set("expressions", others)
     partition = tuple(dict.fromkeys(plain.column(each, sign) for each in parts))
     items_ = plain.order(order, lambda node: plain.column(node, sign))
@@ -182,12 +182,12 @@ def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery
         condition = _rewrite_qualify(plain, qualify.this.copy(), number, sign)
         plain.tree.set("qualify", None)
     plain.tree.set("windows", None)
-    plain.tree.set("expressions", kept)
+    plain.tree.set("expressions", selected)
     return NumberingQuery(
         plain.build_query(),
         function,
         number=number,
-        shown=shown,
+        shown=is_selected,
         partition=partition,
         order=items_,
         hidden=tuple(plain.hidden),
@@ -216,8 +216,8 @@ def _check_numbering(
         raise place_error(SqlError(message), call)
     clauses = window
     if window.args.get("alias"):
-        wanted = window.args["alias"].name.casefold()
-        known = [w for w in tree.args.get("windows") or () if w.this.name.casefold() == wanted]
+        window_name = window.args["alias"].name.casefold()
+        known = [w for w in tree.args.get("windows") or () if w.this.name.casefold() == window_name]
         if not known:
             message = f"there is no window {window.args['alias'].name!r}; write WINDOW after FROM."
             raise place_error(SqlError(message), window)

@@ -67,7 +67,7 @@ def conjuncts(node: exp.Expression) -> list[exp.Expression]:
     node = bare(node)
     if not isinstance(node, exp.And):
         return [node]
-    return [found for side in (node.this, node.expression) for found in conjuncts(side)]
+    return [part for side in (node.this, node.expression) for part in conjuncts(side)]
 
 
 def _limits(

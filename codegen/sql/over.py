@@ -82,8 +82,8 @@ def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
 
 
 def _inner(item: exp.Expression) -> exp.Expression:
-    found: exp.Expression = item.this if isinstance(item, exp.Alias) else item
-    return found
+    inner: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+    return inner
 
 
 def is_query(part: exp.Expression) -> bool:
@@ -113,33 +113,41 @@ class _Split:
     def query(self) -> OverQuery:
         tree = self.plain.tree
         assert isinstance(tree, exp.Select)
-        given, qualify = list(tree.expressions), tree.args.get("qualify")
+        items_read, qualify = list(tree.expressions), tree.args.get("qualify")
         for key in ("qualify", "windows", "distinct"):
             tree.set(key, None)
-        kept = {
-            n: self._keep_item(item) for n, item in enumerate(given) if not item.find(exp.Window)
+        plain_items = {
+            n: self._keep_item(item)
+            for n, item in enumerate(items_read)
+            if not item.find(exp.Window)
         }
-        tree.set("expressions", list(kept.values()))
+        tree.set("expressions", list(plain_items.values()))
         items: list[exp.Expression | None] = []
         stars: list[exp.Select] = []
-        for n, item in enumerate(given):
-            if n in kept and kept[n].find(exp.Star) and not kept[n].find(CallNode):
+        for n, item in enumerate(items_read):
+            if (
+                n in plain_items
+                and plain_items[n].find(exp.Star)
+                and not plain_items[n].find(CallNode)
+            ):
                 star = self.tree.copy()
                 for key in ("qualify", "windows", "distinct", "having"):
                     star.set(key, None)
-                star.set("expressions", [kept[n].copy()])
+                star.set("expressions", [plain_items[n].copy()])
                 stars.append(star)
                 items.append(None)
-            elif n in kept:
-                items.append(make_column(kept[n].alias or kept[n].name))
+            elif n in plain_items:
+                items.append(make_column(plain_items[n].alias or plain_items[n].name))
             else:
                 # A window has an alias, too: the name that it goes by.
                 aliased = isinstance(item, exp.Alias)
                 name = item.alias if aliased else pretty(bare(_inner(item)))
                 call = self._over(_inner(item))
                 items.append(exp.alias_(call, exp.to_identifier(name, quoted=True)))
-        shown = {item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)}
-        condition = None if qualify is None else self._over(qualify.this, shown)
+        aliases = {
+            item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)
+        }
+        condition = None if qualify is None else self._over(qualify.this, aliases)
         if not tree.expressions and not self.plain.hidden:
             # Nothing of the rows is read but that they are there.
             self.plain.column(exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark"), self.sign)
@@ -162,16 +170,16 @@ class _Split:
         return exp.alias_(item, exp.to_identifier(pretty(inner), quoted=True))
 
     def _over(
-        self, node: exp.Expression, shown: dict[str, exp.Expression] | None = None
+        self, node: exp.Expression, aliases: dict[str, exp.Expression] | None = None
     ) -> exp.Expression:
-        """An expression over columns of the plain query and the functions' values; shown: items by their names."""
+        """An expression over columns of the plain query and the functions' values; aliases: items by their names."""
 
         def visit(part: exp.Expression) -> exp.Expression:
             if isinstance(part, exp.Window):
                 return make_column(self._window(part))
-            if shown and isinstance(part, exp.Column) and not part.table:
-                if part.name.casefold() in shown:
-                    return exp.paren(shown[part.name.casefold()].copy())
+            if aliases and isinstance(part, exp.Column) and not part.table:
+                if part.name.casefold() in aliases:
+                    return exp.paren(aliases[part.name.casefold()].copy())
                 for item in self.plain.items:
                     if item.alias and item.alias.casefold() == part.name.casefold():
                         return make_column(item.alias)
@@ -221,7 +229,7 @@ class _Split:
         return node.copy().transform(self._leaf, copy=False)
 
     def _clauses(
-        self, window: exp.Window, seen: tuple[str, ...]
+        self, window: exp.Window, bases: tuple[str, ...]
     ) -> tuple[list[exp.Expression], list[exp.Expression], exp.Expression | None]:
         """PARTITION BY, ORDER BY and the frame of a window, with those of the named one that it goes by."""
         parts = list(window.args.get("partition_by") or ())
@@ -235,10 +243,10 @@ class _Split:
         if alias is None:
             return parts, items, frame
         base = self.named.get(alias.name.casefold())
-        if base is None or alias.name.casefold() in seen:
+        if base is None or alias.name.casefold() in bases:
             message = f"there is no window {alias.name!r}; write WINDOW after FROM."
             raise place_error(SqlError(message), alias)
-        below = self._clauses(base, (*seen, alias.name.casefold()))
+        below = self._clauses(base, (*bases, alias.name.casefold()))
         if parts or (items and below[1]):
             clause = "PARTITION BY" if parts else "ORDER BY"
             message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."

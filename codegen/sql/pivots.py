@@ -100,7 +100,7 @@ def _unpivot(pivot: exp.Pivot, choice: exp.In, columns: Sequence[str], table: st
     names = [
         part.name for part in (values.expressions if isinstance(values, exp.Tuple) else [values])
     ]
-    rows, taken = list[str](), set[str]()
+    rows, inputs = list[str](), set[str]()
     for item in choice.expressions:
         bare = item.this if isinstance(item, exp.PivotAlias) else item
         parts = [
@@ -109,16 +109,16 @@ def _unpivot(pivot: exp.Pivot, choice: exp.In, columns: Sequence[str], table: st
         if len(parts) != len(names):
             raise refusal(item, f"{len(parts)} columns for {len(names)} values are", "give as many")
         _check_known(parts, columns, pivot)
-        taken |= {name.casefold() for name in parts}
+        inputs |= {name.casefold() for name in parts}
         label = item.alias if isinstance(item, exp.PivotAlias) else "_".join(parts)
         rows += [spark_text(exp.Literal.string(label)), *map(quote_name, parts)]
-    others = [quote_name(name) for name in columns if name.casefold() not in taken]
-    made = [quote_name(choice.this.name), *map(quote_name, names)]
-    shown = ", ".join([*others, *made])
-    text = f"SELECT {shown} FROM {quote_name(table)} LATERAL VIEW STACK({len(choice.expressions)}, {', '.join(rows)})"
-    text += f" `$unpivot` AS {', '.join(made)}"
+    others = [quote_name(name) for name in columns if name.casefold() not in inputs]
+    outputs = [quote_name(choice.this.name), *map(quote_name, names)]
+    select = ", ".join([*others, *outputs])
+    text = f"SELECT {select} FROM {quote_name(table)} LATERAL VIEW STACK({len(choice.expressions)}, {', '.join(rows)})"
+    text += f" `$unpivot` AS {', '.join(outputs)}"
     if not pivot.args.get("include_nulls"):
-        text += " WHERE " + " OR ".join(f"{name} IS NOT NULL" for name in made[1:])
+        text += " WHERE " + " OR ".join(f"{name} IS NOT NULL" for name in outputs[1:])
     (query,) = statements(text)
     return query
 

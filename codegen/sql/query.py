@@ -112,8 +112,8 @@ class SelectBlock(Scope):
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
                 raise refusal(node, "SELECT * is", "name the keys and the aggregates")
-            found, name = self.item(node, alias, left)
-            items.append((found, alias, name))
+            value, name = self.item(node, alias, left)
+            items.append((value, alias, name))
         return items
 
     def _find_keys(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
@@ -137,15 +137,15 @@ class SelectBlock(Scope):
             if sets:
                 self._check_sets(group)
                 chosen = sets_of(group)
-            found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
+            key_sets = [[self._key(node, projections) for node in nodes] for nodes in chosen]
             if group.args.get("all") is False:
                 # GROUP BY DISTINCT: each set once.
-                found = list({frozenset(map(text_of, part)): part for part in found}.values())
+                key_sets = list({frozenset(map(text_of, part)): part for part in key_sets}.values())
             listed = [self._key(node, projections) for node in listed_keys(group)]
             nodes = list(
-                {text_of(node): node for part in [listed, *found] for node in part}.values()
+                {text_of(node): node for part in [listed, *key_sets] for node in part}.values()
             )
-        taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
+        aliases = {text_of(node): alias for node, alias, _ in projections if alias is not None}
         self.key_kinds |= {type(node) for node in nodes}
         for node in nodes:
             self.refuse_aggregates(node, "a group key", "group by input columns")
@@ -154,10 +154,10 @@ class SelectBlock(Scope):
                     spec_check.require_supported(node.name, self.schema, "GROUP BY")
                 self.keys[text_of(node)] = node.name
             else:
-                self.keys[text_of(node)] = self.compute(node, taken.get(text_of(node)))
+                self.keys[text_of(node)] = self.compute(node, aliases.get(text_of(node)))
         # The empty set alone is no grouping at all, as in Spark.
-        if sets and found != [[]]:
-            self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
+        if sets and key_sets != [[]]:
+            self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in key_sets]
             self.keys[text_of(make_column(GROUP_ID))] = GROUP_ID
 
     def _check_sets(self, group: exp.Group) -> None:
@@ -256,9 +256,9 @@ class SelectBlock(Scope):
             if text_of(bare(node)) not in self.keys:
                 raise place_error(SqlError("GROUPING is of keys only; name one."), part)
         every = [name for name in self.keys.values() if name != GROUP_ID]
-        asked = [self.keys[text_of(bare(node))] for node in part.expressions] or every
+        keys = [self.keys[text_of(bare(node))] for node in part.expressions] or every
         single = isinstance(part, exp.Grouping) and self.dialect == "spark"
-        return grouping_value(asked, self.sets, "TINYINT" if single else "BIGINT")
+        return grouping_value(keys, self.sets, "TINYINT" if single else "BIGINT")
 
     def _add_hidden_call(self, node: exp.Expression) -> str:
         call = lower(self, node, None)
@@ -290,5 +290,5 @@ class SelectBlock(Scope):
     @cached_property
     def _reserved_names(self) -> set[str]:
         """The names that no call may be given: those of columns, and those that SELECT gives."""
-        shown = {name for _, alias, default in self._projections() for name in (alias, default)}
-        return {*self.schema.names, *(name for name in shown if name is not None)}
+        names = {name for _, alias, default in self._projections() for name in (alias, default)}
+        return {*self.schema.names, *(name for name in names if name is not None)}

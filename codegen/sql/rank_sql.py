@@ -49,6 +49,6 @@ def rank_sql(
     parts = f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""
     window = f"{name}() OVER ({parts}ORDER BY {', '.join(order)})"
     items = "*" if number is None else f"*, {window} AS {quote_name(number)}"
-    asked = f"<= {quote_name(last)}" if isinstance(last, str) else f"BETWEEN {first} AND {last}"
-    shown = window if number is None else quote_name(number)
-    return f"SELECT {items} FROM {quote_name(table)} QUALIFY {shown} {asked}"
+    condition = f"<= {quote_name(last)}" if isinstance(last, str) else f"BETWEEN {first} AND {last}"
+    number_sql = window if number is None else quote_name(number)
+    return f"SELECT {items} FROM {quote_name(table)} QUALIFY {number_sql} {condition}"

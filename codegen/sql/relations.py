@@ -34,8 +34,10 @@ class Relation:
         """The column of this name, or the only one that differs from it in case; in the joined rows."""
         if name in self.columns:
             return self.columns[name]
-        found = [own for known, own in self.columns.items() if known.casefold() == name.casefold()]
-        return found[0] if len(found) == 1 else None
+        columns = [
+            own for known, own in self.columns.items() if known.casefold() == name.casefold()
+        ]
+        return columns[0] if len(columns) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,17 @@ class Relations:
             owners = [each for each in self.tables if each.is_called(column.table)]
             if not owners and self.outer is not None:
                 return self.outer.find(column)
-            found = [own for each in owners if (own := each.find(column.name)) is not None]
+            columns = [own for each in owners if (own := each.find(column.name)) is not None]
         else:
             for name, whole in self.merged.items():
                 if name.casefold() == column.name.casefold():
                     return whole.copy()
-            found = [own for each in self._open if (own := each.find(column.name)) is not None]
-        if len(found) > 1:
+            columns = [own for each in self._open if (own := each.find(column.name)) is not None]
+        if len(columns) > 1:
             raise self._ambiguous(column)
-        if not found and not column.table and self.outer is not None:
+        if not columns and not column.table and self.outer is not None:
             return self.outer.find(column)
-        return make_column(found[0]) if found else None
+        return make_column(columns[0]) if columns else None
 
     def resolve(
         self, node: exp.Expression, keep: Callable[[exp.Column], bool] = lambda _: False
@@ -84,19 +86,19 @@ class Relations:
             nested = isinstance(part, exp.Dot)
             if not (nested or isinstance(part, exp.Column)) or isinstance(part.this, exp.Star):
                 return part
-            found = None if nested else self.find(part)
-            found = found or self._field(part)
-            if found is None and nested:
+            column = None if nested else self.find(part)
+            column = column or self._field(part)
+            if column is None and nested:
                 return part
-            if found is None:
+            if column is None:
                 if keep(part):
                     return part
                 raise self.unknown(part)
             place = span(part)
-            if place is not None and isinstance(found, exp.Column):
+            if place is not None and isinstance(column, exp.Column):
                 start, end = place
-                found.this.update_positions(None, line=0, col=0, start=start, end=end - 1)
-            return found
+                column.this.update_positions(None, line=0, col=0, start=start, end=end - 1)
+            return column
 
         return node.transform(visit, copy=True)
 
@@ -111,12 +113,12 @@ class Relations:
             return [
                 (name, make_column(own)) for each in owners for name, own in each.columns.items()
             ]
-        found = [(name, whole.copy()) for name, whole in self.merged.items()]
+        items = [(name, whole.copy()) for name, whole in self.merged.items()]
         for each in self._open:
             for name, own in each.columns.items():
                 if name not in each.once:
-                    found.append((name, make_column(own)))
-        return found
+                    items.append((name, make_column(own)))
+        return items
 
     def common(self, other: Relation) -> list[str]:
         """The names of columns that both have, for NATURAL."""
@@ -136,10 +138,10 @@ class Relations:
             return None
         tabled = len(parts) > 2 and any(each.is_called(parts[0]) for each in self._everywhere())
         column = exp.column(parts[1], table=parts[0]) if tabled else exp.column(parts[0])
-        found = self.find(column)
-        for name in parts[2 if tabled else 1 :] if found is not None else ():
-            found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
-        return found
+        value = self.find(column)
+        for name in parts[2 if tabled else 1 :] if value is not None else ():
+            value = exp.Bracket(this=value, expressions=[exp.Literal.string(name)])
+        return value
 
     @property
     def _open(self) -> tuple[Relation, ...]:

@@ -34,7 +34,7 @@ class ResultOrder:
         Raises UnknownColumnError, and TypeMismatchError for a column whose values have no order.
         """
         names = {name.casefold(): name for name in reversed(schema.names)}
-        found = []
+        items = []
         for item in self.items:
             name = item.column if item.column in schema.names else names.get(item.column.casefold())
             if name is None:
@@ -45,8 +45,8 @@ class ResultOrder:
             if not has_order(kind):
                 message = f"ORDER BY {name}: {type_name(kind)} has no order; order by a part of it."
                 raise place_error(TypeMismatchError(message), self.place)
-            found.append(replace(item, column=name))
-        return replace(self, items=tuple(found))
+            items.append(replace(item, column=name))
+        return replace(self, items=tuple(items))
 
 
 UNORDERED = ResultOrder()
@@ -72,8 +72,8 @@ def split_order(tree: exp.Expression) -> tuple[exp.Expression, ResultOrder]:
             return tree, UNORDERED
     plain = Plain(copy)
     items = order_of_output(plain, order.expressions)
-    made = plain.build_query()
+    plain_tree = plain.build_query()
     if limits:
         for key, value in {**limits, "order": order.copy()}.items():
-            made.set(key, value)
-    return made, ResultOrder(items, tuple(plain.hidden), span(order.expressions[0]))
+            plain_tree.set(key, value)
+    return plain_tree, ResultOrder(items, tuple(plain.hidden), span(order.expressions[0]))

@@ -124,13 +124,13 @@ class Scope:
 
         left: what aliases to its left stand for, which it may name, as in Spark; its own is added.
         """
-        found = bare(self.resolve(node, left=left))
+        resolved = bare(self.resolve(node, left=left))
         written = bare(node)
         aliased = isinstance(written, exp.Column) and self._find_alias(written, left) is not None
         default = written.name if aliased and self.find(written.name) is None else None
         if alias is not None and self.dialect == "spark":
-            left[alias.casefold()] = found
-        return found, alias or default or own_name(node, found)
+            left[alias.casefold()] = resolved
+        return resolved, alias or default or own_name(node, resolved)
 
     def resolve(
         self,
@@ -173,25 +173,25 @@ class Scope:
                 column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
             return column
 
-        found = with_sized_casts(node, self.dialect).transform(visit)
+        tree = with_sized_casts(node, self.dialect).transform(visit)
         if flink:
-            for part in found.find_all(exp.Bracket):
+            for part in tree.find_all(exp.Bracket):
                 self._count_from_zero(part)
-        return found
+        return tree
 
     def _find_alias(
         self, part: exp.Column, left: Mapping[str, exp.Expression]
     ) -> exp.Expression | None:
         """Return the expression for a name that is an alias to the left; None if it is none."""
-        found = None if part.table else left.get(part.name.casefold())
-        if found is None:
+        item = None if part.table else left.get(part.name.casefold())
+        if item is None:
             return None
         fix = "write its expression again, or name it in a sub-query"
         if part.find_ancestor(CallNode):
             raise refusal(part, f"the alias {part.name!r} inside an aggregate is", fix)
-        if sum(1 for _ in found.walk()) > _MOST:
+        if sum(1 for _ in item.walk()) > _MOST:
             raise refusal(part, f"the alias {part.name!r} of an item so long is", fix)
-        return exp.paren(found.copy())
+        return exp.paren(item.copy())
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """Return the field `t.c.f.g` or `c.f.g` of the column c, which is a ROW; None if there is no such column."""
@@ -201,10 +201,10 @@ class Scope:
         column = self.find(names[0]) if len(names) > 1 else None
         if column is None or not pa.types.is_struct(self.schema.field(column).type):
             return None
-        found: exp.Expression = make_column(column)
+        value: exp.Expression = make_column(column)
         for name in names[1:]:
-            found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
-        return found
+            value = exp.Bracket(this=value, expressions=[exp.Literal.string(name)])
+        return value
 
     def _count_from_zero(self, part: exp.Bracket) -> None:
         """Flink numbers the elements of an array from 1, Spark, which evaluates this, from 0."""
@@ -308,8 +308,8 @@ def pretty(node: exp.Expression) -> str:
     """A readable column name for an expression, as Spark would call it."""
     if isinstance(node, exp.Literal):
         return str(node.this)
-    shown = node.copy()
-    for identifier in shown.find_all(exp.Identifier):
+    copy = node.copy()
+    for identifier in copy.find_all(exp.Identifier):
         identifier.set("quoted", not re.fullmatch(r"\w+", identifier.name))
-    text = text_of(shown)
+    text = text_of(copy)
     return f"({text})" if isinstance(node, exp.Binary) else text

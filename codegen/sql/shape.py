@@ -97,12 +97,12 @@ def statements(
 
     expand: replaces calls of the script's own functions in a tree, before anything else looks at it.
     """
-    found = parse_trees(sql)
+    trees = parse_trees(sql)
     if expand is not None:
-        found = [expand(tree) for tree in found]
+        trees = [expand(tree) for tree in trees]
     if "/*+" in sql:
         check_hints(sql, sqlglot.tokenize(sql, dialect=AggloomSpark))
-    for tree in found:
+    for tree in trees:
         _name_clocks(tree)
         check_unread(tree)
         write_out(tree)
@@ -110,7 +110,7 @@ def statements(
         _check_functions(tree)
         _make_queries_of_values(tree)
         _take_limit_all_out(tree)
-    return found
+    return trees
 
 
 def parse_trees(sql: str) -> list[exp.Expression]:
@@ -126,10 +126,12 @@ def parse_trees(sql: str) -> list[exp.Expression]:
         check_first_words(tokens)
         raise syntax_error(sql, error) from None
     # A comment alone is a statement to the parser.
-    found = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
-    if any(isinstance(tree, exp.Alias | exp.Column | exp.Command) for tree in found):
+    statements = [
+        tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)
+    ]
+    if any(isinstance(tree, exp.Alias | exp.Column | exp.Command) for tree in statements):
         check_first_words(tokens)
-    return found
+    return statements
 
 
 def _name_clocks(tree: exp.Expression) -> None:

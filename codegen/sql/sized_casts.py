@@ -43,8 +43,8 @@ def _size_cast(cast: exp.Cast, dialect: str) -> exp.Expression:
         return cast
     size = int(sizes[0].name)
     if kind.this in _BINARIES:
-        shown = f"CAST AS {kind.this.value}({size}) is"
-        raise refusal(cast, shown, "write SUBSTRING, or RPAD, around a CAST AS BINARY")
+        subject = f"CAST AS {kind.this.value}({size}) is"
+        raise refusal(cast, subject, "write SUBSTRING, or RPAD, around a CAST AS BINARY")
     kind.set("expressions", None)
     return cut_time(cast, size)
 

@@ -32,15 +32,15 @@ def left_out(item: exp.Expression) -> dict[str, exp.Expression]:
     names = star.args.get("except_")
     if names == []:
         raise place_error(SqlError("EXCEPT names no column; name one, or take it out."), span(item))
-    found: dict[str, exp.Expression] = {}
+    columns: dict[str, exp.Expression] = {}
     for name in names or ():
         if isinstance(name, exp.Column) and name.table:
             raise refusal(name, "a table's name in EXCEPT is", "write that of the column alone")
-        if name.name.casefold() in found:
+        if name.name.casefold() in columns:
             message = f"EXCEPT names {name.name!r} twice; leave one out."
             raise place_error(DuplicateNameError(message), span(name))
-        found[name.name.casefold()] = name
-    return found
+        columns[name.name.casefold()] = name
+    return columns
 
 
 def select_star_columns(

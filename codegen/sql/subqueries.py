@@ -59,21 +59,21 @@ def split_quantifier(node: exp.Expression) -> tuple[exp.Expression, str, exp.Exp
     if not isinstance(node, exp.Binary) or type(node) not in _OPPOSITE:
         return None
     for side, other in (("expression", "this"), ("this", "expression")):
-        found = bare(node.args[side])
-        if isinstance(found, exp.Any | exp.All) and any(queries(found)):
+        operand = bare(node.args[side])
+        if isinstance(operand, exp.Any | exp.All) and any(queries(operand)):
             kind = type(node) if side == "expression" else _MIRRORED.get(type(node), type(node))
-            word = "ANY" if isinstance(found, exp.Any) else "ALL"
+            word = "ANY" if isinstance(operand, exp.Any) else "ALL"
             compared = kind(this=node.args[other].copy(), expression=exp.null())
-            return compared, word, next(queries(found))
+            return compared, word, next(queries(operand))
     return None
 
 
 def as_membership(node: exp.Expression) -> exp.Expression:
     """`= ANY` as IN and `<> ALL` as NOT IN; other expressions as they are."""
-    found = split_quantifier(node)
-    if found is None:
+    comparison = split_quantifier(node)
+    if comparison is None:
         return node
-    compared, word, query = found
+    compared, word, query = comparison
     whole = exp.In(this=compared.this, query=_subquery(query))
     if isinstance(compared, exp.EQ) and word == "ANY":
         return whole
@@ -146,9 +146,9 @@ def _push_negation(node: exp.Expression, negative: bool) -> exp.Expression:
             for side in (node.this, node.expression)
         ]
         return kind(this=sides[0], expression=sides[1])
-    found = split_quantifier(node)
-    if found is not None and negative:
-        compared, word, query = found
+    comparison = split_quantifier(node)
+    if comparison is not None and negative:
+        compared, word, query = comparison
         opposite = _OPPOSITE[type(compared)]
         other = exp.All if word == "ANY" else exp.Any
         node, negative = (

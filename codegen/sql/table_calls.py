@@ -105,13 +105,13 @@ def join_table_functions(tree: exp.Expression) -> None:
 def _join_generator(select: exp.Select) -> None:
     """Make a join of the generator among the items of a SELECT."""
     _open_table_aggregates(select)
-    found = list(_generators(select))
-    if not found:
+    generators = list(_generators(select))
+    if not generators:
         return
-    if len(found) > 1:
+    if len(generators) > 1:
         fix = "write LATERAL VIEW for the others"
-        raise refusal(_call(found[1]), "a second generator in one SELECT is", fix)
-    item = found[0]
+        raise refusal(_call(generators[1]), "a second generator in one SELECT is", fix)
+    item = generators[0]
     call = _call(item)
     if any(_call(each).find(exp.Window) for each in select.expressions):
         fix = "explode in a sub-query in FROM"

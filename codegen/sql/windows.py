@@ -114,8 +114,8 @@ class WindowArguments:
 def table_arguments(call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in FROM, checked."""
     _check_name(call, TABLE_FUNCTIONS)
-    given = _read_arguments(call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
-    table, time = given.pop("DATA"), given.pop("TIMECOL")
+    arguments = _read_arguments(call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
+    table, time = arguments.pop("DATA"), arguments.pop("TIMECOL")
     if not isinstance(table, TableArgument):
         raise _error(call, "needs a table first; write TABLE and its name", table)
     if not isinstance(time, Descriptor) or len(time.expressions) != 1:
@@ -124,8 +124,8 @@ def table_arguments(call: WindowCall) -> WindowArguments:
     if table.args.get("partition") and call.name != "SESSION":
         keys = table.args["partition"][0]
         raise _error(call, "has no partitions; take PARTITION BY out, or GROUP BY it", keys)
-    months = _take_months(call, given)
-    return WindowArguments(call, time.expressions[0], _durations(call, given), table, months)
+    months = _take_months(call, arguments)
+    return WindowArguments(call, time.expressions[0], _durations(call, arguments), table, months)
 
 
 def group_arguments(call: WindowCall) -> WindowArguments:
@@ -134,32 +134,32 @@ def group_arguments(call: WindowCall) -> WindowArguments:
         fix = "read FROM TABLE(CUMULATE(TABLE t, ...)) and GROUP BY window_start, window_end"
         raise refusal(call, "CUMULATE in GROUP BY is", fix)
     _check_name(call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
-    given = _read_arguments(call, ("TIMECOL", *_LENGTHS[call.name]))
-    time = given.pop("TIMECOL")
+    arguments = _read_arguments(call, ("TIMECOL", *_LENGTHS[call.name]))
+    time = arguments.pop("TIMECOL")
     if isinstance(time, Descriptor | TableArgument):
         raise _error(call, "in GROUP BY takes the time column itself; write its name", time)
-    months = _take_months(call, given)
-    lengths = _durations(call, given)
+    months = _take_months(call, arguments)
+    lengths = _durations(call, arguments)
     if call.name == "WINDOW" and lengths.get("SLIDE") == lengths["SIZE"]:
         del lengths["SLIDE"]
     return WindowArguments(call, time, lengths, months=months)
 
 
-def _take_months(call: WindowCall, given: dict[str, exp.Expression]) -> dict[str, int]:
+def _take_months(call: WindowCall, arguments: dict[str, exp.Expression]) -> dict[str, int]:
     """Take the lengths of the calendar out of a window's arguments, as months by name; none unless its size is one."""
     names = _CALENDAR_LENGTHS.get(call.name, ())
-    found = {name: months for name in names if (months := _months(given.get(name)))}
-    if not found:
+    lengths = {name: months for name in names if (months := _months(arguments.get(name)))}
+    if not lengths:
         return {}
-    if "SIZE" not in found or ("SLIDE" in names and "SLIDE" not in found):
-        short = "SIZE" if "SIZE" not in found else "SLIDE"
+    if "SIZE" not in lengths or ("SLIDE" in names and "SLIDE" not in lengths):
+        short = "SIZE" if "SIZE" not in lengths else "SLIDE"
         fix = f"beside months needs months for {short} too; a length of time is none of months"
-        raise _error(call, fix, given.get(short, call))
-    if "OFFSET" in given:
-        raise _error(call, "of months has no offset; take it out", given["OFFSET"])
-    for name in found:
-        del given[name]
-    return found
+        raise _error(call, fix, arguments.get(short, call))
+    if "OFFSET" in arguments:
+        raise _error(call, "of months has no offset; take it out", arguments["OFFSET"])
+    for name in lengths:
+        del arguments[name]
+    return lengths
 
 
 def _months(node: exp.Expression | None) -> int:
@@ -200,12 +200,12 @@ def _interval(value: str, unit: exp.Expression | None) -> int:
     name = _unit(unit)
     _refuse_uneven(name)
     try:
-        found = Decimal(value) * _UNITS[name]
+        length = Decimal(value) * _UNITS[name]
     except (InvalidOperation, KeyError):
         raise OptionError(f"INTERVAL '{value}' {name}: {_NO_LENGTH}") from None
-    if found != int(found):
+    if length != int(length):
         raise OptionError(f"INTERVAL '{value}' {name}: windows know whole milliseconds; write more")
-    return int(found)
+    return int(length)
 
 
 def _unit(node: exp.Expression) -> str:
@@ -243,19 +243,19 @@ def _check_name(call: WindowCall, known: tuple[str, ...]) -> None:
 def _read_arguments(call: WindowCall, required: tuple[str, ...]) -> dict[str, exp.Expression]:
     """The arguments by their names, each once, none missing."""
     names = (*required, *_OPTIONAL.get(call.name, ()))
-    given: dict[str, exp.Expression] = {}
+    arguments: dict[str, exp.Expression] = {}
     for name, item in _name_items(call, names):
         if name not in names:
             hint = nearest(name, names).rstrip("?.")
             raise _error(call, f"has no argument {name!r}: {hint}", item)
-        if name in given:
+        if name in arguments:
             raise _error(call, f"has {name} twice; take one out", item)
-        given[name] = item
-    missing = [name for name in required if name not in given]
+        arguments[name] = item
+    missing = [name for name in required if name not in arguments]
     if missing:
         what = f"needs {', '.join(names[: len(required)])}; {missing[0]} is missing"
         raise _error(call, what, call)
-    return given
+    return arguments
 
 
 def _name_items(call: WindowCall, names: tuple[str, ...]) -> Iterator[tuple[str, exp.Expression]]:
@@ -269,17 +269,17 @@ def _name_items(call: WindowCall, names: tuple[str, ...]) -> Iterator[tuple[str,
             raise _error(call, what, item)
 
 
-def _durations(call: WindowCall, given: dict[str, exp.Expression]) -> dict[str, int]:
-    found = {}
-    for name, node in given.items():
+def _durations(call: WindowCall, arguments: dict[str, exp.Expression]) -> dict[str, int]:
+    lengths = {}
+    for name, node in arguments.items():
         try:
-            found[name] = duration(node)
+            lengths[name] = duration(node)
         except OptionError as error:
             what = f"cannot read its {name}: {str(error).rstrip('.')}"
             raise _error(call, what, node) from None
-        if found[name] <= 0 and name != "OFFSET":
+        if lengths[name] <= 0 and name != "OFFSET":
             raise _error(call, f"needs a {name} longer than nothing; write a larger one", node)
-    return found
+    return lengths
 
 
 def _error(call: WindowCall, what: str, where: exp.Expression) -> SqlError:

@@ -59,12 +59,12 @@ def _list_greatest(call: CallNode) -> None:
     some = exp.GT(this=counted, expression=exp.Literal.number(0))
     # So many values or, where there is none, NULL: a list of that length is NULL.
     length = exp.Case(ifs=[exp.If(this=some, true=most.copy())])
-    made: exp.Expression = exp.Anonymous(
+    call_list: exp.Expression = exp.Anonymous(
         this="SLICE", expressions=[listed, exp.Literal.number(1), length]
     )
     if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
-        made = exp.Alias(this=made, alias=exp.to_identifier(pretty(call), quoted=True))
-    call.replace(made)
+        call_list = exp.Alias(this=call_list, alias=exp.to_identifier(pretty(call), quoted=True))
+    call.replace(call_list)
 
 
 def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
@@ -77,8 +77,8 @@ def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
     leading = 0
     while leading < len(terms) and text_of(bare(terms[leading].this)) in texts:
         leading += 1
-    found = {text_of(bare(each.this)) for each in terms[:leading]}
-    if found != texts or leading == len(terms):
+    leading_texts = {text_of(bare(each.this)) for each in terms[:leading]}
+    if leading_texts != texts or leading == len(terms):
         message = (
             "DISTINCT ON takes the first row of each key in the order of ORDER BY; write ORDER BY the keys, and behind "
             "them what says which row is the first."
@@ -104,21 +104,21 @@ def _as_written(term: exp.Expression, select: exp.Select) -> exp.Expression:
     """A term of ORDER BY with an item's expression in place of its name or its number."""
     inner = bare(term.this)
     items = select.expressions
-    found = None
+    item = None
     if (
         isinstance(inner, exp.Literal)
         and inner.name.isdigit()
         and 0 < int(inner.name) <= len(items)
     ):
-        found = items[int(inner.name) - 1]
+        item = items[int(inner.name) - 1]
     elif isinstance(inner, exp.Column) and not inner.table:
         named = (each for each in items if isinstance(each, exp.Alias))
-        found = next((e for e in named if e.alias.casefold() == inner.name.casefold()), None)
-    if found is None:
+        item = next((e for e in named if e.alias.casefold() == inner.name.casefold()), None)
+    if item is None:
         return term
-    made = term.copy()
-    made.set("this", (found.this if isinstance(found, exp.Alias) else found).copy())
-    return made
+    order = term.copy()
+    order.set("this", (item.this if isinstance(item, exp.Alias) else item).copy())
+    return order
 
 
 def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
@@ -145,10 +145,10 @@ def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
         query = folded.get(column.name.casefold())
         if query is None:
             continue
-        made: exp.Expression = query.copy()
+        value: exp.Expression = query.copy()
         if column.parent is select and column.arg_key == "expressions":
-            made = _name_query(query, column.name)
-        column.replace(made)
+            value = _name_query(query, column.name)
+        column.replace(value)
 
 
 def _name_query(query: exp.Expression, name: str) -> exp.Alias:
@@ -184,14 +184,14 @@ def _values_of(join: exp.Join) -> dict[str, exp.Expression] | None:
         return None
     if any(value and key not in _AGGREGATE_CLAUSES for key, value in query.args.items()):
         return None
-    given = [each.name for each in alias.columns]
-    names = given or [each.alias_or_name for each in query.expressions]
+    aliases = [each.name for each in alias.columns]
+    names = aliases or [each.alias_or_name for each in query.expressions]
     inner = [each.this if isinstance(each, exp.Alias) else each for each in query.expressions]
     if len(names) != len(inner) or not all(names) or not all(each.find(CallNode) for each in inner):
         return None
-    found = {}
+    values = {}
     for name, item in zip(names, inner, strict=True):
         one = query.copy()
         one.set("expressions", [item.copy()])
-        found[name] = exp.Subquery(this=one)
-    return found
+        values[name] = exp.Subquery(this=one)
+    return values

@@ -156,8 +156,8 @@ def _times(
 def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
     """Leave only the pairs of the right's key, by which versions are known; the others as conditions."""
     mine = {pair[1] for pair in pairing.pairs}
-    found = [key for key in right.ordered_keys if set(key) <= mine]
-    if not found:
+    candidates = [key for key in right.ordered_keys if set(key) <= mine]
+    if not candidates:
         if right.ordered_keys:
             words = ", ".join(right.ordered_keys[0])
             fix = f"ON needs the equality of {words}, in the type that it has there"
@@ -166,7 +166,7 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
         fix = "declare it: keys={'r': ['id']}, or PRIMARY KEY (id) NOT ENFORCED"
         what = "FOR SYSTEM_TIME AS OF for a table without a primary key is"
         raise refusal(as_of.place, what, fix)
-    key = min(found, key=len)
+    key = min(candidates, key=len)
     own, extra = [], []
     for pair, safe in zip(pairing.pairs, pairing.null_safe, strict=True):
         if pair[1] in key:

@@ -100,8 +100,8 @@ class FromClause:
     def conditions(self) -> list[exp.Expression]:
         """The conjuncts of WHERE over the joined rows; sub-queries in them are as they were written."""
         where = self.select.args.get("where")
-        found = simplify_condition(where.this) if where is not None else []
-        return [bare(self.relations.resolve(each)) for each in found]
+        simplified = simplify_condition(where.this) if where is not None else []
+        return [bare(self.relations.resolve(each)) for each in simplified]
 
     def filter(self, conditions: list[exp.Expression]) -> None:
         """Let only rows pass that meet all conditions, those with sub-queries among them."""
@@ -199,13 +199,13 @@ class FromClause:
 
     def _columns(self, relations: Relations, source: exp.Expression) -> list[tuple[str, str]]:
         """The columns of joins in parentheses that have a name, each by its own."""
-        found = []
+        columns = []
         for name, node in relations.star():
             if not isinstance(node, exp.Column):
                 fix = "take the name away, or write a sub-query"
                 raise refusal(source, "a name for a FULL JOIN with USING is", fix)
-            found.append((name, node.name))
-        return found
+            columns.append((name, node.name))
+        return columns
 
     def apart(self, node: Node, names: set[str]) -> tuple[Node, dict[str, str]]:
         """A table whose columns have names that no other table's have, and what each is called now."""
@@ -265,22 +265,22 @@ class FromClause:
         conditions += [bare(both.resolve(each)) for each in matching]
         visible = both if kind not in ("semi", "anti") else relations
         ttls = self._ttl(left, relations), self._ttl(right, others)
-        found = JoinedParts(kind, left, right, [], ttls, as_of=found_as_of)
+        joined = JoinedParts(kind, left, right, [], ttls, as_of=found_as_of)
         if found_as_of is not None:
-            found.hint = self._hint(others)
+            joined.hint = self._hint(others)
         self._check_as_of(found_as_of, kind)
         columns = {*left.columns, *right.columns}
         outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
-        found.on = [each for each in conditions if each not in outside]
-        for each in found.on:
+        joined.on = [each for each in conditions if each not in outside]
+        for each in joined.on:
             check_expression(each, is_condition=True)
         if not outside:
-            return sunk(left, found) if kind in ("semi", "anti") else found, visible
+            return sunk(left, joined) if kind in ("semi", "anti") else joined, visible
         if kind != "inner":
             what = f"a sub-query, or a column of the query around this one, in ON of a {kind.upper()} JOIN is"
             fix = "write the condition in WHERE, or in a sub-query in FROM for one side"
             raise refusal(on, what, fix)
-        above = self.over(found, visible)
+        above = self.over(joined, visible)
         above.filter(outside)
         self.correlated += above.correlated
         return above.tree, visible
@@ -313,12 +313,12 @@ class FromClause:
             place(tree, condition)
         return tree, both
 
-    def _check_as_of(self, found: AsOf | None, kind: JoinKind) -> None:
+    def _check_as_of(self, as_of: AsOf | None, kind: JoinKind) -> None:
         """Refuse kinds of joins in which a row of the right finds none of the left."""
-        if found is not None and kind not in ("inner", "left"):
-            what = "ASOF" if found.time is None else "FOR SYSTEM_TIME AS OF"
+        if as_of is not None and kind not in ("inner", "left"):
+            what = "ASOF" if as_of.time is None else "FOR SYSTEM_TIME AS OF"
             fix = "write JOIN or LEFT JOIN"
-            raise refusal(found.place, f"{what} in a {kind.upper()} JOIN is", fix)
+            raise refusal(as_of.place, f"{what} in a {kind.upper()} JOIN is", fix)
 
     def _merge_using(
         self, left: Relations, right: Relations, names: list[str], kind: JoinKind, join: exp.Join
@@ -372,8 +372,8 @@ def _is_parenthesised(source: exp.Expression) -> bool:
 
 def _names_in(tree: exp.Select) -> set[str]:
     """The names of the tables of a FROM."""
-    found = set()
+    names = set()
     for clause in [tree.args["from_"], *(tree.args.get("joins") or [])]:
         for source in clause.find_all(exp.Table, exp.Subquery):
-            found |= {source.alias_or_name} - {""}
-    return found
+            names |= {source.alias_or_name} - {""}
+    return names

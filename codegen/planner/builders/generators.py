@@ -39,9 +39,9 @@ class CallArguments:
             raise refusal(node, f"a sub-query inside {self.name} is", fix)
         if self._is_series(node):
             return node
-        found = bare(self.scope.resolve(node))
-        check_expression(found)
-        return found
+        resolved = bare(self.scope.resolve(node))
+        check_expression(resolved)
+        return resolved
 
     def _is_series(self, node: exp.Expression) -> bool:
         return (
@@ -73,12 +73,12 @@ class CallArguments:
         """The arguments, if there are as many; raises SqlError."""
         count = len(self.nodes)
         if count < least or (most is not None and count > most):
-            wanted = (
+            number = (
                 f"{least}"
                 if most == least
                 else f"{least} to {most}" if most else f"{least} or more"
             )
-            message = f"{self.name} takes {wanted} arguments, not {count}; give it as many."
+            message = f"{self.name} takes {number} arguments, not {count}; give it as many."
             raise place_error(SqlError(message), self.function.place)
         return self.nodes
 
@@ -89,31 +89,31 @@ class CallArguments:
         return refusal(place, f"{what} over changes is", fix)
 
     def wrong_type(
-        self, node: exp.Expression, wanted: str, dtype: pa.DataType
+        self, node: exp.Expression, needed: str, dtype: pa.DataType
     ) -> TypeMismatchError:
         """The error of an argument of another type."""
-        message = f"{self.name} needs {wanted}, not {type_name(dtype)}; give it one."
+        message = f"{self.name} needs {needed}, not {type_name(dtype)}; give it one."
         place = node if span(node) else self.function.place
         return place_error(TypeMismatchError(message), place)
 
 
-def _unnest(given: CallArguments) -> PlannedCall:
-    series = given.series
+def _unnest(call_arguments: CallArguments) -> PlannedCall:
+    series = call_arguments.series
     if series is not None:
         call = _generate_series(series)
         columns: list[Column] = [("f0", call.answers.types[0])]
-        return _number_rows(given, call.arguments, columns, call.make)
-    nodes = given.take(1)
-    names = len(given.function.columns) - given.function.ordinality
+        return _number_rows(call_arguments, call.arguments, columns, call.make)
+    nodes = call_arguments.take(1)
+    names = len(call_arguments.function.columns) - call_arguments.function.ordinality
     columns, shapes = [], list[Shape]()
     obstacle: AggloomError | None = None
-    arguments = [(node, given.type_of(node)) for node in nodes]
+    arguments = [(node, call_arguments.type_of(node)) for node in nodes]
     for node, dtype in arguments:
         single = len(nodes) == 1 and names == 1
-        if pa.types.is_map(dtype) and (len(nodes) > 1 or given.function.ordinality):
+        if pa.types.is_map(dtype) and (len(nodes) > 1 or call_arguments.function.ordinality):
             beside = len(nodes) > 1
             what = "a MAP beside other arguments" if beside else "WITH ORDINALITY of a MAP"
-            obstacle = obstacle or given.refuse_numbering(
+            obstacle = obstacle or call_arguments.refuse_numbering(
                 f"{what} of UNNEST" if beside else what, node
             )
         if pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type):
@@ -129,8 +129,8 @@ def _unnest(given: CallArguments) -> PlannedCall:
             columns += [("KEY", dtype.key_type), ("VALUE", dtype.item_type)]
             shapes.append("pairs")
         else:
-            raise given.wrong_type(node, "an ARRAY, a MAP or a MULTISET", dtype)
-    call = _number_rows(given, tuple(arguments), columns, _make_unnest("UNNEST", shapes))
+            raise call_arguments.wrong_type(node, "an ARRAY, a MAP or a MULTISET", dtype)
+    call = _number_rows(call_arguments, tuple(arguments), columns, _make_unnest("UNNEST", shapes))
     return replace(call, obstacle=obstacle)
 
 
@@ -148,10 +148,10 @@ def _row_columns(dtype: pa.DataType) -> list[Column]:
 
 
 def _number_rows(
-    given: CallArguments, arguments: tuple[Argument, ...], columns: list[Column], make: Make
+    call: CallArguments, arguments: tuple[Argument, ...], columns: list[Column], make: Make
 ) -> PlannedCall:
     """A call whose rows are numbered from 1, in a column after the others, if that is asked for."""
-    if not given.function.ordinality:
+    if not call.function.ordinality:
         return PlannedCall("UNNEST", arguments, pa.schema(columns), make)
     whole = pa.schema([*columns, ("ORDINALITY", pa.int32())])
     return PlannedCall("UNNEST", arguments, whole, make, number=len(columns))
@@ -164,68 +164,68 @@ def _make_unnest(name: str, shapes: Sequence[Shape]) -> Make:
     )
 
 
-def _explode(given: CallArguments) -> PlannedCall:
-    (node,) = given.take(1, 1)
-    dtype = given.type_of(node)
-    numbered = given.name.startswith("POS")
+def _explode(call: CallArguments) -> PlannedCall:
+    (node,) = call.take(1, 1)
+    dtype = call.type_of(node)
+    numbered = call.name.startswith("POS")
     shape: Shape = "items"
     if pa.types.is_list(dtype):
         columns: list[Column] = [("col", dtype.value_type)]
     elif pa.types.is_map(dtype):
         columns, shape = [("key", dtype.key_type), ("value", dtype.item_type)], "pairs"
     else:
-        raise given.wrong_type(node, "an ARRAY or a MAP", dtype)
+        raise call.wrong_type(node, "an ARRAY or a MAP", dtype)
     unordered = numbered and shape == "pairs"
     whole = [("pos", pa.int32()), *columns] if numbered else columns
-    make = _make_unnest(given.name, [shape])
+    make = _make_unnest(call.name, [shape])
     return PlannedCall(
-        given.name,
+        call.name,
         ((node, dtype),),
         pa.schema(whole),
         make,
         number=0 if numbered else None,
         numbers_from=0,
-        is_outer=given.name.endswith("_OUTER"),
-        obstacle=given.refuse_numbering(f"{given.name} of a MAP", node) if unordered else None,
+        is_outer=call.name.endswith("_OUTER"),
+        obstacle=call.refuse_numbering(f"{call.name} of a MAP", node) if unordered else None,
     )
 
 
-def _inline(given: CallArguments) -> PlannedCall:
-    (node,) = given.take(1, 1)
-    dtype = given.type_of(node)
+def _inline(call: CallArguments) -> PlannedCall:
+    (node,) = call.take(1, 1)
+    dtype = call.type_of(node)
     if not (pa.types.is_list(dtype) and pa.types.is_struct(dtype.value_type)):
-        raise given.wrong_type(node, "an ARRAY of STRUCT", dtype)
+        raise call.wrong_type(node, "an ARRAY of STRUCT", dtype)
     columns = pa.schema(list(dtype.value_type))
-    make = _make_unnest(given.name, ["rows"])
-    outer = given.name.endswith("_OUTER")
-    return PlannedCall(given.name, ((node, dtype),), columns, make, is_outer=outer)
+    make = _make_unnest(call.name, ["rows"])
+    outer = call.name.endswith("_OUTER")
+    return PlannedCall(call.name, ((node, dtype),), columns, make, is_outer=outer)
 
 
-def _emit_rows(given: CallArguments) -> PlannedCall:
+def _emit_rows(arguments: CallArguments) -> PlannedCall:
     """The rows of a table aggregate; an update takes back and brings those alone in which its halves differ."""
-    call = _inline(given)
+    call = _inline(arguments)
     return replace(call, make=_make_unnest("emitValue", ["rows"]), nets_updates=True)
 
 
-def _stack(given: CallArguments) -> PlannedCall:
-    count, *nodes = given.take(2)
+def _stack(call: CallArguments) -> PlannedCall:
+    count, *nodes = call.take(2)
     text = count.name if isinstance(count, exp.Literal) and not count.is_string else ""
     if not text.isdigit() or not 1 <= int(text) <= _HIGHEST:
         message = f"STACK needs a number of rows first, 1 to {_HIGHEST}; write STACK(2, a, b)."
-        raise place_error(SqlError(message), given.function.place)
+        raise place_error(SqlError(message), call.function.place)
     width = -(-len(nodes) // int(text))
     nodes += [exp.null() for _ in range(width * int(text) - len(nodes))]
     types = []
     for place in range(width):
         own = nodes[place::width]
-        with given.scope.at(given.function.place):
-            dtype = common([given.type_of(each) for each in own], own[0])
+        with call.scope.at(call.function.place):
+            dtype = common([call.type_of(each) for each in own], own[0])
             if pa.types.is_null(dtype):
                 raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
         types.append(dtype)
     arguments = tuple((node, types[place % width]) for place, node in enumerate(nodes))
     columns = pa.schema([(f"col{place}", dtype) for place, dtype in enumerate(types)])
-    return PlannedCall(given.name, arguments, columns, _make_stack(given.name))
+    return PlannedCall(call.name, arguments, columns, _make_stack(call.name))
 
 
 def _make_stack(name: str) -> Make:
@@ -234,59 +234,59 @@ def _make_stack(name: str) -> Make:
     )
 
 
-def _json_tuple(given: CallArguments) -> PlannedCall:
-    text, *fields = given.take(2)
-    dtype = given.type_of(text)
+def _json_tuple(invocation: CallArguments) -> PlannedCall:
+    text, *fields = invocation.take(2)
+    dtype = invocation.type_of(text)
     if not pa.types.is_string(dtype):
-        raise given.wrong_type(text, "a STRING", dtype)
+        raise invocation.wrong_type(text, "a STRING", dtype)
     arguments = []
     for each in fields:
         name = each.name if isinstance(each, exp.Literal) and each.is_string else None
         if not name or _PATH_WORDS & set(name):
             fix = "write names of fields in quotes, without brackets, quotes and backslashes"
-            raise refusal(given.function.place, "this name of a field in JSON_TUPLE is", fix)
+            raise refusal(invocation.function.place, "this name of a field in JSON_TUPLE is", fix)
         path = exp.Literal.string(f"$['{name}']")
         call = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[text.copy(), path])
         arguments.append((call, pa.string()))
     columns = pa.schema([(f"c{place}", pa.string()) for place in range(len(fields))])
-    return PlannedCall(given.name, tuple(arguments), columns, _make_stack(given.name))
+    return PlannedCall(invocation.name, tuple(arguments), columns, _make_stack(invocation.name))
 
 
-def _generate_series(given: CallArguments) -> PlannedCall:
-    nodes = given.take(2, 3)
-    return _series(given, nodes, "generate_series", False)
+def _generate_series(call: CallArguments) -> PlannedCall:
+    nodes = call.take(2, 3)
+    return _series(call, nodes, "generate_series", False)
 
 
-def _range(given: CallArguments) -> PlannedCall:
-    nodes = given.take(1, 3)
+def _range(call: CallArguments) -> PlannedCall:
+    nodes = call.take(1, 3)
     nodes = [exp.Literal.number(0), *nodes] if len(nodes) == 1 else nodes
-    return _series(given, nodes, "id", True)
+    return _series(call, nodes, "id", True)
 
 
 def _series(
-    given: CallArguments, nodes: list[exp.Expression], column: str, open_end: bool
+    call: CallArguments, nodes: list[exp.Expression], column: str, open_end: bool
 ) -> PlannedCall:
     """Numbers of the widest type of the arguments; those of RANGE are BIGINT."""
     nodes = [*nodes, exp.Literal.number(1)] if len(nodes) == 2 else nodes
-    types = [given.type_of(node) for node in nodes]
+    types = [call.type_of(node) for node in nodes]
     for node, dtype in zip(nodes, types, strict=True):
         if not pa.types.is_integer(dtype):
-            raise given.wrong_type(node, "whole numbers", dtype)
+            raise call.wrong_type(node, "whole numbers", dtype)
     wide = pa.int64() if open_end else common(types, nodes[0])
     make: Make = lambda arguments, answers, ordinality: Series(  # noqa: E731
-        given.name, arguments, answers, open_end, ordinality=ordinality
+        call.name, arguments, answers, open_end, ordinality=ordinality
     )
     arguments = tuple((node, wide) for node in nodes)
-    return PlannedCall(given.name, arguments, pa.schema([(column, wide)]), make)
+    return PlannedCall(call.name, arguments, pa.schema([(column, wide)]), make)
 
 
-def _sequence(given: CallArguments) -> PlannedCall:
+def _sequence(call: CallArguments) -> PlannedCall:
     """SEQUENCE(a, b) in FROM is the array that it gives, unnested."""
-    nodes = given.take(2, 3)
+    nodes = call.take(2, 3)
     whole = exp.Anonymous(this="SEQUENCE", expressions=[each.copy() for each in nodes])
-    dtype = given.type_of(whole)
+    dtype = call.type_of(whole)
     columns = pa.schema([("col", dtype.value_type)])
-    return PlannedCall(given.name, ((whole, dtype),), columns, _make_unnest(given.name, ["items"]))
+    return PlannedCall(call.name, ((whole, dtype),), columns, _make_unnest(call.name, ["items"]))
 
 
 FUNCTIONS: Final[dict[str, Callable[[CallArguments], PlannedCall]]] = {

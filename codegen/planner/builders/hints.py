@@ -31,7 +31,7 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
     read is an error. So is a name that stands twice, and any other hint: nothing here heeds it.
     """
     hint = tree.args.get("hint")
-    found: dict[str, int] = {}
+    ttls: dict[str, int] = {}
     for each in hint.expressions if hint is not None else ():
         place = span(each)
         name = each.name if isinstance(each, exp.Anonymous | exp.Var) else spark_text(each)
@@ -41,12 +41,12 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
             known = nearest(name.upper(), [_TTL, LOOKUP])
             raise refusal(place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
         pairs = _pairs(each, names)
-        found = found or pairs
-    return found
+        ttls = ttls or pairs
+    return ttls
 
 
 def _pairs(hint: exp.Expression, names: set[str]) -> dict[str, int]:
-    place, found = span(hint), dict[str, int]()
+    place, ttls = span(hint), dict[str, int]()
     pairs = hint.expressions
     for pair in pairs:
         sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
@@ -64,14 +64,14 @@ def _pairs(hint: exp.Expression, names: set[str]) -> dict[str, int]:
         if ms < 0:
             message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
             raise place_error(OptionError(message), place)
-        if table.casefold() in found:
+        if table.casefold() in ttls:
             message = f"{_TTL} names {table!r} twice; name each table once."
             raise place_error(OptionError(message), place)
-        found[table.casefold()] = ms
+        ttls[table.casefold()] = ms
     if not pairs:
         message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."
         raise place_error(OptionError(message), place)
-    return found
+    return ttls
 
 
 def set_state_ttl(node: Node, source: Node, ttl: int) -> Node:

@@ -54,42 +54,44 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
             f"INSERT INTO leaves out {lacks[0]!r}, which is in the PRIMARY KEY of {table.name}."
         )
         raise place_error(SqlError(message), target.place)
-    shown = []
+    select = []
     for field in schema:
-        given = own.get(field.name)
-        if given is None:
+        source = own.get(field.name)
+        if source is None:
             text = (
                 script.text[slice(*table.defaults[field.name])]
                 if field.name in table.defaults
                 else "NULL"
             )
-            shown.append((field.name, f"CAST({text} AS {type_name(field.type)})"))
-        elif given.type == field.type and field.name in digits:
+            select.append((field.name, f"CAST({text} AS {type_name(field.type)})"))
+        elif source.type == field.type and field.name in digits:
             left = digits[field.name]
-            is_short = digits_of_column(rows, given.name) <= left
-            shown.append(
+            is_short = digits_of_column(rows, source.name) <= left
+            select.append(
                 (
                     field.name,
                     (
-                        quote_name(given.name)
+                        quote_name(source.name)
                         if is_short
-                        else cut_column(given.name, given.type, left)
+                        else cut_column(source.name, source.type, left)
                     ),
                 )
             )
-        elif given.type == field.type:
-            shown.append((field.name, quote_name(given.name)))
-        elif _widens(given.type, field.type):
-            shown.append((field.name, f"CAST({quote_name(given.name)} AS {type_name(field.type)})"))
+        elif source.type == field.type:
+            select.append((field.name, quote_name(source.name)))
+        elif _widens(source.type, field.type):
+            select.append(
+                (field.name, f"CAST({quote_name(source.name)} AS {type_name(field.type)})")
+            )
         else:
             message = (
                 f"column {field.name!r} of {table.name} is {type_name(field.type)}, and the query gives "
-                f"{type_name(given.type)}; write CAST(.. AS {type_name(field.type)})."
+                f"{type_name(source.type)}; write CAST(.. AS {type_name(field.type)})."
             )
             raise place_error(TypeMismatchError(message), target.place)
-    if tuple(shown) == tuple((name, quote_name(name)) for name in rows.schema.names):
+    if tuple(select) == tuple((name, quote_name(name)) for name in rows.schema.names):
         return rows
-    return Calc(rows, tuple(shown), schema)
+    return Calc(rows, tuple(select), schema)
 
 
 def _check_key(table: CreatedTable, target: Target, rows: Node) -> Node:
@@ -113,16 +115,16 @@ def _written_columns(table: CreatedTable, target: Target, dialect: str) -> pa.Sc
     return pa.schema([field for field in whole if field.name not in table.virtual])
 
 
-def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     """Tell whether each value of one type is one of the other, too."""
-    if pt.is_integer(given):
-        digits = {8: 3, 16: 5, 32: 10, 64: 19}[given.bit_width]
-        if pt.is_integer(wanted):
-            return bool(given.bit_width <= wanted.bit_width)
-        if pt.is_decimal(wanted):
-            return bool(wanted.precision - wanted.scale >= digits)
-        return bool(pt.is_float64(wanted) and given.bit_width <= 32)
-    if pt.is_decimal(given) and pt.is_decimal(wanted):
-        whole = wanted.precision - wanted.scale >= given.precision - given.scale
-        return bool(whole and wanted.scale >= given.scale)
-    return bool(pt.is_float32(given) and pt.is_float64(wanted))
+    if pt.is_integer(narrow):
+        digits = {8: 3, 16: 5, 32: 10, 64: 19}[narrow.bit_width]
+        if pt.is_integer(wide):
+            return bool(narrow.bit_width <= wide.bit_width)
+        if pt.is_decimal(wide):
+            return bool(wide.precision - wide.scale >= digits)
+        return bool(pt.is_float64(wide) and narrow.bit_width <= 32)
+    if pt.is_decimal(narrow) and pt.is_decimal(wide):
+        whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+        return bool(whole and wide.scale >= narrow.scale)
+    return bool(pt.is_float32(narrow) and pt.is_float64(wide))

@@ -30,8 +30,8 @@ def join_kind(join: exp.Join) -> JoinKind:
     """Return the kind of a join; raises UnsupportedSqlError for one that no plan has."""
     side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
     method = str(join.args.get("method") or "").upper()
-    found = _KINDS.get((side, kind))
-    if found is None or method not in ("", "NATURAL", "ASOF"):
+    known = _KINDS.get((side, kind))
+    if known is None or method not in ("", "NATURAL", "ASOF"):
         words = " ".join(word for word in (method, side, kind, "JOIN") if word)
         raise refusal(join, f"{words} is", "write one of the joins of docs/joins.md")
-    return found
+    return known

@@ -294,18 +294,18 @@ class _Pairing:
     def build_pair_condition(self, conditions: list[exp.Expression]) -> str | None:
         """Return the condition that workers test pairs of rows for; raises where they cannot."""
         left, right = self.sides
-        found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
-        if found is not None:
-            self._check_lowers(found, left, right)
-        return found
+        condition = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
+        if condition is not None:
+            self._check_lowers(condition, left, right)
+        return condition
 
     def pair(self, condition: exp.Expression) -> bool:
         """Make a condition a pair of columns, if it is an equality between the sides."""
-        found = equality(condition)
-        if found is None:
+        equation = equality(condition)
+        if equation is None:
             return False
         names = [set(side.schema.names) for side in self.sides]
-        sides = found.sides
+        sides = equation.sides
         if column_names(sides[0]) <= names[1] and column_names(sides[1]) <= names[0]:
             sides = sides[::-1]
         if not all(
@@ -316,29 +316,29 @@ class _Pairing:
         scopes = [self._scope(side) for side in self.sides]
         with scopes[0].at(condition):
             types = [infer(side, scope.types) for side, scope in zip(sides, scopes, strict=True)]
-            wanted = types[0] if types[0] == types[1] else common(types, condition)
+            key_type = types[0] if types[0] == types[1] else common(types, condition)
         pair = tuple(
-            self._key(place, scope, side, wanted)
+            self._key(place, scope, side, key_type)
             for place, (scope, side) in enumerate(zip(scopes, sides, strict=True))
         )
         with scopes[0].at(condition):
             require_supported(pair[0], self.sides[0].schema, "JOIN")
         self.pairs.append((pair[0], pair[1]))
-        self.null_safe.append(found.null_safe)
+        self.null_safe.append(equation.null_safe)
         return True
 
-    def _key(self, place: int, scope: Scope, node: exp.Expression, wanted: pa.DataType) -> str:
+    def _key(self, place: int, scope: Scope, node: exp.Expression, dtype: pa.DataType) -> str:
         """The column of a side that an expression is, in a type; a computed one if there is none."""
         side = self.sides[place]
-        plain = isinstance(node, exp.Column) and side.schema.field(node.name).type == wanted
+        plain = isinstance(node, exp.Column) and side.schema.field(node.name).type == dtype
         if plain and all(pair[place] != node.name for pair in self.pairs):
             return str(node.name)
         sql = scope.input_sql(node)
-        if not plain and infer(node, scope.types) != wanted:
-            sql = f"CAST({sql} AS {type_name(wanted)})"
+        if not plain and infer(node, scope.types) != dtype:
+            sql = f"CAST({sql} AS {type_name(dtype)})"
         name = f"{self.sign}{'left' if place == 0 else 'right'}_{len(self.pairs)}"
         every = tuple((each, quote_name(each)) for each in side.schema.names)
-        schema = side.schema.append(pa.field(name, wanted))
+        schema = side.schema.append(pa.field(name, dtype))
         self.sides[place] = Calc(side, (*every, (name, sql)), schema)
         return name
 

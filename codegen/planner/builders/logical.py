@@ -299,17 +299,17 @@ class _Builder:
         name = qualify_name(source)
         if name not in self.named:
             name = source.name.casefold()
-        found = self.named.get(name)
-        if found is None or name in self.open:
-            what = f"there is no table {source.name!r}" if found is None else "a view reads itself"
+        table = self.named.get(name)
+        if table is None or name in self.open:
+            what = f"there is no table {source.name!r}" if table is None else "a view reads itself"
             message = f"{what}. {nearest(source.name, sorted(self.named))}"
             raise place_error(UnknownTableError(message), source)
-        if isinstance(found, ViewQuery):
-            seen = self.open | {name}
-            builder = _Builder(self.named, self.dialect, self.options, self.notes, seen)
-            found = builder._rename_columns(builder.query(found.query), found.columns, source)
-            self.named[name] = found
-        return found
+        if isinstance(table, ViewQuery):
+            open_views = self.open | {name}
+            builder = _Builder(self.named, self.dialect, self.options, self.notes, open_views)
+            table = builder._rename_columns(builder.query(table.query), table.columns, source)
+            self.named[name] = table
+        return table
 
     def _rename_columns(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
         if not names:

@@ -21,12 +21,12 @@ _RETRY = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
 def lookup_hints(tree: exp.Select) -> dict[str, dict[str, Any]]:
     """The settings of asking that the LOOKUP hints of a block say, by table (folded); raises OptionError."""
     hint = tree.args.get("hint")
-    found: dict[str, dict[str, Any]] = {}
+    hints: dict[str, dict[str, Any]] = {}
     for each in hint.expressions if hint is not None else ():
         if isinstance(each, exp.Anonymous) and each.name.upper() == LOOKUP:
             table, settings = _read_hint(each)
-            found.setdefault(table.casefold(), settings)
-    return found
+            hints.setdefault(table.casefold(), settings)
+    return hints
 
 
 def refuse_unheeded(tree: exp.Select, names: set[str]) -> None:

@@ -82,10 +82,10 @@ class LookupClause:
         tested = [each for each in rest if each not in before]
         both = pa.schema([*self.left.schema, *self.right])
         pushed = [
-            found
+            filter_
             for each in tested
-            if (found := _push_condition(each, tables, self.dimension.schema)) is not None
-            and found[0] not in dict(self.dimension.table.digits)
+            if (filter_ := _push_condition(each, tables, self.dimension.schema)) is not None
+            and filter_[0] not in dict(self.dimension.table.digits)
         ]
         above, condition = None, self._sql(tested, both)
         if condition is not None and not self._lowers(condition, both, tested):
@@ -93,7 +93,7 @@ class LookupClause:
         asks_if = self._sql(before, self.left.schema)
         if asks_if is not None and not self._lowers(asks_if, self.left.schema, before):
             above, asks_if = asks_if if above is None else f"({above}) AND ({asks_if})", None
-        asked = LookupQuestion(
+        question = LookupQuestion(
             self.dimension.name,
             self.dimension.table.with_hint(**hint),
             kind=self.kind,
@@ -103,7 +103,7 @@ class LookupClause:
             condition=condition,
             pushed=tuple(pushed),
         )
-        node = LookupJoin(self.left, asked, (*self.own, *self.right.names))
+        node = LookupJoin(self.left, question, (*self.own, *self.right.names))
         if above is None:
             return node
         every = tuple((name, quote_name(name)) for name in node.schema.names)
@@ -111,46 +111,46 @@ class LookupClause:
 
     def _pair(self, condition: exp.Expression, tables: Mapping[str, str]) -> bool:
         """Make a condition a pair of columns, if it sets a column of the table equal to what the row says."""
-        found = equality(condition)
-        if found is None:
+        equation = equality(condition)
+        if equation is None:
             return False
-        one, other = (bare(side) for side in found.sides)
+        one, other = (bare(side) for side in equation.sides)
         if column_names(other) <= set(self.own) and column_names(one) & set(tables):
             one, other = other, one
         is_plain = isinstance(other, exp.Column) and other.name in tables
         if not is_plain or not column_names(one) <= set(self.own):
             return False
-        if found.null_safe:
+        if equation.null_safe:
             fix = "write =; a row whose key is NULL finds nothing"
             raise refusal(condition, "IS NOT DISTINCT FROM in a lookup join is", fix)
         name = tables[other.name]
         if name in self.cut or any(name == known for _, known in self.pairs):
             return False
-        wanted = self.dimension.schema.field(name).type
+        dtype = self.dimension.schema.field(name).type
         scope = Scope(self.left.schema, self.builder.dialect, set())
         with scope.at(condition):
             require_supported(name, self.dimension.schema, "a lookup")
             own = infer(scope.flink_divisions(one.copy(), scope.types), scope.types)
-            if own != wanted and common([own, wanted], condition) != wanted:
+            if own != dtype and common([own, dtype], condition) != dtype:
                 raise TypeMismatchError(
-                    f"{self.dimension.name}.{name} is {type_name(wanted)}, and what is looked up {type_name(own)}; "
-                    f"cast it: CAST(.. AS {type_name(wanted)})."
+                    f"{self.dimension.name}.{name} is {type_name(dtype)}, and what is looked up {type_name(own)}; "
+                    f"cast it: CAST(.. AS {type_name(dtype)})."
                 )
-        self.pairs.append((self._column(scope, one, own, wanted), name))
+        self.pairs.append((self._column(scope, one, own, dtype), name))
         return True
 
     def _column(
-        self, scope: Scope, node: exp.Expression, own: pa.DataType, wanted: pa.DataType
+        self, scope: Scope, node: exp.Expression, own: pa.DataType, dtype: pa.DataType
     ) -> str:
         """The column of the row that an expression is, in a type; a computed one if there is none."""
-        if isinstance(node, exp.Column) and own == wanted:
+        if isinstance(node, exp.Column) and own == dtype:
             return str(node.name)
         sql = scope.input_sql(node)
-        if own != wanted:
-            sql = f"CAST({sql} AS {type_name(wanted)})"
+        if own != dtype:
+            sql = f"CAST({sql} AS {type_name(dtype)})"
         name = f"{mark(self.left.schema, self.right)}key_{len(self.pairs)}"
         every = tuple((each, quote_name(each)) for each in self.left.schema.names)
-        schema = self.left.schema.append(pa.field(name, wanted))
+        schema = self.left.schema.append(pa.field(name, dtype))
         self.left = Calc(self.left, (*every, (name, sql)), schema)
         return name
 
@@ -257,9 +257,9 @@ def _push_comparison(
     return name, operation, tuple(values)
 
 
-def as_dimensions(lookups: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Node]:
+def as_dimensions(lookups: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Node]:
     """Return the nodes that stand for lookup tables in a plan; raises SpecError for a name that a table has, too."""
-    both = {name.casefold() for name in lookups} & {name.casefold() for name in taken}
+    both = {name.casefold() for name in lookups} & {name.casefold() for name in tables}
     if both:
         raise SpecError(f"{sorted(both)[0]!r} is a table and a lookup table; rename one.")
     return {name: Dimension(name, table) for name, table in lookups.items()}

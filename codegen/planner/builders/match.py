@@ -86,9 +86,9 @@ class _Planner:
         definition = self._definition()
         measures = MeasureBuilder(self.scope, self.names, order[0].column)
         items = [self._item(measures, each) for each in self.call.args.get("measures") or ()]
-        shown = None
+        columns = None
         if all_rows:
-            shown = tuple(name for name in self.rows.schema.names if name not in partition)
+            columns = tuple(name for name in self.rows.schema.names if name not in partition)
         below = self._input(partition)
         node = MatchRows(
             below,
@@ -98,7 +98,7 @@ class _Planner:
             measures.measures,
             pattern=" ".join(self.call.args["pattern"].name.split()),
             dialect=self.builder.dialect,
-            shown=shown,
+            shown=columns,
             by=by,
         )
         return self._items_over(node, items)
@@ -107,50 +107,50 @@ class _Planner:
         pattern = self.call.args["pattern"]
         place = span(pattern)
         tree = parse_pattern(pattern.name, place[0] if place else 0)
-        found = automaton_of(tree)
-        if found is None:
+        automaton = automaton_of(tree)
+        if automaton is None:
             what = f"a pattern of more than {MOST_STATES} steps is"
             raise refusal(place, what, "repeat less often, or a smaller group")
         if len(variables_of(tree)) > MOST_VARIABLES:
             raise refusal(
                 place, f"a pattern of more than {MOST_VARIABLES} variables is", "name fewer"
             )
-        if found.may_be_empty:
+        if automaton.may_be_empty:
             fix = "let one variable at least be there, as in A+ for A*"
             raise refusal(place, "PATTERN: a match without rows is", fix)
-        folded = [name.casefold() for name in found.variables]
-        twice = next((n for n in found.variables if folded.count(n.casefold()) > 1), None)
+        folded = [name.casefold() for name in automaton.variables]
+        twice = next((n for n in automaton.variables if folded.count(n.casefold()) > 1), None)
         if twice is not None:
             message = (
                 f"PATTERN: variables that differ in case alone, such as {twice!r}; rename one."
             )
             raise place_error(DuplicateNameError(message), place)
-        return found
+        return automaton
 
     def _subsets(self, numbers: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """The variables of SUBSET by name."""
         plain = PatternNames(numbers, frozenset())
-        found: dict[str, tuple[int, ...]] = {}
+        subsets: dict[str, tuple[int, ...]] = {}
         for subset in self.call.args.get("subsets") or ():
             name, *members = subset.expressions
-            if plain.find(name.name) is not None or name.name in found:
+            if plain.find(name.name) is not None or name.name in subsets:
                 message = f"SUBSET: {name.name!r} is named twice; rename one."
                 raise place_error(DuplicateNameError(message), name)
             each = {v for m in members for v in plain.require(m.name, m, "SUBSET")}
-            found[name.name] = tuple(sorted(each))
-        return found
+            subsets[name.name] = tuple(sorted(each))
+        return subsets
 
     def _partition(self) -> Iterator[str]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for node in self.call.args.get("partition") or ():
             name = self.scope.column(self.scope.resolve(node))
             kind = self.scope.columns_of([name]).field(0).type
             if pa.types.is_map(kind):
                 message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key."
                 raise place_error(TypeMismatchError(message), node)
-            if name not in seen:
+            if name not in names:
                 yield name
-            seen.add(name)
+            names.add(name)
 
     def _order(self) -> tuple[SortItem, ...]:
         order = self.call.args.get("order")
@@ -186,15 +186,17 @@ class _Planner:
             )
             raise place_error(TypeMismatchError(message), place)
         if not clock and times and item.column not in times:
-            shown = ", ".join(sorted(times))
-            message = f"ORDER BY {item.column}: the watermark goes by {shown}; order by that first."
+            time_names = ", ".join(sorted(times))
+            message = (
+                f"ORDER BY {item.column}: the watermark goes by {time_names}; order by that first."
+            )
             raise place_error(SqlError(message), place)
 
     def _definition(self) -> MatchDefinition:
         builder = ConditionBuilder(self.scope, self.names, self.builder.dialect)
         skip, skip_to = self._skip()
         conditions = self._conditions(builder)
-        made = MatchDefinition(
+        definition = MatchDefinition(
             self.automaton,
             builder.fields,
             tuple(builder.operands.values()),
@@ -205,52 +207,52 @@ class _Planner:
         )
         for condition, node in zip(conditions, self.call.args.get("define") or (), strict=True):
             with self.scope.at(node):
-                condition_code(condition, made)
-        return made
+                condition_code(condition, definition)
+        return definition
 
     def _conditions(self, builder: ConditionBuilder) -> tuple[DefineCondition, ...]:
-        found: dict[int, DefineCondition] = {}
+        conditions: dict[int, DefineCondition] = {}
         for each in self.call.args.get("define") or ():
             name = each.args["alias"]
             variables = self.names.require(each.alias, name, "DEFINE")
-            if len(variables) != 1 or variables[0] in found:
+            if len(variables) != 1 or variables[0] in conditions:
                 message = f"DEFINE: {each.alias!r} is defined twice, or is a SUBSET; define each variable once."
                 raise place_error(DuplicateNameError(message), name)
-            found[variables[0]] = builder.condition(variables[0], each.this)
-        return tuple(found.values())
+            conditions[variables[0]] = builder.condition(variables[0], each.this)
+        return tuple(conditions.values())
 
     def _skip(self) -> tuple[Skip, tuple[int, ...]]:
-        given = self.call.args.get("skip")
-        if given is None:
+        skip = self.call.args.get("skip")
+        if skip is None:
             # As Flink and SQL have it.
             return "PAST LAST ROW", ()
-        words: Any = given.expressions[0].name
-        if len(given.expressions) == 1:
+        words: Any = skip.expressions[0].name
+        if len(skip.expressions) == 1:
             return words, ()
-        name = given.expressions[1]
+        name = skip.expressions[1]
         variables = self.names.require(name.name, name, "AFTER MATCH SKIP")
         aims, automaton = frozenset(variables), self.automaton
         whole = f"AFTER MATCH SKIP {words} {name.name}"
         if automaton.avoids(aims):
             fix = "skip to a variable that every match has, or PAST LAST ROW"
-            raise refusal(given, f"{whole}, of which a match may have no row, is", fix)
+            raise refusal(skip, f"{whole}, of which a match may have no row, is", fix)
         starts = automaton.starts_with(aims)
         if starts and (words == "TO FIRST" or any(automaton.avoids(aims, each) for each in starts)):
             fix = "the next match would be the same one; skip TO NEXT ROW"
-            raise refusal(given, f"{whole}, which may be the first row of the match, is", fix)
+            raise refusal(skip, f"{whole}, which may be the first row of the match, is", fix)
         return words, variables
 
     def _within(self) -> int:
         """The microseconds of WITHIN; -1 without one."""
-        given = self.call.args.get("within")
-        if given is None:
+        interval = self.call.args.get("within")
+        if interval is None:
             return -1
         try:
-            length = duration(given)
+            length = duration(interval)
         except OptionError as error:
-            raise place_error(SqlError(f"WITHIN: {error}"), given) from None
+            raise place_error(SqlError(f"WITHIN: {error}"), interval) from None
         if length <= 0:
-            raise place_error(SqlError("WITHIN needs a length above zero."), given)
+            raise place_error(SqlError("WITHIN needs a length above zero."), interval)
         return length * 1000
 
     def _item(
@@ -260,9 +262,9 @@ class _Planner:
         written = item.this
         node = written.this if isinstance(written, exp.Alias) else written
         final = item.args.get("frame") == "FINAL"
-        made = measures.expression(node, final=final)
+        value = measures.expression(node, final=final)
         name = written.alias if isinstance(written, exp.Alias) else own_name(node, node)
-        return name, bare(made), node
+        return name, bare(value), node
 
     def _input(self, partition: tuple[str, ...]) -> Node:
         """The rows with the columns that are computed of each, the key before all others."""
@@ -280,20 +282,20 @@ class _Planner:
     ) -> Node:
         """The columns of the result: the key, for all rows those of the order, the items, and the other columns."""
         ordered = [each.column for each in node.order]
-        shown = node.shown or ()
-        before = [*node.partition, *(name for name in ordered if name in shown)]
-        after = [name for name in shown if name not in before]
+        columns = node.shown or ()
+        before = [*node.partition, *(name for name in ordered if name in columns)]
+        after = [name for name in columns if name not in before]
         scope = Scope(node.schema, self.builder.dialect, set())
         select, fields = [], []
         for name in before:
             select.append((name, quote_name(name)))
             fields.append(node.schema.field(name))
-        for name, made, place in items:
+        for name, value, place in items:
             with scope.at(place):
-                dtype = infer(scope.flink_divisions(made.copy(), scope.types), scope.types)
+                dtype = infer(scope.flink_divisions(value.copy(), scope.types), scope.types)
                 if pa.types.is_null(dtype):
                     raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
-            select.append((name, scope.input_sql(made)))
+            select.append((name, scope.input_sql(value)))
             fields.append(pa.field(name, dtype))
         for name in after:
             select.append((name, quote_name(name)))

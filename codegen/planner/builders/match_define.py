@@ -135,13 +135,13 @@ class _Lowering:
             return self._total(node)
         if not isinstance(node, _CONNECTED):
             self._refuse(node)
-        made = node.copy()
+        lowered = node.copy()
         for key, value in node.args.items():
             if isinstance(value, exp.Expression):
-                made.set(key, self.lower(value))
+                lowered.set(key, self.lower(value))
             elif isinstance(value, list):
-                made.set(key, [self.lower(each) for each in value])
-        return made
+                lowered.set(key, [self.lower(each) for each in value])
+        return lowered
 
     def _refuse(self, node: exp.Expression) -> None:
         if isinstance(node, MatchFunction):
@@ -152,17 +152,17 @@ class _Lowering:
 
     def _references(self, node: exp.Expression) -> set[Reference] | None:
         """The rows that an expression reads; None if it adds rows up, or is no expression of rows."""
-        found: set[Reference] = set()
+        references: set[Reference] = set()
         waiting = [node]
         while waiting:
             part = waiting.pop()
             if is_reference(part):
-                found.add(self._normal(self.names.reference(part)))
+                references.add(self._normal(self.names.reference(part)))
             elif isinstance(part, CallNode | MatchFunction):
                 return None
             else:
                 waiting += part.iter_expressions()
-        return found
+        return references
 
     def _normal(self, reference: Reference) -> Reference:
         """A reference in the form in which two of the same row are equal."""
@@ -225,9 +225,9 @@ class _Lowering:
 
 def resolved_call(scope: Scope, names: PatternNames, node: CallNode) -> CallNode:
     """An aggregate call over the columns of a scope, without the names of variables."""
-    found = scope.resolve(names.row_part(node))
-    assert isinstance(found, CallNode)
-    return found
+    call = scope.resolve(names.row_part(node))
+    assert isinstance(call, CallNode)
+    return call
 
 
 def counted_variables(names: PatternNames, node: CallNode) -> tuple[int, ...]:

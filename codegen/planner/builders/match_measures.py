@@ -44,8 +44,8 @@ class MeasureBuilder:
         check_expression(node)
 
         def visit(part: exp.Expression) -> exp.Expression:
-            made = self._value(part, final)
-            return part if made is None else made
+            value = self._value(part, final)
+            return part if value is None else value
 
         return node.transform(visit, copy=True)
 
@@ -81,8 +81,10 @@ class MeasureBuilder:
             self._refuse_arguments(node)
             return exp.Anonymous(this=_CLOCK, expressions=[])
         if node.name == "MATCH_ROWTIME":
-            given = [each.name for each in node.expressions]
-            if given and (len(given) > 1 or given[0].casefold() != self.time.casefold()):
+            arguments = [each.name for each in node.expressions]
+            if arguments and (
+                len(arguments) > 1 or arguments[0].casefold() != self.time.casefold()
+            ):
                 message = (
                     f"MATCH_ROWTIME takes no argument, or the column of ORDER BY ({self.time})."
                 )

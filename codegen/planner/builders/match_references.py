@@ -39,30 +39,30 @@ class PatternNames:
         """The variables of a name, or of the only one that differs from it in case."""
         if name in self.variables:
             return self.variables[name]
-        found = [
+        numbers = [
             own for known, own in self.variables.items() if known.casefold() == name.casefold()
         ]
-        return found[0] if len(found) == 1 else None
+        return numbers[0] if len(numbers) == 1 else None
 
     def require(self, name: str, place: exp.Expression, clause: str) -> tuple[int, ...]:
         """The variables of a name; raises SqlError if the pattern has none of it."""
-        found = self.find(name)
-        if found is None:
+        numbers = self.find(name)
+        if numbers is None:
             hint = nearest(name, list(self.variables))
             message = f"{clause}: {name!r} is no variable of the pattern. {hint}"
             raise place_error(SqlError(message), place)
-        return found
+        return numbers
 
     def variables_of(self, node: exp.Expression) -> tuple[int, ...]:
         """The variables whose rows the columns of an expression are of; raises SqlError if they are of several."""
-        found = {self._owner(column) for column in node.find_all(exp.Column)}
-        if len(found) > 1:
+        owners = {self._owner(column) for column in node.find_all(exp.Column)}
+        if len(owners) > 1:
             message = (
                 f"{node.sql('spark')} takes values of the rows of several variables; give each its own "
                 "FIRST, LAST or aggregate."
             )
             raise place_error(SqlError(message), node)
-        return found.pop() if found else ()
+        return owners.pop() if owners else ()
 
     def reference(self, node: exp.Expression) -> Reference:
         """The row that a call of FIRST, LAST or PREV, or a column, is of."""
@@ -118,10 +118,10 @@ class PatternNames:
             return column
         if len(parts) == 2 and isinstance(column.this, exp.Star):
             return exp.Star()
-        kept = dict(zip(("this", "table", "db"), parts[:0:-1], strict=False))
-        made = exp.Column(**kept)
-        made.meta.update(column.meta)
-        return made
+        shorter = dict(zip(("this", "table", "db"), parts[:0:-1], strict=False))
+        renamed = exp.Column(**shorter)
+        renamed.meta.update(column.meta)
+        return renamed
 
 
 def is_navigation(node: exp.Expression) -> bool:

@@ -33,8 +33,8 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
     rows = builder.query(query.plain)
     scope = Scope(rows.schema, builder.dialect, set())
     every = list(rows.schema.names)
-    shown = [name for name in every if name not in query.hidden]
-    kept = [name for name in every if name != query.number or not query.shown]
+    visible = [name for name in every if name not in query.hidden]
+    inputs = [name for name in every if name != query.number or not query.shown]
     order = tuple(
         SortItem(_column(scope, each.column), each.descending, each.nulls_first)
         for each in query.order
@@ -47,7 +47,7 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
             )
             raise place_error(TypeMismatchError(message), query.place)
     partition = tuple(dict.fromkeys(_column(scope, name) for name in query.partition))
-    source = pick(rows, kept)
+    source = pick(rows, inputs)
     adds_only = builder.changes(source) == "append"
     node: Node = Numbered(
         source,
@@ -59,8 +59,8 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
         adds_only=adds_only,
     )
     if query.condition is None:
-        return pick(node, shown)
-    block = exp.select(*(make_column(name) for name in shown)).where(query.condition)
+        return pick(node, visible)
+    block = exp.select(*(make_column(name) for name in visible)).where(query.condition)
     return builder.over(block, node, set())
 
 
@@ -85,34 +85,34 @@ def push_number_bounds(scope: Scope, tree: exp.Select, source: Node) -> tuple[ex
         def find_number(
             each: exp.Expression, below: Numbered = below, rows: Node = source
         ) -> str | None:
-            found = scope.find(each.name) if isinstance(each, exp.Column) else None
-            origin = _origin(rows, found) if found is not None else (None, "")
+            number = scope.find(each.name) if isinstance(each, exp.Column) else None
+            origin = _origin(rows, number) if number is not None else (None, "")
             return origin[1] if origin[0] is below and origin[1] != below.number else None
 
-        asked, rest = range_of([bare(each) for each in conditions], is_number, find_number)
-        if asked.is_open:
+        bounds, rest = range_of([bare(each) for each in conditions], is_number, find_number)
+        if bounds.is_open:
             continue
-        source = _replace_node(source, below, _choose_node(scope, below, asked))
+        source = _replace_node(source, below, _choose_node(scope, below, bounds))
         left = tree.copy()
         left.set("where", exp.Where(this=exp.and_(*(e.copy() for e in rest))) if rest else None)
         return left, source
     return tree, source
 
 
-def _choose_node(scope: Scope, node: Numbered, asked: Range) -> Node:
+def _choose_node(scope: Scope, node: Numbered, bounds: Range) -> Node:
     for choice in CHOICES:
-        found = choice(node, asked)
-        if found is not None:
-            return found
+        better = choice(node, bounds)
+        if better is not None:
+            return better
     what = f"{node.function} by PROCTIME() DESC, but for number 1 of rows that are only added, is"
     raise refusal(node.place, what, "order by a column with the time of the row")
 
 
 def _column(scope: Scope, name: str) -> str:
-    found = scope.find(name)
-    if found is None:
+    column = scope.find(name)
+    if column is None:
         raise scope.unknown(exp.column(name))
-    return found
+    return column
 
 
 def _origin(node: Node, name: str) -> tuple[Node, str]:

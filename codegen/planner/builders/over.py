@@ -43,21 +43,21 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
     """The plan of a query with window functions."""
     rows = builder.query(query.plain)
     scope = Scope(rows.schema, builder.dialect, set())
-    found: dict[Window, list[OverCall]] = {}
+    by_window: dict[Window, list[OverCall]] = {}
     for each in query.windows:
         window, call = _lower_function(scope, each)
-        found.setdefault(window, []).append(call)
+        by_window.setdefault(window, []).append(call)
     node = _compute_columns(rows, scope)
-    for (partition, order), calls in found.items():
+    for (partition, order), calls in by_window.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
         position = span(place)
         over_ = OverWindow(builder.dialect, builder.options, partition, order, position)
         node = over_.stack_calls(node, calls, builder.changes(node) == "append")
     stars = iter([builder.query(star).schema.names for star in query.stars])
     items = [
-        shown
+        column
         for item in query.items
-        for shown in ([make_column(name) for name in next(stars)] if item is None else [item])
+        for column in ([make_column(name) for name in next(stars)] if item is None else [item])
     ]
     block = exp.select(*items)
     if query.condition is not None:
@@ -76,8 +76,8 @@ def plan_open_numberings(dialect: str, options: PlanOptions, root: Node) -> Node
             return node
         call = OverCall(node.number, node.function, FrameClause(end=0))
         window = OverWindow(dialect, options, node.partition, node.order, node.place)
-        found = window.stack_calls(node.input, [call], node.adds_only)
-        return pick(found, list(node.schema.names))
+        stacked = window.stack_calls(node.input, [call], node.adds_only)
+        return pick(stacked, list(node.schema.names))
 
     return transform(root, change)
 

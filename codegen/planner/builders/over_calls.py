@@ -41,16 +41,20 @@ def window_call(
     if name not in _ARGUMENTS:
         resolved = scope.resolve(call)
         assert isinstance(resolved, CallNode)
-        found = lower(scope, resolved, function.name)
-        if found.function in _KEEP_NULLS and found.nulls is None and scope.dialect == "spark":
+        aggregate = lower(scope, resolved, function.name)
+        if (
+            aggregate.function in _KEEP_NULLS
+            and aggregate.nulls is None
+            and scope.dialect == "spark"
+        ):
             # As a window function it has NULLs in Spark and in SQL; in Flink it passes them over, as everywhere.
-            found = replace(found, nulls="respect")
-        return OverCall(function.name, found.function, frame, call=found)
+            aggregate = replace(aggregate, nulls="respect")
+        return OverCall(function.name, aggregate.function, frame, call=aggregate)
     items = list(call.expressions)
     least, most = _ARGUMENTS[name]
     if not least <= len(items) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise _error(scope, call, f"takes {wanted} arguments, and has {len(items)}")
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise _error(scope, call, f"takes {expected} arguments, and has {len(items)}")
     for key, words in (("distinct", "DISTINCT"), ("filter", "FILTER"), ("order", "ORDER BY")):
         if call.args.get(key):
             raise _error(scope, call, f"takes no {words}; take it out")
@@ -81,21 +85,21 @@ def _default(scope: Scope, call: CallNode, value: str, node: exp.Expression) -> 
     """The column that stands for a row that is not there, in the type of the value."""
     name = scope.column(scope.resolve(node))
     kinds = scope.columns_of([value, name])
-    wanted, given = kinds.field(value).type, kinds.field(name).type
-    if wanted == given:
+    value_type, default_type = kinds.field(value).type, kinds.field(name).type
+    if value_type == default_type:
         return name
     with scope.at(call):
-        fits = common([wanted, given], exp.column(name)) == wanted
-    number = _number(node) if is_number(wanted) else None
+        fits = common([value_type, default_type], exp.column(name)) == value_type
+    number = _number(node) if is_number(value_type) else None
     if not fits and number is None:
-        what = f"has a default of {type_name(given)} for a value of {type_name(wanted)}; cast one"
+        what = f"has a default of {type_name(default_type)} for a value of {type_name(value_type)}; cast one"
         raise _error(scope, call, what)
-    if number is not None and not _holds(wanted, number):
-        what = (
-            f"has the default {number:f}, which {type_name(wanted)} does not hold; cast the value"
-        )
+    if number is not None and not _holds(value_type, number):
+        what = f"has the default {number:f}, which {type_name(value_type)} does not hold; cast the value"
         raise _error(scope, call, what)
-    return scope.compute(exp.cast(scope.resolve(node), type_name(wanted), dialect="spark"), None)
+    return scope.compute(
+        exp.cast(scope.resolve(node), type_name(value_type), dialect="spark"), None
+    )
 
 
 def _number(node: exp.Expression) -> Decimal | None:

@@ -22,15 +22,15 @@ def find_own_function(name: str) -> Callable[[CallArguments], PlannedCall] | Non
     return None if function is None else partial(_plan_own_call, function)
 
 
-def _plan_own_call(function: UserFunction, given: CallArguments) -> PlannedCall:
+def _plan_own_call(function: UserFunction, call: CallArguments) -> PlannedCall:
     """A call of a function; its arguments are cast to wider types where they have others."""
-    nodes = given.take(len(function.arguments), len(function.arguments))
+    nodes = call.take(len(function.arguments), len(function.arguments))
     arguments = []
-    for node, wanted in zip(nodes, function.types, strict=True):
-        dtype = given.type_of(node)
-        if dtype != wanted and wider(dtype, wanted, texts=False) != wanted:
-            raise given.wrong_type(node, type_name(wanted), dtype)
-        arguments.append((node, wanted))
+    for node, declared in zip(nodes, function.types, strict=True):
+        dtype = call.type_of(node)
+        if dtype != declared and wider(dtype, declared, texts=False) != declared:
+            raise call.wrong_type(node, type_name(declared), dtype)
+        arguments.append((node, declared))
 
     def make(names: Key, answers: pa.Schema, ordinality: tuple[str, int] | None) -> UserRows:
         return UserRows(

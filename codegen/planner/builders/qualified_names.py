@@ -21,7 +21,7 @@ def check_qualified(script: Script, known: Container[str]) -> None:
 
     known: the names of tables and views.
     """
-    seen: dict[str, str] = {}
+    qualifiers: dict[str, str] = {}
     for table in (each for query in script.queries() for each in query.find_all(exp.Table)):
         whole, name = qualify_name(table), table.name
         if not table.db or whole in known:
@@ -30,7 +30,7 @@ def check_qualified(script: Script, known: Container[str]) -> None:
         if name.casefold() in _queries_of_with(table):
             message = f"{whole} would be the query {name!r} of WITH; rename that, or {fix}"
             raise place_error(UnknownTableError(message), table)
-        first = seen.setdefault(name.casefold(), whole)
+        first = qualifiers.setdefault(name.casefold(), whole)
         if first != whole:
             message = f"{first} and {whole} would both be the table {name!r}; {fix}"
             raise place_error(UnknownTableError(message), table)

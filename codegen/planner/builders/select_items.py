@@ -21,7 +21,7 @@ def resolve_items(
 
     names_aliases: items may name aliases to their left.
     """
-    shown: list[tuple[str | None, exp.Expression]] = []
+    named_items: list[tuple[str | None, exp.Expression]] = []
     left: set[str] = set()
 
     def keep(column: exp.Column) -> bool:
@@ -32,30 +32,30 @@ def resolve_items(
         inner = item.this if isinstance(item, exp.Column) else item
         if isinstance(inner, exp.Star):
             of = item if isinstance(item, exp.Column) else None
-            shown += select_star_columns(item, relations.star(of))
+            named_items += select_star_columns(item, relations.star(of))
         elif isinstance(bare(item), exp.Dot):
-            shown.append((str(bare(item).expression.name), relations.resolve(item)))
+            named_items.append((str(bare(item).expression.name), relations.resolve(item)))
         elif isinstance(bare(item), exp.Column):
-            shown.append((_own_name(bare(item), relations), relations.resolve(item, keep)))
+            named_items.append((_own_name(bare(item), relations), relations.resolve(item, keep)))
         else:
             resolved = relations.resolve(item, keep)
             left |= {item.alias.casefold()} - {""}
             if not item.alias and any(queries(item)):
                 name = exp.to_identifier(pretty(bare(item)), quoted=True)
                 resolved = exp.Alias(this=resolved, alias=name)
-            shown.append((None, resolved))
-    names = Counter(item.alias for _, item in shown if isinstance(item, exp.Alias))
-    found = []
-    for name, node in shown:
+            named_items.append((None, resolved))
+    names = Counter(item.alias for _, item in named_items if isinstance(item, exp.Alias))
+    columns = []
+    for name, node in named_items:
         if name is None:
-            found.append(node)
+            columns.append(node)
             continue
         free, number = name, 0
         while names[free]:
             free, number = f"{name}{number}", number + 1
         names[free] += 1
-        found.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
-    return found
+        columns.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
+    return columns
 
 
 def _own_name(column: exp.Expression, relations: Relations) -> str:
@@ -67,10 +67,10 @@ def _own_name(column: exp.Expression, relations: Relations) -> str:
 
 def refuse_twice(names: list[str] | tuple[str, ...], place: Place) -> None:
     """Raise DuplicateNameError where two columns have one name."""
-    seen: set[str] = set()
+    known: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in known:
             message = f"two columns are called {name!r}; give one an alias."
             where = span(place) if isinstance(place, exp.Expression) else place
             raise place_error(DuplicateNameError(message), where)
-        seen.add(name)
+        known.add(name)

@@ -42,14 +42,14 @@ def nameless(tree: exp.Expression) -> exp.Expression:
     select: exp.Expression = copy
     while isinstance(select, exp.Subquery | exp.SetOperation):
         select = select.this
-    seen: set[str] = set()
+    names: set[str] = set()
     for item in list(select.expressions) if isinstance(select, exp.Select) else ():
         name = (item.alias_or_name or text_of(item)).casefold()
-        if name in seen and not item.is_star:
+        if name in names and not item.is_star:
             inner = item.this if isinstance(item, exp.Alias) else item
-            item.replace(exp.alias_(inner.copy(), f"$column{len(seen)}", quoted=True))
-            name = f"$column{len(seen)}"
-        seen.add(name)
+            item.replace(exp.alias_(inner.copy(), f"$column{len(names)}", quoted=True))
+            name = f"$column{len(names)}"
+        names.add(name)
     return copy
 
 
@@ -106,7 +106,7 @@ def _repeat_rows(
         raise refusal(tree, f"{kind} ALL of columns without an order is", fix)
     own = builder.plan_union([pick(side, side.schema.names[:-1]), pick(few, names)], tree)
     rows = own.inputs[0]
-    seen = builder.with_tables({"$rows": rows, "$few": few})
+    inner_builder = builder.with_tables({"$rows": rows, "$few": few})
     same = [exp.NullSafeEQ(this=_of("$rows", name), expression=_of("$few", name)) for name in names]
     number = exp.Window(
         this=CallNode(this="ROW_NUMBER", distinct=False),
@@ -117,14 +117,16 @@ def _repeat_rows(
     block = exp.select(*(_of("$rows", name) for name in names), _of("$few", count))
     block = block.from_(_table("$rows")).join(_table("$few"), on=exp.and_(*same))
     inner = exp.Subquery(this=block, alias=exp.TableAlias(this=exp.to_identifier("$both")))
-    shown = exp.Alias(this=number, alias=exp.to_identifier(f"{count}_", quoted=True))
-    ranked = exp.select(*(make_column(n) for n in (*names, count)), shown).from_(inner)
+    numbered = exp.Alias(this=number, alias=exp.to_identifier(f"{count}_", quoted=True))
+    ranked = exp.select(*(make_column(n) for n in (*names, count)), numbered).from_(inner)
     # A Rank takes its last number once; how often a row is there changes.
     last = exp.LTE(this=make_column(f"{count}_"), expression=exp.Literal.number(_MOST))
     left = exp.Sub(this=make_column(count), expression=make_column(f"{count}_"))
     last = exp.and_(last, exp.GTE(this=left, expression=exp.Literal.number(0)))
     outer = exp.Subquery(this=ranked, alias=exp.TableAlias(this=exp.to_identifier("$ranked")))
-    return seen.query(exp.select(*(make_column(name) for name in names)).from_(outer).where(last))
+    return inner_builder.query(
+        exp.select(*(make_column(name) for name in names)).from_(outer).where(last)
+    )
 
 
 def _of(table: str, name: str) -> exp.Column:
@@ -151,9 +153,9 @@ def cast_columns(node: Node, schema: pa.Schema) -> Node:
     if node.schema == schema:
         return node
     select = []
-    for own, wanted in zip(node.schema, schema, strict=True):
+    for own, target in zip(node.schema, schema, strict=True):
         sql = quote_name(own.name)
-        if own.type != wanted.type:
-            sql = f"CAST({sql} AS {type_name(wanted.type)})"
-        select.append((wanted.name, sql))
+        if own.type != target.type:
+            sql = f"CAST({sql} AS {type_name(target.type)})"
+        select.append((target.name, sql))
     return Calc(node, tuple(select), schema)

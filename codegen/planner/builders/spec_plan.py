@@ -68,14 +68,14 @@ def results_of_spec(spec: AggSpec, node: Node) -> Node:
 def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[Node, AggSpec]:
     """The rows once for each set of keys, keys outside the set NULL; calls read the columns as they were."""
     keys = [name for name in spec.group_by if name != GROUP_ID]
-    taken = set(rows.schema.names)
+    columns = set(rows.schema.names)
     copies: dict[str, str] = {}
     calls = []
     for call in spec.calls:
         read = {*call.args, *(key.column for key in call.order_by), call.filter}
         for name in keys:
             if name in read and name not in copies:
-                copies[name] = next(n for i in range(999) if (n := f"{name}${i}") not in taken)
+                copies[name] = next(n for i in range(999) if (n := f"{name}${i}") not in columns)
         calls.append(
             replace(
                 call,
@@ -98,7 +98,7 @@ def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tupl
         items += [Column(name) for name in (*others, *copies)]
         projects.append(tuple(items))
     schema = pa.schema(fields)
-    shown = spec.select or tuple((n, quote_name(n)) for n in spec.aggregate_schema.names)
+    select = spec.select or tuple((n, quote_name(n)) for n in spec.aggregate_schema.names)
     moved = AggSpec(
         schema,
         spec.group_by,
@@ -106,6 +106,6 @@ def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tupl
         spec.input_changes,
         spec.dialect,
         having=spec.having,
-        select=shown,
+        select=select,
     )
     return pick(Expand(rows, tuple(projects), schema), moved.handler_schema.names), moved

@@ -39,8 +39,8 @@ def is_test(condition: exp.Expression) -> bool:
         return not is_single(inner.this)
     if isinstance(inner, exp.In) and inner.args.get("query"):
         return not is_single(inner.args["query"])
-    found = split_quantifier(inner)
-    return found is not None and not is_single(found[2])
+    comparison = split_quantifier(inner)
+    return comparison is not None and not is_single(comparison[2])
 
 
 def test(clause: Clause, condition: exp.Expression) -> None:
@@ -125,21 +125,21 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
         return values(clause, part).copy() if isinstance(part, CallNode) else part
 
     for key in ("expressions", "having"):
-        found = select.args.get(key)
-        if found:
-            parts = found if isinstance(found, list) else [found]
+        clause_parts = select.args.get(key)
+        if clause_parts:
+            parts = clause_parts if isinstance(clause_parts, list) else [clause_parts]
             parts = [part.transform(below, copy=True) for part in parts]
-            select.set(key, parts if isinstance(found, list) else parts[0])
+            select.set(key, parts if isinstance(clause_parts, list) else parts[0])
     if not has_queries(select):
         return clause, select
     names = [_name(item) for item in select.expressions]
     above, items, tests, *_ = plan_group_by(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
-    shown = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
-    shown.set("from_", select.args["from_"].copy())
-    shown.set("distinct", select.args.get("distinct"))
-    return above, shown
+    outer = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
+    outer.set("from_", select.args["from_"].copy())
+    outer.set("distinct", select.args.get("distinct"))
+    return above, outer
 
 
 def _find_key_item(clause: Clause, select: exp.Select, key: exp.Expression) -> exp.Expression:
@@ -233,23 +233,23 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     read_ = {name for each in body.on for name in column_names(each)} & inner
     read_ |= column_names(item) & inner if outside else set()
     value, mark = clause.fresh("value"), clause.fresh("found")
-    shown = [make_column(name) for name in node.schema.names if name in read_]
+    select = [make_column(name) for name in node.schema.names if name in read_]
     if not outside:
-        shown.append(as_column(item, value))
+        select.append(as_column(item, value))
     empty = body.empty[0] if body.single else exp.null()
     counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
     marked = outside or not (counts or isinstance(empty, exp.Null))
     if marked:
-        shown.append(as_column(exp.true(), mark))
-    rows = builder.over(exp.select(*shown).from_("joined"), node, set())
+        select.append(as_column(exp.true(), mark))
+    rows = builder.over(exp.select(*select).from_("joined"), node, set())
     _join(clause, "left", Leaf(rows), body.on, query)
     if counts:
         return exp.func("COALESCE", make_column(value), empty.copy())
     if not marked:
         return make_column(value)
     default = None if isinstance(empty, exp.Null) else empty.copy()
-    found = item if outside else make_column(value)
-    return exp.Case(ifs=[exp.If(this=make_column(mark), true=found)], default=default)
+    result = item if outside else make_column(value)
+    return exp.Case(ifs=[exp.If(this=make_column(mark), true=result)], default=default)
 
 
 def _membership(clause: Clause, node: exp.In, negative: bool) -> None:

@@ -52,12 +52,12 @@ def different(
         body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
     assert isinstance(body.tree, Leaf)
     names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
-    shown = [*keys, *(as_column(item, name) for item, name in zip(items, names, strict=True))]
+    columns = [*keys, *(as_column(item, name) for item, name in zip(items, names, strict=True))]
     if any_of:
         return _any_of(clause, body, keys, items, names, mark), names, mark, on
-    block = exp.select(*(shown or [as_column(exp.true(), mark)])).distinct().from_("joined")
+    block = exp.select(*(columns or [as_column(exp.true(), mark)])).distinct().from_("joined")
     rows = clause.builder.over(block, body.tree.node, set())
-    if shown:
+    if columns:
         every = tuple((name, quote_name(name)) for name in rows.schema.names)
         schema = rows.schema.append(pa.field(mark, pa.bool_()))
         rows = Calc(rows, (*every, (mark, "TRUE")), schema)
@@ -85,15 +85,15 @@ def _any_of(
     if keys:
         block = block.group_by(*(key.this.copy() for key in keys))
     rows = clause.builder.over(block, body.tree.node, set())
-    shown = [make_column(key.alias) for key in keys]
+    columns = [make_column(key.alias) for key in keys]
     zero = exp.Literal.number(0)
-    shown += [
+    columns += [
         as_column(exp.GT(this=make_column(c), expression=zero.copy()), n)
         for c, n in zip(counted, names, strict=True)
     ]
     some = exp.GT(this=make_column(every), expression=zero)
-    shown.append(as_column(exp.true(), mark))
-    return Leaf(clause.builder.over(exp.select(*shown).from_("joined").where(some), rows, set()))
+    columns.append(as_column(exp.true(), mark))
+    return Leaf(clause.builder.over(exp.select(*columns).from_("joined").where(some), rows, set()))
 
 
 def as_column(node: exp.Expression, name: str) -> exp.Alias:

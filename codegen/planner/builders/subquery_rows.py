@@ -134,10 +134,10 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
     if has_sets(group) or (group is not None and group.args.get("all")):
         fix = "group in a sub-query in FROM"
         raise refusal(group, "a sub-query beside grouping sets is", fix)
-    shown = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
+    aliases = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
     items = [_strip_alias(item) for item in select.expressions]
     written = plain_keys(group) if group is not None else ()
-    nodes = [_key(each, items, shown, clause.tree.columns) for each in written]
+    nodes = [_key(each, items, aliases, clause.tree.columns) for each in written]
     correlated, ties = clause.correlated, list[tuple[exp.Expression, exp.Expression, bool]]()
     inner, on = set(clause.tree.columns), list[exp.Expression]()
     for each in correlated:
@@ -154,7 +154,7 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
     table = _Groups(clause, nodes)
     having = select.args.get("having")
     upper = [table.above(item, {}) for item in items]
-    tests = [table.above(e, shown) for e in conjuncts(having.this)] if having is not None else []
+    tests = [table.above(e, aliases) for e in conjuncts(having.this)] if having is not None else []
     above = table.build_clause({name for each in (*upper, *tests) for name in _find_columns(each)})
     for own, other, safe in ties:
         kind = exp.NullSafeEQ if safe else exp.EQ
@@ -178,8 +178,8 @@ class _Groups:
             name = node.name if plain else clause.fresh("key")
             self.keys.setdefault(text_of(node), (name, node))
 
-    def above(self, node: exp.Expression, shown: dict[str, exp.Expression]) -> exp.Expression:
-        """An expression over the columns of the table; `shown`: the items by their aliases."""
+    def above(self, node: exp.Expression, aliases: dict[str, exp.Expression]) -> exp.Expression:
+        """An expression over the columns of the table; `aliases`: the items by their aliases."""
 
         def visit(part: exp.Expression) -> exp.Expression:
             if isinstance(part, exp.Query):
@@ -193,18 +193,18 @@ class _Groups:
                 return make_column(self.calls[text_of(part)][0])
             if isinstance(part, exp.Column):
                 self.place.setdefault(part.name, part)
-                if not part.table and part.name.casefold() in shown:
-                    item = shown[part.name.casefold()]
+                if not part.table and part.name.casefold() in aliases:
+                    item = aliases[part.name.casefold()]
                     if text_of(item) != text_of(part):
                         return exp.paren(self.above(item, {}))
             return part
 
         return bare(node.transform(visit, copy=True))
 
-    def build_clause(self, asked: set[str]) -> Clause:
-        """Return the clause that stands above the table; `asked`: the columns that are read there."""
+    def build_clause(self, columns: set[str]) -> Clause:
+        """Return the clause that stands above the table; `columns`: those that are read there."""
         clause = self.clause
-        for name in asked & set(clause.tree.columns) - {key for key, _ in self.keys.values()}:
+        for name in columns & set(clause.tree.columns) - {key for key, _ in self.keys.values()}:
             message = (
                 f"column {name!r} is neither grouped nor aggregated; add it to GROUP BY or wrap it."
             )
@@ -234,29 +234,31 @@ def match_equality(
     condition: exp.Expression, inner: set[str]
 ) -> tuple[exp.Expression, exp.Expression, bool] | None:
     """The sides of an equality between a sub-query and the query around it: (its own, the other, NULL equals NULL)."""
-    found = equality(condition)
-    if found is None:
+    equation = equality(condition)
+    if equation is None:
         return None
-    for own, other in (found.sides, found.sides[::-1]):
+    for own, other in (equation.sides, equation.sides[::-1]):
         names, others = column_names(own), column_names(other)
         if names and names <= inner and others and not others & inner:
-            return own, other, found.null_safe
+            return own, other, equation.null_safe
     return None
 
 
 def sure(tree: Tree) -> set[str]:
     """The columns of rows that are never NULL, as far as the plan says."""
     if isinstance(tree, Leaf):
-        found = set(tree.node.never_null)
+        columns = set(tree.node.never_null)
     elif isinstance(tree, Correlated):
-        found = sure(tree.left)
+        columns = sure(tree.left)
     else:
         left, right = sure(tree.left), sure(tree.right)
-        found = left if tree.kind in ("inner", "left", "semi", "anti") else set()
-        found = found | (right if tree.kind in ("inner", "right") else set())
+        columns = left if tree.kind in ("inner", "left", "semi", "anti") else set()
+        columns = columns | (right if tree.kind in ("inner", "right") else set())
         if tree.kind in ("inner", "semi"):
-            found |= {name for each in tree.on for name in never_null(each)}
-    return (found | {name for each in tree.where for name in never_null(each)}) & set(tree.columns)
+            columns |= {name for each in tree.on for name in never_null(each)}
+    return (columns | {name for each in tree.where for name in never_null(each)}) & set(
+        tree.columns
+    )
 
 
 def may_be_null(node: exp.Expression, never: set[str]) -> bool:
@@ -293,9 +295,9 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
         kind = exp.NullSafeEQ if safe else exp.EQ
         tied_by.append(kind(this=make_column(keys[-1][0]), expression=other.copy()))
     node = plan_of_tree(clause.builder, clause.tree)
-    shown = [make_column(name) for name in node.schema.names]
-    shown += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
-    rows = clause.builder.over(exp.select(*shown).from_("joined"), node, set())
+    columns = [make_column(name) for name in node.schema.names]
+    columns += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
+    rows = clause.builder.over(exp.select(*columns).from_("joined"), node, set())
     order = select.args.get("order") or exp.Order(
         expressions=[exp.Ordered(this=make_column(node.schema.names[0]))]
     )
@@ -335,7 +337,7 @@ def _plan_closed_query(outer: Clause, query: exp.Expression) -> Body:
 def _key(
     node: exp.Expression,
     items: list[exp.Expression],
-    shown: dict[str, exp.Expression],
+    aliases: dict[str, exp.Expression],
     known: list[str],
 ) -> exp.Expression:
     """The expression that an item of GROUP BY means: an ordinal, an alias or itself."""
@@ -344,13 +346,13 @@ def _key(
     if number is not None and 1 <= number <= len(items):
         return bare(items[number - 1])
     if isinstance(node, exp.Column) and not node.table and node.name not in known:
-        return shown.get(node.name.casefold(), node)
+        return aliases.get(node.name.casefold(), node)
     return node
 
 
 def _strip_alias(item: exp.Expression) -> exp.Expression:
-    found: exp.Expression = item.this if isinstance(item, exp.Alias) else item
-    return found
+    inner: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+    return inner
 
 
 def _own(item: exp.Expression) -> list[exp.Expression]:
@@ -372,10 +374,10 @@ def _build_case(condition: exp.Expression, value: exp.Expression) -> exp.Express
 
 
 def _find_fixed_columns(condition: exp.Expression) -> set[str]:
-    found = equality(condition)
-    if found is None or any(queries(condition)):
+    equation = equality(condition)
+    if equation is None or any(queries(condition)):
         return set()
-    sides = found.sides
+    sides = equation.sides
     return {
         own.name
         for own, other in (sides, sides[::-1])

@@ -106,7 +106,7 @@ def _names_of(function: TableFunction, default: list[str]) -> list[str]:
         # As in Flink and PostgreSQL the only column has the name of the table.
         return [function.alias]
     if names and len(names) != len(default):
-        shown = ", ".join(default)
-        message = f"{function.name} has the columns {shown}, and {len(names)} names are given; name each of them."
+        listed = ", ".join(default)
+        message = f"{function.name} has the columns {listed}, and {len(names)} names are given; name each of them."
         raise place_error(SqlError(message), function.place)
     return names or default

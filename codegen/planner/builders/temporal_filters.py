@@ -74,7 +74,7 @@ def filter_groups(
         return aliases[own].copy() if own and own in aliases and own not in known else part
 
     parts = [without_digits(each.transform(name_alias)) for each in conjuncts(having.this)]
-    found = split_conditions(parts)
+    clock_conditions = split_conditions(parts)
     sign = mark(
         source.schema, pa.schema([(item.alias_or_name, pa.null()) for item in tree.expressions])
     )
@@ -89,10 +89,14 @@ def filter_groups(
         return exp.column(exp.to_identifier(name, quoted=True))
 
     bounds = [
-        replace(each, value=column(each.value), unless=column(each.unless)) for each in found.bounds
+        replace(each, value=column(each.value), unless=column(each.unless))
+        for each in clock_conditions.bounds
     ]
     inner = tree.copy()
-    inner.set("having", exp.Having(this=exp.and_(*found.plain)) if found.plain else None)
+    inner.set(
+        "having",
+        exp.Having(this=exp.and_(*clock_conditions.plain)) if clock_conditions.plain else None,
+    )
     for name, node in values.items():
         inner.append("expressions", exp.alias_(node.copy(), name, quoted=True))
     rows = aggregate(inner, source, names)
@@ -101,20 +105,20 @@ def filter_groups(
     return pick(timed, [name for name in rows.schema.names if name not in values])
 
 
-def _filter(scope: Scope, source: Node, found: ClockConditions, shown: str) -> Node:
+def _filter(scope: Scope, source: Node, conditions: ClockConditions, title: str) -> Node:
     """The rows of a source that meet conditions, those on the clock among them."""
     sign = mark(source.schema)
     columns: dict[str, tuple[str, pa.DataType]] = {}
-    bounds = tuple(_make_bound(scope, each, columns, sign) for each in found.bounds)
+    bounds = tuple(_make_bound(scope, each, columns, sign) for each in conditions.bounds)
     key, is_unique = _find_key(source)
     every = [*key, *(name for name in source.schema.names if name not in key)]
     select = [(name, quote_name(name)) for name in every]
     select += [(name, sql) for sql, (name, _) in columns.items()]
     fields = [source.schema.field(name) for name in every]
     fields += [pa.field(name, dtype) for name, dtype in columns.values()]
-    where = scope.where_of(exp.select().where(*found.plain)) if found.plain else None
+    where = scope.where_of(exp.select().where(*conditions.plain)) if conditions.plain else None
     rows = Calc(source, tuple(select), pa.schema(fields), where)
-    return pick(TemporalFilter(rows, key, bounds, shown, is_unique), list(source.schema.names))
+    return pick(TemporalFilter(rows, key, bounds, title, is_unique), list(source.schema.names))
 
 
 def _make_bound(
@@ -122,14 +126,14 @@ def _make_bound(
 ) -> TimeBound:
     """A bound over columns, which are added to those that have to be computed."""
 
-    def column(node: exp.Expression, wanted: tuple[pa.DataType, ...]) -> str:
+    def column(node: exp.Expression, types: tuple[pa.DataType, ...]) -> str:
         sql = scope.input_sql(node)
         with scope.at(node):
             dtype = infer(scope.flink_divisions(node.copy(), scope.types), scope.types)
-        if dtype not in wanted:
-            what = "BOOLEAN" if wanted[0] == pa.bool_() else "TIMESTAMP or DATE"
-            shown = f"{show_condition(node)} is {type_name(dtype)}"
-            message = f"a condition on the clock needs {what}, and {shown}; cast it."
+        if dtype not in types:
+            what = "BOOLEAN" if types[0] == pa.bool_() else "TIMESTAMP or DATE"
+            problem = f"{show_condition(node)} is {type_name(dtype)}"
+            message = f"a condition on the clock needs {what}, and {problem}; cast it."
             raise place_error(TypeMismatchError(message), node)
         return columns.setdefault(sql, (f"{sign}time{len(columns)}", dtype))[0]
 
@@ -143,8 +147,8 @@ def _find_key(source: Node) -> tuple[tuple[str, ...], bool]:
     unique = source.unique_key
     if unique is not None and len(unique) <= MOST_KEYS:
         return unique, True
-    found = [field.name for field in source.schema if is_supported(field.type)]
-    return tuple(found[:MOST_KEYS]), False
+    columns = [field.name for field in source.schema if is_supported(field.type)]
+    return tuple(columns[:MOST_KEYS]), False
 
 
 def _show(node: exp.Expression) -> str:

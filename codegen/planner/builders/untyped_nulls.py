@@ -38,19 +38,19 @@ def type_nulls(prober: Prober, tree: exp.SetOperation) -> exp.SetOperation:
     return copy
 
 
-def _fill(prober: Prober, tree: exp.Expression, wanted: Types) -> None:
-    """Put types around the NULLs of a query; wanted: those of its columns on other sides."""
+def _fill(prober: Prober, tree: exp.Expression, types: Types) -> None:
+    """Put types around the NULLs of a query; types: those of its columns on other sides."""
     prober = prober.within(tree)
     if isinstance(tree, exp.Subquery):
-        _fill(prober, tree.this, wanted)
+        _fill(prober, tree.this, types)
     elif isinstance(tree, exp.SetOperation):
         left, right = _types(prober, tree.this), _types(prober, tree.expression)
-        _fill(prober, tree.this, _either(right, wanted))
-        _fill(prober, tree.expression, _either(left, wanted))
+        _fill(prober, tree.this, _either(right, types))
+        _fill(prober, tree.expression, _either(left, types))
     elif isinstance(tree, exp.Select):
         places = _probe(prober, tree)[1]
         for cells, place in zip(_null_columns(tree) if places else (), places, strict=True):
-            kind = wanted[place] if place < len(wanted) else None
+            kind = types[place] if place < len(types) else None
             for cell in cells if kind is not None else ():
                 typed: exp.Expression = exp.cast(exp.Null(), type_name(kind), dialect="spark")
                 if isinstance(cell, exp.Alias):

@@ -60,5 +60,5 @@ def time_of(versions: Versions) -> str | list[str]:
     schema = versions.rows.schema
     if versions.time is not None:
         return versions.time
-    found = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    return found[0] if len(found) == 1 else found
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    return times[0] if len(times) == 1 else times

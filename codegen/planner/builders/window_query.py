@@ -78,12 +78,12 @@ def _make_window_table(
 
 def _rename_shadowed(rows: Node) -> tuple[Node, dict[str, str]]:
     """The rows with other names for columns that are called as the bounds are, and those names."""
-    taken = set(rows.schema.names)
+    column_names = set(rows.schema.names)
     renamed = {}
     for name in NAMES:
-        if name in taken:
-            renamed[name] = next(n for i in range(999) if (n := f"{name}{i}") not in taken)
-            taken.add(renamed[name])
+        if name in column_names:
+            renamed[name] = next(n for i in range(999) if (n := f"{name}{i}") not in column_names)
+            column_names.add(renamed[name])
     if not renamed:
         return rows, {}
     names = [renamed.get(name, name) for name in rows.schema.names]
@@ -131,8 +131,8 @@ class _GroupWindow:
         for call in calls[1:]:
             self._require_same(call)
         self.rows, self.on = self._add_time(rows)
-        taken = {*self.rows.schema.names, *rows.schema.names}
-        sign = mark(self.rows.schema) if taken & set(NAMES) else ""
+        names = {*self.rows.schema.names, *rows.schema.names}
+        sign = mark(self.rows.schema) if names & set(NAMES) else ""
         start, end, time = (sign + name for name in NAMES)
         self.names = start, end, time
         self.reads_time = False

@@ -72,9 +72,9 @@ def _check_columns(spec: AggSpec, windowing: Windowing) -> pa.DataType:
     _check_delta(windowing.trigger.innermost, spec.input_schema)
     gap = getattr(assigner, "gap_column", None)
     if gap is not None and not pa.types.is_integer(spec.input_schema.field(gap).type):
-        given = type_name(spec.input_schema.field(gap).type)
+        dtype_name = type_name(spec.input_schema.field(gap).type)
         raise TypeMismatchError(
-            f"{_WHERE}: gap_column {gap!r} is {given}; it must be a whole number of milliseconds, so cast it."
+            f"{_WHERE}: gap_column {gap!r} is {dtype_name}; it must be a whole number of milliseconds, so cast it."
         )
     on = _on(windowing)
     if on is None:
@@ -113,14 +113,14 @@ def _refuse_clashes(spec: AggSpec, bounds: tuple[str, str, str], more: pa.Schema
 def _extras(spec: AggSpec, windowing: Windowing) -> tuple[str, ...]:
     """The columns of a row that its windows look at, besides the time."""
     on = _on(windowing)
-    found = tuple(name for name in windowing.assigner.columns if name != on)
+    columns = tuple(name for name in windowing.assigner.columns if name != on)
     if windowing.evictor is not None:
-        found += windowing.evictor.columns
+        columns += windowing.evictor.columns
     assert windowing.trigger is not None
-    found += windowing.trigger.columns
+    columns += windowing.trigger.columns
     if windowing.function is not None or not _is_built_in(windowing.trigger):
-        found += tuple(spec.input_schema.names)
-    return tuple(dict.fromkeys(found))
+        columns += tuple(spec.input_schema.names)
+    return tuple(dict.fromkeys(columns))
 
 
 def _is_built_in(trigger: Trigger) -> bool:

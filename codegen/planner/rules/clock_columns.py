@@ -89,5 +89,5 @@ def _add_column(node: Node) -> Node:
 
 def _find_call(sql: str) -> Span | None:
     """The place of the first PROCTIME() or the like."""
-    found = re.search(_WORDS, sql)
-    return None if found is None else found.span()
+    match = re.search(_WORDS, sql)
+    return None if match is None else match.span()

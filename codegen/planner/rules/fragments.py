@@ -110,12 +110,12 @@ class _Fragment:
     def _pass_columns(self, node: Node, columns: Columns) -> list[tuple[Node, Columns]] | str:
         """The inputs of a node without state, with the columns' names there; or why rows cannot pass it here."""
         names = tuple(dict.fromkeys(columns.values()))
-        found = node.within(names)
-        if isinstance(found, str):
-            return found
+        sources = node.within(names)
+        if isinstance(sources, str):
+            return sources
         return [
             (each, {place: own[name] for place, name in columns.items() if name in own})
-            for each, own in zip(node.inputs, found, strict=True)
+            for each, own in zip(node.inputs, sources, strict=True)
         ]
 
     def _through(self, node: Stateful, columns: Columns) -> list[tuple[Exchange, Columns]]:

@@ -31,13 +31,13 @@ _OPTION = "table.optimizer.multi-join.enabled"
 
 def multi_join(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Make one operator of joins that follow one another on the same key, where that is worth it or asked for."""
-    made = transform(root, lambda node: _merge_joins(node, options, notes))
-    for node in walk(made):
+    merged = transform(root, lambda node: _merge_joins(node, options, notes))
+    for node in walk(merged):
         if isinstance(node, MultiJoin):
             inputs = f"{len(node.tables)} inputs share the key {', '.join(node.keys)}"
             why = f"{inputs}, and no joined row of fewer of them is remembered"
             notes.add("multi_join", node.subject, True, why)
-    return made
+    return merged
 
 
 def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -46,18 +46,18 @@ def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
     below, names = _below(node.left)
     if below is None:
         return node
-    made: MultiJoin | str
+    result: MultiJoin | str
     if names is None:
-        made = "a filter, or a column that is computed, stands between the joins"
+        result = "a filter, or a column that is computed, stands between the joins"
     else:
-        made = _chain(node, below, names)
-    if isinstance(made, MultiJoin):
-        obstacle = _obstacle(made, options)
+        result = _chain(node, below, names)
+    if isinstance(result, MultiJoin):
+        obstacle = _obstacle(result, options)
         if not obstacle:
-            return made
-        made = obstacle
-    if made:
-        notes.add("multi_join", node.subject, False, made)
+            return result
+        result = obstacle
+    if result:
+        notes.add("multi_join", node.subject, False, result)
     return node
 
 
@@ -105,12 +105,12 @@ def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | s
         for which in range(len(below.tables))
         for place, name in enumerate(below.key_of(which))
     }
-    found = [places.get(left) for left, _ in node.pairs]
-    order = {each[1]: number for number, each in enumerate(found) if each is not None}
+    positions = [places.get(left) for left, _ in node.pairs]
+    order = {each[1]: number for number, each in enumerate(positions) if each is not None}
     # Joins on different keys are usual: nothing is noted about them.
-    if len(order) < len(found) or len(found) != below.width:
+    if len(order) < len(positions) or len(positions) != below.width:
         return ""
-    via = sorted({each[0] for each in found if each is not None} - set(below.present))
+    via = sorted({each[0] for each in positions if each is not None} - set(below.present))
     null_safe = tuple(node.null_safe[order[place]] for place in range(below.width))
     # A join of two inputs would let padded rows match NULLs; a chain by key pads them.
     if via and any(null_safe):
@@ -135,14 +135,14 @@ def _step(node: Join) -> Step:
 
 def _rename_chain(chain: MultiJoin, names: dict[str, str], others: set[str]) -> MultiJoin:
     """A chain whose columns are called as above it, and those that are not read there as no other is."""
-    called, taken = {}, {*names.values(), *others}
-    sign = mark(*(each.schema for each in chain.tables), pa.schema([(n, pa.int8()) for n in taken]))
+    called, used = {}, {*names.values(), *others}
+    sign = mark(*(each.schema for each in chain.tables), pa.schema([(n, pa.int8()) for n in used]))
     for name in chain.every.names:
         called[name] = names.get(name, name)
-        if name not in names and name in taken:
+        if name not in names and name in used:
             # Nobody above reads it: any name will do that no other column has.
-            called[name] = f"{sign}hidden_{len(taken)}"
-        taken.add(called[name])
+            called[name] = f"{sign}hidden_{len(used)}"
+        used.add(called[name])
     if all(name == new for name, new in called.items()):
         return chain
     tables = []

@@ -47,5 +47,5 @@ def _check_call(call: exp.Anonymous, node: Calc) -> None:
 
 def _find_name(name: str, query: str) -> tuple[int, int] | None:
     """The place of a function's first call in a query."""
-    found = re.search(rf"\b{name}\s*\(", query, re.IGNORECASE)
-    return (found.start(), found.end() - 1) if found else None
+    match = re.search(rf"\b{name}\s*\(", query, re.IGNORECASE)
+    return (match.start(), match.end() - 1) if match else None

@@ -64,20 +64,22 @@ class _Reuse:
     def _share_exchanges(self, top: Stateful) -> dict[int, Node]:
         """Return the nodes that take the place of the exchanges of a fragment that have the same below them."""
         groups: list[list[_Input]] = []
-        for found in filter(None, map(_input, _exchanges(top))):
-            alike = (g for g in groups if (g[0].keys, g[0].source) == (found.keys, found.source))
+        for candidate in filter(None, map(_input, _exchanges(top))):
+            alike = (
+                g for g in groups if (g[0].keys, g[0].source) == (candidate.keys, candidate.source)
+            )
             group = next(alike, None)
             if group is None:
-                groups.append([found])
+                groups.append([candidate])
             else:
-                group.append(found)
-        made: dict[int, Node] = {}
+                group.append(candidate)
+        replacements: dict[int, Node] = {}
         for group in groups:
             if len(group) > 1:
-                made |= self._one(group)
+                replacements |= self._one(group)
                 why = f"{group[0].source.name} is computed once for {len(group)} inputs"
                 self._notes.add("reuse", top.subject, True, why)
-        return made
+        return replacements
 
     def _one(self, group: list[_Input]) -> dict[int, Node]:
         """The inputs of a group over one exchange."""
@@ -88,22 +90,22 @@ class _Reuse:
         if len(names) < len(source.schema):
             fields = [source.schema.field(name) for name in names]
             rows = Calc(rows, tuple((name, quote_name(name)) for name in names), pa.schema(fields))
-        made: dict[int, Node] = {}
+        replacements: dict[int, Node] = {}
         exchange = Exchange(rows, keys, next(self._numbers))
         for each in group:
             node: Node = exchange
             for step in reversed(each.steps):
                 node = step.over(node)
-            made[id(each.exchange)] = node
-        return made
+            replacements[id(each.exchange)] = node
+        return replacements
 
 
 def _exchanges(node: Node) -> list[Exchange]:
     """The inputs of the fragment that a node is in."""
-    found = []
+    exchanges = []
     for each in node.inputs:
-        found += [each] if isinstance(each, Exchange) else _exchanges(each)
-    return found
+        exchanges += [each] if isinstance(each, Exchange) else _exchanges(each)
+    return exchanges
 
 
 def _input(exchange: Exchange) -> _Input | None:
@@ -111,10 +113,10 @@ def _input(exchange: Exchange) -> _Input | None:
     node, keys = exchange.input, exchange.keys
     steps = []
     while isinstance(node, Calc):
-        found = node.within(tuple(dict.fromkeys(keys)))
-        if isinstance(found, str) or not set(keys) <= set(found[0]):
+        within = node.within(tuple(dict.fromkeys(keys)))
+        if isinstance(within, str) or not set(keys) <= set(within[0]):
             return None
-        keys = tuple(found[0][name] for name in keys)
+        keys = tuple(within[0][name] for name in keys)
         steps.append(node)
         node = node.input
     if not isinstance(node, Stateful) or node.accumulators is not None:

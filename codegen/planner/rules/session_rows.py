@@ -48,10 +48,10 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     texts = (exp.Literal.string(name).sql("spark") for name in below.schema.names)
     pairs = zip(texts, map(quote_name, below.schema.names), strict=True)
     parts = (f"{text}, {name}" for text, name in pairs)
-    kept = list(dict.fromkeys([*keys, *node.assigner.columns]))
-    select = [(name, quote_name(name)) for name in kept]
+    inputs = list(dict.fromkeys([*keys, *node.assigner.columns]))
+    select = [(name, quote_name(name)) for name in inputs]
     select.append((row, f"NAMED_STRUCT({', '.join(parts)})"))
-    fields = [below.schema.field(name) for name in kept]
+    fields = [below.schema.field(name) for name in inputs]
     schema = pa.schema([*fields, pa.field(row, pa.struct(list(below.schema)))])
     rows = Calc(below, tuple(select), schema)
     call = AggCall("ARRAY_AGG", (row,), alias=listed)
@@ -62,9 +62,9 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     notes.add("session_rows", spec, True, _WHY)
     answers = [pa.field(sign + each.name, each.type) for each in below.schema]
     opened = Unnest("UNNEST", (listed,), pa.schema(answers), shapes=("rows",))
-    shown = (*(each.name for each in answers), *bounds.names)
-    table = Correlate(lists, opened, outer=False, columns=shown)
-    named = zip(node.schema.names, map(quote_name, shown), strict=True)
+    outputs = (*(each.name for each in answers), *bounds.names)
+    table = Correlate(lists, opened, outer=False, columns=outputs)
+    named = zip(node.schema.names, map(quote_name, outputs), strict=True)
     return Calc(table, tuple(named), node.schema)
 
 

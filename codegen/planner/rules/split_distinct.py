@@ -122,10 +122,10 @@ def _take_read(rows: Node, spec: AggSpec) -> tuple[Node, AggSpec]:
     if isinstance(rows, Expand) and sorted(read.names) == sorted(rows.schema.names):
         places = [rows.schema.names.index(name) for name in read.names]
         projects = tuple(tuple(project[at] for at in places) for project in rows.projects)
-        taken: Node = replace(rows, projects=projects, columns=read)
+        narrowed: Node = replace(rows, projects=projects, columns=read)
     else:
-        taken = rows if read == rows.schema else Calc(rows, picks, read)
-    return taken, AggSpec(read, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
+        narrowed = rows if read == rows.schema else Calc(rows, picks, read)
+    return narrowed, AggSpec(read, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
 
 
 @dataclass
@@ -137,7 +137,7 @@ class _Split:
     hashed: list[tuple[str, ...]] = field(default_factory=list)
     partial: list[AggCall] = field(default_factory=list)
     final: list[AggCall] = field(default_factory=list)
-    shown: list[tuple[str, str]] = field(default_factory=list)
+    results: list[tuple[str, str]] = field(default_factory=list)
     filters: dict[tuple[int, str | None], str] = field(default_factory=dict)
     wide: dict[str, str] = field(default_factory=dict)
 
@@ -164,11 +164,11 @@ class _Split:
         partial = AggSpec(
             expand.schema, tuple(keys), tuple(self.partial), spec.input_changes, spec.dialect
         )
-        taken, partial = _take_read(expand, partial)
+        narrowed, partial = _take_read(expand, partial)
         final = AggSpec(
             partial.aggregate_schema, spec.group_by, tuple(self.final), "retract", spec.dialect
         )
-        parts = AggregateNode(taken, partial, "partial", self.node.state_ttl)
+        parts = AggregateNode(narrowed, partial, "partial", self.node.state_ttl)
         rows, core = _take_read(parts, final)
         notes.move(spec, core)
         spread = ", ".join(f"({', '.join(columns)})" for columns in self.hashed)
@@ -198,7 +198,7 @@ class _Split:
 
     def _call(self, call: AggCall) -> None:
         part = _part(call, self.spec)
-        wanted = self.spec.result_type(call)
+        result_type = self.spec.result_type(call)
         if part == "whole":
             name = self._partial(call, call.function)
             made = AggCall("SINGLE_VALUE", (name,), filter=self.whole)
@@ -214,11 +214,11 @@ class _Split:
             sign = "DIV" if self.spec.dialect == "flink" else "/"
             ratio = f"{quote_name(total)} {sign} {quote_name(count)}"
             text = f"CASE WHEN {quote_name(count)} = 0 THEN NULL ELSE {ratio} END"
-            self.shown.append((call.output_name, f"CAST({text} AS {type_name(wanted)})"))
+            self.results.append((call.output_name, f"CAST({text} AS {type_name(result_type)})"))
         else:
             name = self._partial(call, call.function)
             function = "SUM" if call.function == "SUM" else "SUM0"
-            self._show(call, AggCall(function, (name,)), _cast_to(wanted))
+            self._show(call, AggCall(function, (name,)), _cast_to(result_type))
 
     def _widen_argument(self, call: AggCall) -> tuple[str, ...]:
         """The argument as BIGINT: Flink's sums wrap at the width of what they add, but not AVG's."""
@@ -227,15 +227,15 @@ class _Split:
         (name,) = call.args
         return (self.wide.setdefault(name, f"{self.mark}b{len(self.wide)}"),)
 
-    def _show(self, call: AggCall, made: AggCall, cast: Callable[[str], str]) -> None:
-        name = self._final(made)
-        self.shown.append((call.output_name, cast(quote_name(name))))
+    def _show(self, call: AggCall, combined: AggCall, cast: Callable[[str], str]) -> None:
+        name = self._final(combined)
+        self.results.append((call.output_name, cast(quote_name(name))))
 
     def _partial(self, call: AggCall, function: str, args: tuple[str, ...] = ()) -> str:
         """The name of the partial call with this function, and these arguments if any, in place of the call's."""
         entry: Entry | None = call.entry if function == call.function else find(function)
         condition = self._filter(call)
-        made = replace(
+        partial = replace(
             call,
             function=function,
             args=args or call.args,
@@ -244,16 +244,16 @@ class _Split:
             entry=entry,
         )
         for known in self.partial:
-            if replace(known, alias=None) == made:
+            if replace(known, alias=None) == partial:
                 return known.output_name
-        self.partial.append(replace(made, alias=f"{self.mark}p{len(self.partial)}"))
+        self.partial.append(replace(partial, alias=f"{self.mark}p{len(self.partial)}"))
         return self.partial[-1].output_name
 
-    def _final(self, made: AggCall) -> str:
+    def _final(self, combined: AggCall) -> str:
         for known in self.final:
-            if replace(known, alias=None) == made:
+            if replace(known, alias=None) == combined:
                 return known.output_name
-        self.final.append(replace(made, alias=f"{self.mark}f{len(self.final)}"))
+        self.final.append(replace(combined, alias=f"{self.mark}f{len(self.final)}"))
         return self.final[-1].output_name
 
     def _filter(self, call: AggCall) -> str | None:
@@ -265,15 +265,15 @@ class _Split:
 
     def _expand(self) -> Expand:
         spec, single = self.spec, self._sets() == 1
-        kept = [name for name in spec.schema.names if name not in spec.group_by]
+        passed = [name for name in spec.schema.names if name not in spec.group_by]
         if not single:
             read = {name for call in spec.calls for name in call.args}
             read |= {key.column for call in spec.calls for key in call.order_by}
-            kept = [name for name in kept if name in read]
+            passed = [name for name in passed if name in read]
         fields = [spec.schema.field(name) for name in spec.group_by]
         fields += [pa.field(f"{self.mark}h{i}", pa.int32()) for i in range(len(self.hashed))]
         fields += [pa.field(self.whole, pa.bool_())] * self._has_whole()
-        fields += [spec.schema.field(name) for name in kept]
+        fields += [spec.schema.field(name) for name in passed]
         fields += [pa.field(name, pa.int64()) for name in self.wide.values()]
         fields += [pa.field(name, pa.bool_()) for name in self.filters.values()]
         projects = []
@@ -283,7 +283,7 @@ class _Split:
                 spread = Bucket(columns, self.buckets)
                 items.append(spread if place == number else Constant(None))
             items += [Constant(number == len(self.hashed))] * self._has_whole()
-            items += [Column(name) for name in (*kept, *self.wide.values())]
+            items += [Column(name) for name in (*passed, *self.wide.values())]
             for (own, condition), _ in self.filters.items():
                 passes: Item = Constant(own == number)
                 if own == number and condition is not None:
@@ -306,11 +306,11 @@ class _Split:
 
     def _project_result(self, node: AggregateNode) -> Node:
         keys = tuple((name, quote_name(name)) for name in self.spec.group_by)
-        return Calc(node, (*keys, *self.shown), self.spec.aggregate_schema)
+        return Calc(node, (*keys, *self.results), self.spec.aggregate_schema)
 
 
-def _cast_to(wanted: pa.DataType) -> Callable[[str], str]:
+def _cast_to(dtype: pa.DataType) -> Callable[[str], str]:
     """A sum of sums has a type of its own: back to what the whole has."""
-    if pa.types.is_decimal(wanted):
-        return lambda made: f"CAST({made} AS {type_name(wanted)})"
-    return lambda made: made
+    if pa.types.is_decimal(dtype):
+        return lambda sql: f"CAST({sql} AS {type_name(dtype)})"
+    return lambda sql: sql

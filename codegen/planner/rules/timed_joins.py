@@ -39,16 +39,16 @@ def timed_join(node: Join, notes: Notes) -> Join:
     ends = _window_ends(node)
     if ends is not None:
         return _in_windows(node, ends, notes)
-    found = _time_bounds(node)
-    whole = {pair: each for pair, each in found.items() if None not in each}
+    bounds = _time_bounds(node)
+    whole = {pair: each for pair, each in bounds.items() if None not in each}
     for pair, each in whole.items():
         if _are_event_times(node, pair):
             assert each.lower is not None and each.upper is not None
-            made = _make_join(node, pair, (each.lower, each.upper))
-            notes.move(node.subject, made.subject)
-            notes.add("interval_join", made.subject, True, _describe_bound(made))
-            return made
-    compared = [pair for pair, each in found.items() if each.lower != each.upper]
+            timed = _make_join(node, pair, (each.lower, each.upper))
+            notes.move(node.subject, timed.subject)
+            notes.add("interval_join", timed.subject, True, _describe_bound(timed))
+            return timed
+    compared = [pair for pair, each in bounds.items() if each.lower != each.upper]
     if compared:
         why = _obstacle(node, compared[0], compared[0] in whole)
         notes.add("interval_join", node.subject, False, why)
@@ -82,16 +82,16 @@ def _in_windows(node: Join, ends: tuple[str, str], notes: Notes) -> Join:
         )
     left, right = node.left.window_columns, node.right.window_columns
     assert left is not None and right is not None
-    made = _make_join(node, ends, None, (left.text, right.text))
-    notes.move(node.subject, made.subject)
+    timed = _make_join(node, ends, None, (left.text, right.text))
+    notes.move(node.subject, timed.subject)
     why = "rows match in the same window only: they are emitted when it is over, and forgotten"
-    notes.add("window_join", made.subject, True, why)
-    return made
+    notes.add("window_join", timed.subject, True, why)
+    return timed
 
 
 def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
     """Return the bounds that the condition sets for the difference, by pair of times of both sides."""
-    found: dict[tuple[str, str], _Bounds] = {}
+    by_pair: dict[tuple[str, str], _Bounds] = {}
     equal = [
         exp.EQ(this=_expand_column(node.left, left), expression=_expand_column(node.right, right))
         for (left, right), safe in zip(node.pairs, node.null_safe, strict=True)
@@ -101,8 +101,8 @@ def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
         found_bounds = _find_bounds(node, each)
         if found_bounds is not None:
             pair, bounds = found_bounds
-            found[pair] = found.get(pair, _Bounds()).within(bounds)
-    return found
+            by_pair[pair] = by_pair.get(pair, _Bounds()).within(bounds)
+    return by_pair
 
 
 def _expand_column(side: Node, name: str) -> exp.Expression:
@@ -124,12 +124,12 @@ def _expand_column(side: Node, name: str) -> exp.Expression:
 
 def _rename_columns(node: exp.Expression, names: Mapping[str | None, str]) -> exp.Expression | None:
     """An expression with other names for its columns; None if one of them has none."""
-    found = node.copy()
-    for column in list(found.find_all(exp.Column)):
+    renamed = node.copy()
+    for column in list(renamed.find_all(exp.Column)):
         if column.name not in names:
             return None
         column.set("this", exp.to_identifier(names[column.name], quoted=True))
-    return found
+    return renamed
 
 
 def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
@@ -148,12 +148,12 @@ def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
 
 def _find_bounds(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Bounds] | None:
     """The times that a comparison ties, and what it says of their difference; None if it is another one."""
-    found = _add_terms(_sum(compared.this), _sum(compared.expression), -1)
-    if found is None:
+    linear = _add_terms(_sum(compared.this), _sum(compared.expression), -1)
+    if linear is None:
         return None
-    terms = {name: times for name, times in found[0].items() if times}
+    terms = {name: times for name, times in linear[0].items() if times}
     # The sum of the terms is compared with this.
-    constant, kind = -found[1], type(compared)
+    constant, kind = -linear[1], type(compared)
     lefts, rights = ([n for n in terms if n in side.schema.names] for side in node.inputs)
     if len(lefts) != 1 or len(rights) != 1 or len(terms) != 2:
         return None
@@ -215,11 +215,11 @@ def _obstacle(node: Join, pair: tuple[str, str], bounded: bool) -> str:
     return f"{' and '.join(names)} {are}, so that nothing says which rows still come"
 
 
-def _describe_bound(made: TimedJoin) -> str:
-    why = f"the watermark bounds the state to {made.state_bound}"
-    assert made.bounds is not None
-    if made.bounds[0] > made.bounds[1]:
+def _describe_bound(join: TimedJoin) -> str:
+    why = f"the watermark bounds the state to {join.state_bound}"
+    assert join.bounds is not None
+    if join.bounds[0] > join.bounds[1]:
         return "no times are within these bounds: nothing matches"
-    if made.once:
+    if join.once:
         return why
     return f"{why}; changes that come behind the watermark are late, dropped and counted"

@@ -65,5 +65,5 @@ def _word(assigner: Assigner) -> str:
 
 def find_call(word: str, sql: str) -> Span | None:
     """Return the place of the only call of a function; None if there are several."""
-    found = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
-    return found[0].span() if len(found) == 1 else None
+    matches = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
+    return matches[0].span() if len(matches) == 1 else None

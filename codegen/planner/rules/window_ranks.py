@@ -19,14 +19,18 @@ def window_ranks(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 def _set_window(node: Rank) -> Rank:
     origins = {name: _origin(node.input, name) for name in node.partition}
-    below = {id(found): found for found, _ in origins.values() if found is not None}
+    below = {
+        id(node_below): node_below for node_below, _ in origins.values() if node_below is not None
+    }
     if len(below) != 1 or node.asked.is_open or node.asked.end_column is not None:
         return node
     (windows,) = below.values()
     assigner = windows.assigner if isinstance(windows, WindowTable) else windows.windowing.assigner
     if not assigner.event_time or not windows.appends_only:
         return node
-    named = {column: name for name, (found, column) in origins.items() if found is not None}
+    named = {
+        column: name for name, (node_below, column) in origins.items() if node_below is not None
+    }
     bounds = windows.bounds
     if bounds.start not in named or bounds.end not in named:
         return node

@@ -87,19 +87,19 @@ def over_windows(
 
 def bounds_of(spec: AggSpec, table: Bounds) -> Bounds:
     """Bounds whose names are no others of the aggregate's columns."""
-    sign, taken = "", set(spec.aggregate_schema.names)
-    while taken & {sign + name for name in table.names}:
+    sign, names = "", set(spec.aggregate_schema.names)
+    while names & {sign + name for name in table.names}:
         sign += "$"
     start, end, time = (sign + name for name in table.names)
     return replace(table, start=start, end=end, time=time)
 
 
-def namespace_spec(spec: AggSpec, keys: tuple[str, ...], taken: pa.Schema) -> AggSpec:
+def namespace_spec(spec: AggSpec, keys: tuple[str, ...], reserved: pa.Schema) -> AggSpec:
     """The spec's calls by some of its keys and, after them, a window's column of a name that is not taken."""
-    window = pa.field(f"{mark(spec.schema, taken, spec.aggregate_schema)}window", pa.int64())
+    window = pa.field(f"{mark(spec.schema, reserved, spec.aggregate_schema)}window", pa.int64())
     read = [field for field in spec.schema if field.name not in spec.group_by]
     schema = pa.schema([*(spec.schema.field(name) for name in keys), window, *read])
-    made = AggSpec(
+    namespaced = AggSpec(
         schema,
         (*keys, window.name),
         spec.calls,
@@ -107,7 +107,7 @@ def namespace_spec(spec: AggSpec, keys: tuple[str, ...], taken: pa.Schema) -> Ag
         spec.dialect,
         namespace=True,
     )
-    return replace(made, schema=made.handler_schema)
+    return replace(namespaced, schema=namespaced.handler_schema)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _lift_window(node: Node) -> _Lifted | None:
 
 def _over_calc(node: Calc, below: _Lifted) -> _Lifted:
     """The projection without the bounds, with the columns by which rows find their windows."""
-    roles, kept, mixed = {}, [], set()
+    roles, columns, mixed = {}, [], set()
     hidden = below.roles.keys() | below.mixed
     for name, sql in node.select:
         role = below.roles.get(column_name(sql) or "")
@@ -149,17 +149,17 @@ def _over_calc(node: Calc, below: _Lifted) -> _Lifted:
         elif hidden & set(columns_of(sql)):
             mixed.add(name)
         else:
-            kept.append((name, sql))
-    fields = [node.columns.field(name) for name, _ in kept]
+            columns.append((name, sql))
+    fields = [node.columns.field(name) for name, _ in columns]
     carried = {}
     for column, name in below.carried.items():
-        found = next((own for own, sql in kept if column_name(sql) == name), None)
-        if found is None:
-            found = _fresh(name, [*node.columns.names, *(field.name for field in fields)])
-            kept.append((found, quote_name(name)))
-            fields.append(pa.field(found, below.rows.schema.field(name).type))
-        carried[column] = found
-    rows = Calc(below.rows, tuple(kept), pa.schema(fields), node.where)
+        copied = next((own for own, sql in columns if column_name(sql) == name), None)
+        if copied is None:
+            copied = _fresh(name, [*node.columns.names, *(field.name for field in fields)])
+            columns.append((copied, quote_name(name)))
+            fields.append(pa.field(copied, below.rows.schema.field(name).type))
+        carried[column] = copied
+    rows = Calc(below.rows, tuple(columns), pa.schema(fields), node.where)
     if rows.picked_columns == tuple(rows.schema.names) == tuple(below.rows.schema.names):
         return replace(below, roles=roles, carried=carried, mixed=frozenset(mixed))
     barrier = below.barrier or _barrier(node.where, hidden, below.table)
@@ -182,9 +182,9 @@ def _over_expand(node: Expand, below: _Lifted) -> _Lifted:
     for place, name in enumerate(node.schema.names):
         items = {project[place] for project in node.projects}
         sources = {item.name if isinstance(item, Column) else "" for item in items}
-        found = {below.roles.get(source) for source in sources}
-        if len(found) == 1 and None not in found:
-            roles[name] = next(role for role in found if role)
+        source_roles = {below.roles.get(source) for source in sources}
+        if len(source_roles) == 1 and None not in source_roles:
+            roles[name] = next(role for role in source_roles if role)
         elif sources & (below.roles.keys() | below.mixed):
             mixed.add(name)
         else:
@@ -199,9 +199,9 @@ def _over_expand(node: Expand, below: _Lifted) -> _Lifted:
     return _Lifted(rows, below.table, roles, carried, frozenset(mixed), below.barrier)
 
 
-def _fresh(name: str, taken: list[str]) -> str:
+def _fresh(name: str, names_used: list[str]) -> str:
     names = (name, *(f"{name}_{number}" for number in range(2, 999)))
-    return next(each for each in names if each not in taken)
+    return next(each for each in names if each not in names_used)
 
 
 def _obstacle(spec: AggSpec, lifted: _Lifted) -> str:
@@ -233,11 +233,11 @@ def _find_key_mismatch(spec: AggSpec, lifted: _Lifted) -> str:
 
 def _source(node: Node, name: str) -> str | None:
     """The column below a lifted projection that one of its columns is."""
-    found: str | None = name
-    while isinstance(node, Calc) and found is not None:
-        found = next((column_name(sql) for own, sql in node.select if own == found), None)
+    column: str | None = name
+    while isinstance(node, Calc) and column is not None:
+        column = next((column_name(sql) for own, sql in node.select if own == column), None)
         node = node.input
-    return found
+    return column
 
 
 def _make_window_aggregate(
@@ -253,11 +253,11 @@ def _make_window_aggregate(
     bounds = bounds_of(spec, lifted.table.bounds)
     notes.move(old, spec)
     notes.add("windows", spec, True, _why(windowing))
-    made = over_windows(lifted.rows, spec, windowing, bounds)
+    aggregate = over_windows(lifted.rows, spec, windowing, bounds)
     named = dict(zip(("start", "end", "time"), bounds.names, strict=True))
     own = [named.get(lifted.roles.get(name, ""), name) for name in old.aggregate_schema.names]
     select = tuple(zip(old.aggregate_schema.names, map(quote_name, own), strict=True))
-    return Calc(made, select, old.aggregate_schema)
+    return Calc(aggregate, select, old.aggregate_schema)
 
 
 def _why(windowing: Windowing) -> str:

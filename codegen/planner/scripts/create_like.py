@@ -58,7 +58,7 @@ def like_rules(pieces: StatementTokens, at: int) -> tuple[dict[str, str], int]:
         return dict(_USUAL), at
     end = pieces.find_closing(at)
     rules = dict(_USUAL)
-    given = set[str]()
+    features = set[str]()
     for place in range(at + 1, end, 2):
         strategy, feature = [*pieces.words(place, 2), ""][:2]
         overwrites = strategy == "OVERWRITING" and feature in ("ALL", "CONSTRAINTS", "PARTITIONS")
@@ -69,9 +69,9 @@ def like_rules(pieces: StatementTokens, at: int) -> tuple[dict[str, str], int]:
             raise refusal(pieces.span(place, min(place + 2, end)), what, fix)
         # What is said of one kind goes before what is said of all.
         for each in _ALL if feature == "ALL" else (feature,):
-            if feature != "ALL" or each not in given:
+            if feature != "ALL" or each not in features:
                 rules[each] = strategy
-        given |= {feature}
+        features |= {feature}
     return rules, end + 1
 
 
@@ -79,7 +79,7 @@ def copy_parts(source: Sequence[Part], own: Sequence[Part], rules: Mapping[str, 
     """The parts that a table takes over, and behind them its own."""
     names = {part.name for part in own if part.kind in ("GENERATED", "METADATA")}
     kinds = {part.kind for part in own}
-    found = []
+    parts = []
     for part in source:
         rule = rules.get(part.kind, "INCLUDING")
         replaced = (
@@ -87,8 +87,8 @@ def copy_parts(source: Sequence[Part], own: Sequence[Part], rules: Mapping[str, 
         )
         if rule == "EXCLUDING" or (rule == "OVERWRITING" and replaced):
             continue
-        found.append(part)
-    return [*found, *own]
+        parts.append(part)
+    return [*parts, *own]
 
 
 def merge_options(source: Mapping[str, str], own: Mapping[str, str], rule: str) -> dict[str, str]:

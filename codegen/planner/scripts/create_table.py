@@ -185,57 +185,57 @@ def _declare(
 
 def _clauses(pieces: StatementTokens, at: int) -> _Clauses:
     """Read what stands behind the columns: COMMENT, PARTITIONED BY, WITH, LIKE."""
-    found = _Clauses()
+    clauses = _Clauses()
     while at < len(pieces):
         (word,) = pieces.words(at)
         if word == "COMMENT":
             at += 2
         elif word == "PARTITIONED BY":
-            if found.partitions:
+            if clauses.partitions:
                 raise SpecError("it has two PARTITIONED BY; write one.")
             end = pieces.find_closing(at + 1)
-            found.partitions, at = _partitions(pieces, at + 2, end), end + 1
+            clauses.partitions, at = _partitions(pieces, at + 2, end), end + 1
         elif word == "WITH" and at + 1 < len(pieces):
             end = pieces.find_closing(at + 1)
             for first, stop in pieces.parts(at + 2, end):
-                _option(pieces, first, stop, found.options)
+                _option(pieces, first, stop, clauses.options)
             at = end + 1
         elif word == "LIKE" and at + 1 < len(pieces):
             last = pieces.name_end(at + 1)
             rules, end = like_rules(pieces, last + 1)
-            found.like = (pieces.tokens[last].text, pieces.span(at + 1, last + 1), rules)
+            clauses.like = (pieces.tokens[last].text, pieces.span(at + 1, last + 1), rules)
             at = end
         else:
             what = f"{pieces.text(at, at + 1)} after the columns of CREATE TABLE is"
             raise refusal(pieces.span(at, at + 1), what, "take it out")
-    return found
+    return clauses
 
 
 def _partitions(pieces: StatementTokens, first: int, end: int) -> tuple[str, ...]:
-    found: list[str] = []
+    columns: list[str] = []
     for start, stop in pieces.parts(first, end):
         name = pieces.tokens[start].text
         if stop - start != 1:
             what = f"{pieces.text(start, stop)} in PARTITIONED BY is"
             raise refusal(pieces.span(start, stop), what, "write columns")
-        if name in found:
+        if name in columns:
             raise DuplicateNameError(f"PARTITIONED BY names column {name!r} twice; leave one out.")
-        found.append(name)
-    if not found:
+        columns.append(name)
+    if not columns:
         raise SpecError("PARTITIONED BY names no column; name one, or take it out.")
-    return tuple(found)
+    return tuple(columns)
 
 
-def _option(pieces: StatementTokens, first: int, stop: int, found: dict[str, str]) -> None:
+def _option(pieces: StatementTokens, first: int, stop: int, options: dict[str, str]) -> None:
     kinds = [each.token_type for each in pieces.tokens[first:stop]]
     if kinds != [TokenType.STRING, TokenType.EQ, TokenType.STRING]:
         what = f"{pieces.text(first, stop)} of CREATE TABLE is"
         fix = "write WITH ('connector' = 'jdbc', ..)"
         raise refusal(pieces.span(first, stop), what, fix)
     key, value = pieces.tokens[first].text, pieces.tokens[stop - 1].text
-    if key in found:
+    if key in options:
         raise OptionError(f"option {key!r} is given twice; leave one out.")
-    found[key] = value
+    options[key] = value
 
 
 def _table(
@@ -356,11 +356,11 @@ def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]
     """The column, and the delay: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND."""
     column = pieces.tokens[first + 2].text if end > first + 4 else ""
     same = pieces.tokens[first + 4].text if end > first + 4 else ""
-    found = _DELAY.fullmatch(pieces.text(first + 5, end))
-    if not column or column != same or pieces.words(first + 3) != ["AS"] or found is None:
+    match = _DELAY.fullmatch(pieces.text(first + 5, end))
+    if not column or column != same or pieces.words(first + 3) != ["AS"] or match is None:
         what = f"{pieces.text(first, end)} is"
         fix = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
         raise refusal(pieces.span(first, end), what, fix)
-    delay = f"{found[1]} {found[2].lower()}" if found[1] else "0 seconds"
+    delay = f"{match[1]} {match[2].lower()}" if match[1] else "0 seconds"
     milliseconds("WATERMARK", delay)
     return column, delay

@@ -19,19 +19,21 @@ _FLAGS = {"csv.allow-comments": ("comment", "#"), "csv.disable-quote-character":
 CSV_WORDS = (*_NAMES, *_FLAGS)
 
 
-def take_csv_options(given: dict[str, str]) -> dict[str, Any]:
+def take_csv_options(options: dict[str, str]) -> dict[str, Any]:
     """Take the options of CSV out of those of a table, as the reader of CSV has them; raises OptionError.
 
     Example: other options stay.
-        >>> given = {"csv.field-delimiter": ";", "csv.allow-comments": "true", "path": "in"}
-        >>> take_csv_options(given), given
+        >>> options = {"csv.field-delimiter": ";", "csv.allow-comments": "true", "path": "in"}
+        >>> take_csv_options(options), options
         ({'sep': ';', 'comment': '#'}, {'path': 'in'})
     """
-    found: dict[str, Any] = {own: given.pop(name) for name, own in _NAMES.items() if name in given}
+    settings: dict[str, Any] = {
+        own: options.pop(name) for name, own in _NAMES.items() if name in options
+    }
     for name, (own, value) in _FLAGS.items():
-        text = given.pop(name, "false")
+        text = options.pop(name, "false")
         if text.lower() not in ("true", "false"):
             raise OptionError(f"'{name}' is {text!r}. {nearest(text.lower(), ('true', 'false'))}")
         if text.lower() == "true":
-            found[own] = value
-    return found
+            settings[own] = value
+    return settings

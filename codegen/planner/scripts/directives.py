@@ -72,10 +72,10 @@ def _check_show(statement: StatementTokens) -> None:
     """Raise SqlError for a SHOW of something that no system knows: a word is misspelt."""
     # To the parser what follows SHOW is one text.
     start, end = statement.span(0, len(statement))
-    asked = statement.sql[start:end].upper().split()[1:]
+    asked_words = statement.sql[start:end].upper().split()[1:]
     known = {words.partition(" ")[0] for words in SHOWN} | {*_SHOWN_ELSEWHERE}
-    if asked[:1] and asked[0] not in known:
-        message = f"there is no SHOW {asked[0]}. {nearest(asked[0], SHOWN)}"
+    if asked_words[:1] and asked_words[0] not in known:
+        message = f"there is no SHOW {asked_words[0]}. {nearest(asked_words[0], SHOWN)}"
         raise place_error(SqlError(message), (start, end))
 
 
@@ -125,19 +125,19 @@ def read_drop(statement: StatementTokens) -> tuple[str, str, bool]:
 def _drop(text: str, statement: StatementTokens, before: Sequence[StatementTokens]) -> str:
     """The text without the statement before DROP that has made what it takes away."""
     kind, name, may_lack = read_drop(statement)
-    made = [(each, created_name(each)) for each in before]
-    found = [
+    creations = [(each, created_name(each)) for each in before]
+    matches = [
         each
-        for each, what in made
+        for each, what in creations
         if what is not None and (what[0], what[1].casefold()) == (kind, name.casefold())
     ]
     place = statement.span(0, len(statement))
-    if not found and not may_lack:
-        known = [what[1] for _, what in made if what is not None and what[0] == kind]
+    if not matches and not may_lack:
+        known = [what[1] for _, what in creations if what is not None and what[0] == kind]
         there = nearest(name, known) if known else "Write IF EXISTS."
         message = f"DROP names {kind.lower()} {name!r}, which is not created before. {there}"
         raise place_error(UnknownTableError(message), place)
-    for each in found:
+    for each in matches:
         text = blank(text, each)
     return text
 
@@ -145,13 +145,13 @@ def _drop(text: str, statement: StatementTokens, before: Sequence[StatementToken
 def _reset(text: str, statement: StatementTokens, before: Sequence[StatementTokens]) -> str:
     """The text without the SET statements before RESET, all or those of one option."""
     start, end = statement.span(0, len(statement))
-    found = _RESET.fullmatch(statement.sql[start:end])
-    if found is None:
+    match = _RESET.fullmatch(statement.sql[start:end])
+    if match is None:
         message = "RESET takes back one option or all: RESET 'table.exec.state.ttl'."
         raise place_error(SqlError(message), (start, end))
     for each in before:
         own = _SET.match(each.sql, each.span(0, len(each))[0])
-        if own is not None and found[2] in ("", own[2]):
+        if own is not None and match[2] in ("", own[2]):
             text = blank(text, each)
     return text
 

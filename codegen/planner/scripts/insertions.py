@@ -50,18 +50,18 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
     explained, begin = list[tuple[int, int]](), None
     for tokens in token_pieces(sql):
         start = tokens[0].start
-        found = _EXPLAIN.match(sql, start)
-        if found is not None:
+        match = _EXPLAIN.match(sql, start)
+        if match is not None:
             begin = start
             # The first INSERT keeps the word that stands before it.
-            sql = _blank_span(sql, *found.span())
+            sql = _blank_span(sql, *match.span())
             explained.append((begin, len(sql)))
             continue
-        found = _SET.match(sql, start)
-        if found is not None:
-            if begin is not None and found[0].upper() == "END":
+        match = _SET.match(sql, start)
+        if match is not None:
+            if begin is not None and match[0].upper() == "END":
                 explained[-1], begin = (begin, start), None
-            sql = _blank_span(sql, *found.span())
+            sql = _blank_span(sql, *match.span())
     return sql, explained
 
 

@@ -44,11 +44,11 @@ def is_only_asked(table: CreatedTable) -> bool:
 def lookup_of(table: CreatedTable, dialect: str = "spark") -> LookupTable:
     """The lookup table of a created one, with the types of a dialect; raises SpecError with its place."""
     try:
-        made = _table(table, {k: v for k, v in table.options.items() if k != "connector"})
+        lookup = _table(table, {k: v for k, v in table.options.items() if k != "connector"})
     except SpecError as error:
         message = f"CREATE TABLE {table.name}: {error}"
         raise place_error(type(error)(message), table.place) from None
-    return replace(made, columns=to_schema(table.columns, dialect, is_cut=True))
+    return replace(lookup, columns=to_schema(table.columns, dialect, is_cut=True))
 
 
 def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
@@ -77,23 +77,23 @@ def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
     return lookup_table(table.columns, key=list(table.key), **settings)
 
 
-def _parse_options(given: dict[str, Any]) -> dict[str, Any]:
+def _parse_options(options: dict[str, Any]) -> dict[str, Any]:
     """Texts of options as what the keywords take."""
-    found = dict(given)
-    if "cache" in found:
-        found["cache"] = str(found["cache"]).lower()
+    parsed = dict(options)
+    if "cache" in parsed:
+        parsed["cache"] = str(parsed["cache"]).lower()
     for name in ("max_rows", "attempts"):
-        if name in found:
-            if not str(found[name]).isdigit():
-                raise OptionError(f"{name} is {found[name]!r}; it is a number.")
+        if name in parsed:
+            if not str(parsed[name]).isdigit():
+                raise OptionError(f"{name} is {parsed[name]!r}; it is a number.")
             # Retries come after the first attempt.
-            found[name] = int(found[name]) + (name == "attempts")
-    if "cache_misses" in found:
-        text = str(found["cache_misses"]).lower()
+            parsed[name] = int(parsed[name]) + (name == "attempts")
+    if "cache_misses" in parsed:
+        text = str(parsed["cache_misses"]).lower()
         if text not in ("true", "false"):
             raise OptionError(f"cache-missing-key is {text!r}; it must be true or false.")
-        found["cache_misses"] = text == "true"
-    return found
+        parsed["cache_misses"] = text == "true"
+    return parsed
 
 
 def _require_options(options: Mapping[str, str], *names: str) -> None:

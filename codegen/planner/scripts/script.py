@@ -123,21 +123,21 @@ def _read_script(sql: str, dialect: str) -> Script:
                 raise place_error(DuplicateNameError(message), span(tree.this))
             continue
         into = tree if isinstance(tree, exp.Insert) else None
-        asked = tree if into is None else into.expression
-        if isinstance(asked, exp.Values):
-            asked = exp.select(exp.Star()).from_(asked)
-        if not isinstance(asked, exp.Query):
+        query_tree = tree if into is None else into.expression
+        if isinstance(query_tree, exp.Values):
+            query_tree = exp.select(exp.Star()).from_(query_tree)
+        if not isinstance(query_tree, exp.Query):
             raise not_select(tree)
         if query is not None:
             raise place_error(SqlError("there are two queries; give one."), span(tree))
         if into is not None:
-            target, asked = _target(into), _with_queries(into, asked)
-        query = asked
+            target, query_tree = _target(into), _with_queries(into, query_tree)
+        query = query_tree
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
-    made = Script(sql, query, views, settings, explains, created=created, target=target)
-    _find_uses(made, dialect, expand)
-    return made
+    script = Script(sql, query, views, settings, explains, created=created, target=target)
+    _find_uses(script, dialect, expand)
+    return script
 
 
 def shown_query(sql: str) -> str:
@@ -201,17 +201,17 @@ def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
 
 def _with_computed(sql: str, table: CreatedTable, expand: Expand) -> exp.Query:
     """The query of a table's columns, of which some are computed from those that it has."""
-    shown = []
+    columns = []
     for name in table.order:
         if name not in table.computed:
-            shown.append(exp.column(exp.to_identifier(name, quoted=True)))
+            columns.append(exp.column(exp.to_identifier(name, quoted=True)))
             continue
         start, end = table.computed[name]
         # Positions of errors stay true.
         (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}", expand)
-        shown.append(exp.alias_(tree.expressions[0], name, quoted=True))
+        columns.append(exp.alias_(tree.expressions[0], name, quoted=True))
     source = exp.Table(this=exp.to_identifier(table.stored_name, quoted=True))
-    return exp.Select(expressions=shown, from_=exp.From(this=source))
+    return exp.Select(expressions=columns, from_=exp.From(this=source))
 
 
 def without_explain(sql: str) -> str:
@@ -221,7 +221,7 @@ def without_explain(sql: str) -> str:
 
 def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
     """The text with EXPLAIN and what it asks for blanked, and where that stood."""
-    found = None
+    explain = None
     for start, end in _pieces(sql):
         match = _EXPLAIN.match(sql, start, end)
         if match is None:
@@ -231,9 +231,9 @@ def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
         if unknown is not None:
             message = f"EXPLAIN has no {unknown}. {nearest(unknown, _DETAILS)}"
             raise place_error(SqlError(message), (start, match.end()))
-        found = (start, start + len("EXPLAIN"))
+        explain = (start, start + len("EXPLAIN"))
         sql = sql[:start] + re.sub(r"\S", " ", match[0]) + sql[match.end() :]
-    return sql, found
+    return sql, explain
 
 
 def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
@@ -285,8 +285,8 @@ def _without_functions(sql: str) -> tuple[str, dict[str, SqlFunction]]:
     def parse(start: int, end: int) -> exp.Expression:
         # Positions of errors stay true.
         (tree,) = parse_trees(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
-        found: exp.Expression = tree.expressions[0]
-        return found
+        expression: exp.Expression = tree.expressions[0]
+        return expression
 
     functions, created = take_functions(sql, token_pieces(sql), parse)
     for statement in created:

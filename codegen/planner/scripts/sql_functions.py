@@ -119,14 +119,14 @@ def _import_function(name: str, statement: StatementTokens, at: int) -> None:
         raise refusal(place, "a function that is not in Python is", fix)
     module, _, attribute = statement.tokens[at].text.rpartition(".")
     try:
-        found = getattr(import_module(module), attribute)
+        function = getattr(import_module(module), attribute)
     except Exception as error:
         # Whatever the user's module raises is said with the place of the statement.
         message = f"function {name!r}: {statement.tokens[at].text!r} cannot be imported: {error}."
         raise place_error(UnknownFunctionError(message), place) from None
     if find(name) is None and find_table_function(name) is None:
         message = (
-            f"function {name!r}: {found!r:.80} registers no function of that name; decorate it with "
+            f"function {name!r}: {function!r:.80} registers no function of that name; decorate it with "
             f"@al.aggregate({name!r}, ..) or @al.table_function({name!r}, ..), or write an expression after RETURN."
         )
         raise place_error(UnknownFunctionError(message), place)
@@ -144,11 +144,11 @@ def expand_calls(tree: exp.Expression, functions: Mapping[str, SqlFunction]) -> 
             return tree
         # Inner calls first: they may be arguments of outer ones.
         for call in reversed(calls):
-            made = _write_out(call, functions[call.name.casefold()])
+            body = _write_out(call, functions[call.name.casefold()])
             if call is tree:
-                tree = made
+                tree = body
             else:
-                call.replace(made)
+                call.replace(body)
     names = ", ".join(each.name for each in functions.values())
     if functions:
         raise SqlError(
@@ -159,13 +159,13 @@ def expand_calls(tree: exp.Expression, functions: Mapping[str, SqlFunction]) -> 
 
 def _write_out(call: exp.Anonymous, function: SqlFunction) -> exp.Expression:
     """The expression of a call, with its arguments."""
-    given = call.expressions
-    if len(given) != len(function.parameters):
-        message = f"{function.name} takes {len(function.parameters)} arguments, not {len(given)}."
+    values = call.expressions
+    if len(values) != len(function.parameters):
+        message = f"{function.name} takes {len(function.parameters)} arguments, not {len(values)}."
         raise place_error(SqlError(message), call)
     arguments = {
         name.casefold(): exp.cast(argument.copy(), exp.DataType.build(kind, dialect=AggloomSpark))
-        for (name, kind), argument in zip(function.parameters.items(), given, strict=True)
+        for (name, kind), argument in zip(function.parameters.items(), values, strict=True)
     }
     body = exp.Paren(this=function.body.copy())
     for column in list(body.find_all(exp.Column)):
@@ -193,7 +193,7 @@ def take_functions(
     sql: str, pieces: Sequence[Sequence[Any]], parse: Callable[[int, int], exp.Expression]
 ) -> tuple[dict[str, SqlFunction], list[StatementTokens]]:
     """The functions that a text creates, by folded name, and the statements that create them; raises SqlError."""
-    found: dict[str, SqlFunction] = {}
+    functions: dict[str, SqlFunction] = {}
     statements = []
     for tokens in pieces:
         statement = StatementTokens(sql, tokens)
@@ -202,18 +202,20 @@ def take_functions(
             continue
         statements.append(statement)
         try:
-            made = created_function(statement, parse)
+            function = created_function(statement, parse)
         except SpecError as error:
             if error.place is not None or "\nAt " in str(error):
                 raise
             raise place_error(error, statement.span(0, len(statement))) from None
-        if made is None:
+        if function is None:
             continue
-        check_body(made)
-        if made.name.casefold() in found and "REPLACE" not in words:
+        check_body(function)
+        if function.name.casefold() in functions and "REPLACE" not in words:
             if "IF" in words:
                 continue
-            message = f"function {made.name!r} is created twice; write CREATE OR REPLACE FUNCTION."
-            raise place_error(DuplicateNameError(message), made.place)
-        found[made.name.casefold()] = made
-    return found, statements
+            message = (
+                f"function {function.name!r} is created twice; write CREATE OR REPLACE FUNCTION."
+            )
+            raise place_error(DuplicateNameError(message), function.place)
+        functions[function.name.casefold()] = function
+    return functions, statements

@@ -26,8 +26,8 @@ class StatementTokens:
     def words(self, at: int, count: int = 1) -> list[str]:
         """Some tokens in capitals; quoted ones are no words."""
         quoted = (TokenType.STRING, TokenType.IDENTIFIER)
-        found = self.tokens[at : at + count]
-        return ["" if each.token_type in quoted else each.text.upper() for each in found]
+        tokens = self.tokens[at : at + count]
+        return ["" if each.token_type in quoted else each.text.upper() for each in tokens]
 
     def span(self, first: int, end: int) -> Span:
         """Return the place of the tokens from first to end."""
@@ -53,16 +53,16 @@ class StatementTokens:
 
     def parts(self, first: int, end: int) -> list[tuple[int, int]]:
         """Return the pieces between commas, outside of brackets."""
-        found, depth, start = [], 0, first
+        spans, depth, start = [], 0, first
         for place in range(first, end):
             one = self.tokens[place]
             if one.token_type == TokenType.STRING:
                 continue
             depth += sum(sign in "(<" for sign in one.text) - sum(sign in ")>" for sign in one.text)
             if one.token_type == TokenType.COMMA and not depth:
-                found.append((start, place))
+                spans.append((start, place))
                 start = place + 1
-        return [*found, (start, end)] if start < end else found
+        return [*spans, (start, end)] if start < end else spans
 
     def skip(self, at: int, *words: str) -> int:
         """Return the place behind some words, if they are next, else the place itself."""

@@ -44,16 +44,16 @@ class Statement:
     @property
     def makes_function(self) -> bool:
         """True if it is CREATE FUNCTION."""
-        made = created_name(self._tokens())
-        return made is not None and made[0] == "FUNCTION"
+        creation = created_name(self._tokens())
+        return creation is not None and creation[0] == "FUNCTION"
 
     @property
     def created_name(self) -> str:
         """The name of what a CREATE statement makes; raises SqlError where it has none."""
-        made = created_name(self._tokens())
-        if made is None:
+        creation = created_name(self._tokens())
+        if creation is None:
             raise SqlError("CREATE needs a name.")
-        return made[1]
+        return creation[1]
 
     def read_drop(self) -> tuple[str, str, bool]:
         """The kind and the name of what DROP takes away, and whether it need not be there; raises SqlError."""
@@ -71,16 +71,16 @@ def cut_statements(text: str) -> tuple[list[Statement], str]:
         tokens = sqlglot.tokenize(text, dialect=AggloomSpark)
     except SqlglotError:
         return _read_closed_part(text)
-    found: list[Statement] = []
+    statements: list[Statement] = []
     start, words = 0, list[str]()
     for token in tokens:
         if token.token_type != TokenType.SEMICOLON:
             words.append(token.text)
             continue
         if words:
-            found.append(Statement(text[start : token.start].strip(), tuple(words)))
+            statements.append(Statement(text[start : token.start].strip(), tuple(words)))
         start, words = token.end + 1, []
-    return found, text[start:] if words else ""
+    return statements, text[start:] if words else ""
 
 
 def _read_closed_part(text: str) -> tuple[list[Statement], str]:
@@ -92,17 +92,17 @@ def _read_closed_part(text: str) -> tuple[list[Statement], str]:
         except SqlglotError:
             at = text.rfind(";", 0, at)
             continue
-        found, _ = cut_statements(text[: at + 1])
-        return found, text[at + 1 :]
+        statements, _ = cut_statements(text[: at + 1])
+        return statements, text[at + 1 :]
     return [], text
 
 
 def last_statement(text: str) -> list[Statement]:
     """The statements of a whole text, of which the last need not end with a semicolon; raises SqlError."""
-    found, rest = cut_statements(f"{text}\n;")
+    statements, rest = cut_statements(f"{text}\n;")
     if rest.strip(" \t\r\n;"):
         try:
             sqlglot.tokenize(text, dialect=AggloomSpark)
         except SqlglotError as error:
             raise syntax_error(text, error) from None
-    return found
+    return statements
