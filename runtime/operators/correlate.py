@@ -165,8 +165,9 @@ def _count(call: Series, batch: pa.RecordBatch) -> Answers:
     )
     if (known & (step == 0)).any():
         raise DataError(f"{call.text}: the step is 0; give another one, or filter such rows out")
-    # Ends of the whole range of BIGINT are further apart than BIGINT holds.
-    wide = [float(value) for value in (np.abs(first).max(initial=0), np.abs(last).max(initial=0))]
+    # Ends of the whole range of BIGINT are further apart than BIGINT holds; as floats, since the least BIGINT has no
+    # absolute value there.
+    wide = [float(np.abs(end.astype(np.float64)).max(initial=0)) for end in (first, last)]
     if sum(wide) >= 2.0**62:
         raise DataError(f"{call.text}: its ends are further apart than 2^62; give nearer ones")
     # A step of 0 is refused above where all of its arguments are known; elsewhere it must not divide.

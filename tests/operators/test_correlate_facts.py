@@ -237,6 +237,7 @@ def test_errors_name_the_place_and_the_fix(sql: str) -> None:
     [
         ("1, n, n - n", "the step is 0"),
         ("CAST(-9e18 AS BIGINT), CAST(9e18 AS BIGINT)", "further apart than 2"),
+        ("-9223372036854775807 - 1, 0", "further apart than 2"),
     ],
 )
 def test_series_that_have_no_end_are_errors(series: str, message: str) -> None:
