@@ -96,6 +96,7 @@ class _Parts:
         fields = dict(entered.fields)
         if entered.entry.code is not None:
             output = planner.outputs[planner.calls.index(entered)]
+            # The numbers of a class's state have no names; their places tell them apart.
             fields = {str(place): each for place, each in enumerate(output.loads)}
         views = {name: view.attr for name, view in entered.views.items()}
         ordered = {name for name, view in entered.views.items() if view.kind.arrival}
@@ -151,6 +152,7 @@ class _Carrying:
             there = column < widths.get(view, 0)
             return there and all(parts.views[name] in self._old_views for name in parts.ordered)
         if any(each.attr == "records" for each in parts.fields.values()):
+            # A plan that only needed to know whether a key has rows kept a flag, from which no count follows.
             return self.before.fields["records"].dtype == "i8"
         fields = {each.attr for each in self.before.fields.values()}
         return all(each.attr in fields for each in parts.fields.values()) and all(

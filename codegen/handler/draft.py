@@ -108,6 +108,7 @@ class Draft:
         if operand.form != "row":
             return self.read_column(operand.columns[0], operand.form)
         columns = tuple(zip(operand.columns, operand.parts, strict=True))
+        # Ascending with NULLs first, descending with NULLs last: these defaults have no letter for their NULLs.
         marks = ["d" * part[0] + "nf"[part[1]] * (part[1] == part[0]) for part in operand.parts]
         stem = "_".join(
             self.columns[name] + f"_{mark}" * bool(mark)
@@ -140,6 +141,7 @@ class Draft:
         """The local name of the word of a call's operand."""
         assert call.operand is not None
         read = self.read_operand(call.operand)
+        # The loop over a DISTINCT view names its value `word` already.
         if not call.distinct:
             call.block.locals["word"] = Local("word", read, "word")
         return "word"

@@ -165,10 +165,12 @@ def write_once(text: str, digest: str, directory: Path) -> Path:
 
 def _formatted_once(draft: str, directory: Path) -> str:
     """A draft's formatted text: that of the module in `directory` that was made of it, if it is as it was written."""
+    # Formatting takes longer than everything else here, so a draft that was formatted before is found by its digest.
     draft_digest = directory / _DRAFTS / text_digest(draft)
     try:
         digest = draft_digest.read_text(encoding="utf-8")
         text = (directory / f"{_PREFIX}{digest}.py").read_text(encoding="utf-8")
+        # A module that was edited since is not what the draft gives.
         if text_digest(text) == digest == stated_digest(text):
             return text
     except (OSError, UnicodeDecodeError):
@@ -204,7 +206,9 @@ def _write(text: str, path: Path) -> None:
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
+            # mkstemp lets only the owner read, and the workers of a cluster may be other users.
             draft.chmod(0o644)
+            # A rename is whole or not at all: a process that loads the module meanwhile never reads half of it.
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
@@ -272,6 +276,7 @@ def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any
 
 def _load(path: Path, digest: str) -> type[Any]:
     refuse_foreign(path)
+    # The digest is part of the name, so that two texts of one file are two modules in a process.
     module_name = f"aggloom_handler_{path.stem}_{digest}"
     module = sys.modules.get(module_name) or import_module(module_name, path)
     handler = getattr(module, CLASS_NAME, None) or getattr(module, NAMESPACE_CLASS_NAME, None)
@@ -296,11 +301,13 @@ def import_module(module_name: str, path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise GeneratedSourceError(f"{path}: it is no Python file, such as a generated handler is")
     module = importlib.util.module_from_spec(spec)
+    # Known before it runs: dataclasses look up the module in which they are defined.
     sys.modules[module_name] = module
     try:
         with pause_collection():
             spec.loader.exec_module(module)
     except Exception as e:
+        # Or the next import would find a module that ran halfway.
         del sys.modules[module_name]
         raise GeneratedSourceError(f"{path}: cannot be loaded: {e}") from e
     return module

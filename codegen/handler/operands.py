@@ -61,6 +61,7 @@ def operand_of(call: AggCall, entry: Aggregate, schema: pa.Schema, dialect: str)
     if alone and (entry.returns or not keys) and all(key.column == listed[0] for key in keys):
         part = ((keys[0].descending, bool(keys[0].nulls_first)),) if keys else ()
         return Operand("word", listed, (schema.field(listed[0]).type,), part)
+    # Keys first, so that the bytes of rows sort as ORDER BY says; an argument that is a key is not stored again.
     columns = [key.column for key in keys]
     parts = [(key.descending, bool(key.nulls_first)) for key in keys]
     for name in listed:
@@ -162,6 +163,7 @@ def _wide(source: WordText) -> str:
 
 def component_of(word: str, operand: Operand, column: str) -> WordText:
     """Text that reads a fixed-width component of a row as its word."""
+    # Every component has a flag byte before its payload (runtime/values/rows.py).
     offset = 1
     for name, dtype in zip(operand.columns, operand.types, strict=True):
         wide = pa.types.is_decimal(dtype) and dtype.precision > 18

@@ -29,11 +29,13 @@ class Planner(Draft):
 
     def __init__(self, spec: AggSpec, backend: str) -> None:
         self.classes = class_calls(spec, backend)
+        # A compiled loop cannot call a class that Numba does not know: one such class makes all plain Python.
         plain = any(call.verdict.reason for call in self.classes.values())
         super().__init__(spec, "python" if plain else backend)
 
     def plan(self) -> HandlerPlan:
         """The plan with every call of the spec in it."""
+        # A flag says that a key has rows, in one byte; only COUNT(*) and retractions need their number, in eight.
         self.fields["records"] = StateField("records", "int", "i8" if self._counts() else "i1")
         for call in self.spec.calls:
             of = self.classes.get(call)
@@ -58,6 +60,7 @@ class Planner(Draft):
 
     def _enter(self, call: AggCall, entry: Aggregate) -> None:
         if _is_count_of_rows(call):
+            # COUNT(*) is the record counter, which every key has anyway.
             counting = CallPlan(call, entry, entry.append, None, CallBlock([], None), False)
             counting.fields["count"] = self.fields["records"]
             self.calls.append(counting)

@@ -66,9 +66,11 @@ def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Oper
         attr = f"distinct_{'_'.join(draft.columns[c] for c in operand.columns)}"
         view = StateView(draft.unique(attr), MULTISET, operand.is_pooled, len(filters))
         guards = _guards(draft, call, entry)
+        # A call without FILTER sees every row. Only where all have one is there a row that no call wants in the view.
         if all(filters):
             either = " or ".join(draft.read_column(f, "flag") for f in filters if f)
             guards.insert(0, f"({either})" if len(filters) > 1 else either)
+        # A value may pass one FILTER and not another: each has a count of its own in the shared view.
         blocks = [
             CallBlock([draft.read_column(f, "flag")] if f else [], operand, column=column)
             for column, f in enumerate(filters)

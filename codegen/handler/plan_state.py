@@ -32,6 +32,7 @@ def enter_field(draft: Draft, state: Field, call: CallPlan) -> StateField:
     arguments = _arguments(draft, state, call)
     # The same changes of the same kind are the same state, whatever an entry calls it.
     initial = literal(state.initial)
+    # Drafted under a placeholder: a name is taken only if no other field makes the same changes.
     drawn = _update(draft, StateField("_", kind, *layout, pooled), state, call, arguments)
     key = (id(block), kind, drawn.accumulate, drawn.retract, drawn.merge, initial)
     if key not in draft.fields:
@@ -81,6 +82,7 @@ def _layout(draft: Draft, state: Field, call: CallPlan) -> tuple[Kind, tuple[str
     if state.kind == "word":
         return "word", ("i8", 0), call.operand is not None and call.operand.is_pooled
     if state.kind == "real":
+        # An exact float sum has seven parts (runtime/arithmetic/floats.py).
         return "float", ("f8", 7), False
     if state.kind != "number":
         return "int", ("i8", 0), False

@@ -196,6 +196,7 @@ def _fields(draft: Draft, call: CallPlan, of: ClassCall) -> list[StateField]:
         listed = []
         for place, (number, kind) in enumerate(zip(numbers, of.verdict.state, strict=True)):
             attr = draft.unique(f"state{place}_{stem}")
+            # Compiling found the kinds: a state that begins at 0 may become a DOUBLE.
             first = float(number) if kind == "double" else int(number)
             layout = ("double", "f8") if kind == "double" else ("int", "i8")
             listed.append(StateField(attr, *layout, initial=literal(first)))  # type: ignore[arg-type]
@@ -209,6 +210,7 @@ def _fields(draft: Draft, call: CallPlan, of: ClassCall) -> list[StateField]:
 
 def literal(number: float) -> str:
     """The text of a field's first value; "" for 0."""
+    # Infinities and NaN have no literal in Python.
     if number - number != 0:
         return {"inf": "rt.INFINITY", "-inf": "-rt.INFINITY"}.get(str(number), "rt.NOT_A_NUMBER")
     return repr(number) if number else ""
@@ -254,6 +256,7 @@ def _python_step(
         tuple(fields),
         step("accumulate", arguments),
         step("retract", arguments),
+        # A method may change its arguments in place, and the state that is merged stays what it was.
         step("merge", f"rt.copy_state(other_{attr})"),
     )
 

@@ -59,6 +59,7 @@ def format_draft(draft: str) -> str:
 
 def text_digest(text: str) -> str:
     """The digest of a module's text, whatever digest the text states."""
+    # A text cannot contain its own hash, so the line that states it counts as empty.
     bare = _STATED.sub(r'\1""', text, count=1)
     return hashlib.sha256(bare.encode()).hexdigest()[:16]
 
@@ -87,6 +88,7 @@ def support_files(backend: str) -> list[Path]:
         if path in paths or path.parent.name not in _SUPPORT_ROOMS or not path.is_file():
             continue
         paths.add(path)
+        # Imports are read and not run: importing these modules would start Numba.
         for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
             waiting += [module, *(f"{module}.{name.strip()}" for name in names.split(","))]
     return sorted(paths)

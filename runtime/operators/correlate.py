@@ -125,6 +125,7 @@ def _unnest(call: Unnest, batch: pa.RecordBatch) -> Answers:
         missing = places >= counts[rows]
         return value.take(pa.array(np.where(missing, 0, starts[rows] + places), mask=missing))
 
+    # The longest collection decides: the columns of shorter ones end in NULLs.
     return Answers(np.maximum.reduce(parts), column)
 
 
@@ -139,6 +140,7 @@ def _open_argument(column: pa.Array, shape: str) -> tuple[Array, list[pa.Array]]
     fields = items.flatten()
     if shape != "counted":
         return counts, fields
+    # An entry of a multiset is as many rows as it counts.
     times = np.maximum(fields[1].fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), 0)
     ends = np.concatenate([[0], np.cumsum(times)])
     last = np.cumsum(counts)

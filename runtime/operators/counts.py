@@ -243,6 +243,7 @@ def _flows(operator: Operator) -> tuple[int, ...]:
 
 
 def _levels(operator: Operator) -> tuple[int, int, int]:
+    # A window operator counts windows where others count keys, and they are summed apart.
     levels = (0, operator.keys) if operator.in_windows else (operator.keys, 0)
     return *levels, operator.state_bytes
 

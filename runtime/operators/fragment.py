@@ -193,6 +193,7 @@ class Fragment:
         then: more changes of an operator, by its number, once it has taken its bundles.
         """
         out: list[Rows] = []
+        # `_flow` is lazy: it reads `out` when it reaches an operator, when the changes of those before are in it.
         for part, (operator, bundles) in zip(self.spec.parts, self._flow(inputs, out), strict=True):
             rows = operator.run(bundles, part.clock(clock))
             if then is not None:
@@ -226,6 +227,7 @@ class Fragment:
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock; None: nothing is."""
         times = [
+            # An operator whose watermark is held back by a delay is due so much later on the watermark of the node.
             (event if event is None else event + part.delay, processing)
             for part, each in zip(self.spec.parts, self.operators, strict=True)
             for event, processing in [each.next_timers()]
@@ -318,6 +320,7 @@ class _Walk:
     def operator(self, node: Stateful) -> int:
         """The number of a node's operator, after those below it."""
         spec = operator_of(node, self._options, self._zone)
+        # The operators below are entered by this recursion: each number is above those that feed it.
         inputs = tuple(
             tuple(self._feeds(below, schema))
             for below, schema in zip(node.inputs, spec.inputs, strict=True)
@@ -344,6 +347,7 @@ class _Walk:
 
     def _input(self, node: Exchange, schema: pa.Schema) -> int:
         """The number of an input of the fragment; what is reused has one."""
+        # A part of the plan that occurs twice is shuffled once. Read in other columns, it is another input.
         if node.reuse:
             for number, known in enumerate(self.exchanges):
                 if known.reuse == node.reuse and self.schemas[number] == schema:

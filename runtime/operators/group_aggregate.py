@@ -168,6 +168,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
+        # As if no key had been there before: each of them makes an insertion.
         return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
     @property
@@ -192,6 +193,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         if not self._one_row:
             return results
         was = np.ones(len(results.was), np.bool_)
+        # Only the first item of a bundle can find the row missing.
         was[0] = had_row
         return results._replace(was=was, now=np.ones(len(was), np.bool_))
 
@@ -303,6 +305,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         keys = self.state.key_columns(columns.take(slots, item))
         values: list[pa.Array]
         if n:
+            # Results before and after are the rows of one output, those after it n places on.
             values = self.handler.to_arrow(results.both, self._results, item + n * after_it)
         else:
             values = [pa.array([], f.type) for f in self._results]

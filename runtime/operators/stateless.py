@@ -161,6 +161,7 @@ def expand(node: Expand, rows: Rows) -> Rows:
     # One projection is a Calc in disguise: nothing has to be repeated.
     if len(parts) == 1:
         return parts[0], kinds
+    # Projection by projection: the kinds are repeated as a whole.
     return pa.concat_batches(parts), np.tile(kinds, len(parts))
 
 

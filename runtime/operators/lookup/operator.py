@@ -148,6 +148,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
             ledger.report(stray[:orphan_count], slots[groups[stray[:orphan_count]]])
         places, gone = state.latest(slots[removals > 0], removals[removals > 0])
         gone_slots = slots[removals > 0][places]
+        # An arrival that got no answer is stored, but nothing was emitted for it.
         real = ~state.is_nothing(gone)
         counts = state.bag.counts(gone[real])
         old_ids, old_slots = _repeat_rows(gone[real], counts), np.repeat(gone_slots[real], counts)
@@ -164,6 +165,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         comes = np.arange(len(ids)) >= len(old_ids)
         kind = int(kinds[0]) if settings.per_record else None
         changes = self._find_changes(ids, np.concatenate(every), comes, kind)
+        # Not before: the changes were read from the rows that go.
         state.bag.free(gone)
         state.leave(slots)
         return changes
@@ -173,6 +175,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
     ) -> Rows:
         """Return the changes between stored rows that go and come; kind: of the one row that brings them, or None."""
         state, settings = self.state, self.settings
+        # The changes of a single row keep its kind: those of a half of an update are halves of updates.
         if kind is not None:
             goes = UPDATE_BEFORE if kind == UPDATE_BEFORE else DELETE
             news = UPDATE_AFTER if kind == UPDATE_AFTER else INSERT

@@ -66,6 +66,7 @@ class LookupState(RowState):
         self, slots: SlotArray, per_arrival: NumberArray, rows: pa.RecordBatch, nothing: FlagArray
     ) -> Array:
         """Store joined rows, and return the number of each. per_arrival: which arrived together, as rising numbers."""
+        # Numbers rise over all keys, so that the latest arrival of a key is that with the greatest.
         first = int(self._next[0])
         numbers = first + per_arrival
         if len(numbers):

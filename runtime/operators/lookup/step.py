@@ -21,6 +21,7 @@ from aggloom.runtime.values.changelog import is_retraction
 
 _PASSES = pa.schema([("passes", pa.bool_())])
 _PAIRS = 131_072
+"""Pairs that a condition is tested for at a time: rows with many answers would fill the memory."""
 
 
 class FoundAnswers(NamedTuple):
@@ -77,6 +78,7 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.Re
     counts = np.bincount(pairs.rows, minlength=batch.num_rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     kind = node.schema.types[-1].value_type
+    # A struct has to have a field, also where nothing of the answer is read.
     parts = _take_columns(batch, pairs, node.answer.names) or [pa.array(pairs.places >= 0)]
     structs = pa.StructArray.from_arrays(parts, fields=list(kind))
     lists = pa.ListArray.from_arrays(pa.array(offsets), structs)
@@ -118,6 +120,7 @@ def pair_lists(question: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListAr
 
 def asks(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
     """Which of the rows that come ask: those with a key, that pass what they have to."""
+    # A NULL in a key equals nothing, so the table is not asked.
     asking = comes & has_values(batch, question.keys)
     return asking if question.before is None else asking & _holds(question.before, batch)
 
@@ -154,6 +157,7 @@ def match_answers(
     if question.kind == "left":
         is_paired = np.zeros(batch.num_rows, np.bool_)
         is_paired[rows] = True
+        # A row whose answer could not be had is left out: padded, it would look like one without a match.
         alone = np.flatnonzero(comes & ~is_paired & ~left_out)
         rows = np.concatenate([rows, alone])
         places = np.concatenate([places, np.full(len(alone), -1, np.int64)])
@@ -185,6 +189,7 @@ class _Named:
         answers = self._table.answers(keys)
         if not self._is_wider:
             return answers
+        # Columns that only the key or a pushed condition needs stand behind the others.
         return [rows and [row[: self._width] for row in rows] for rows in answers]
 
 

@@ -137,16 +137,19 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         if clock.processing <= before or clock.processing >= AFTER_ALL:
             return no_rows(self.schema)
         now = state.clock[0] = clock.processing
+        # Before the next time of any row none has to be looked at.
         if now < state.due[0]:
             return no_rows(self.schema)
         ids = state.bag.rows.live()
         first, end = state.times(ids)
         left = ids[(end <= now) & (first <= before)]
+        # A row whose whole time lies between two positions of the clock was never there.
         came = ids[(first > before) & (first <= now) & (end > now)]
         parts = [
             (rows, np.full(rows.num_rows, kind, np.int8))
             for kind, rows in ((DELETE, state.gather(left)), (INSERT, state.gather(came)))
         ]
+        # Rows that have left, and rows that will never leave: the clock has nothing more to do with them.
         over = (end <= now) | ((first <= now) & (end >= AFTER_ALL))
         if over.any():
             state.drop(ids[over])
@@ -182,6 +185,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         slots = state.lookup(some)
         given = state.bag.rows.encode(state.store(some, first, end))
         ledger = OrphanLedger(state.table, state.debts, policy=self._policy, counters=self.counters)
+        # Debts first: a row whose retraction came before it settles that, and is no row.
         left = ledger.cancel(slots, retracts, given.take)
         orphans = left[self._apply(slots[left], given.take(left), retracts[left])]
         silent = np.ones(len(held), np.bool_)
@@ -195,6 +199,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
                 orphans = never
             silent[orphans] = True
         state.due[0] = min([int(state.due[0]), *_next_times(first, end, self.now)])
+        # Insertions leave no key without rows.
         if retracts.any():
             state.leave(np.unique(slots))
         return held[silent]
