@@ -52,8 +52,8 @@ def note_changes(checkpoint: Path, rows: pa.Table, kinds: Kinds, batch: int) -> 
         head = head.slice(0, head.num_rows // 2)
     if head.nbytes > _BYTES:
         head = head.slice(0, 0)
-    kept = pa.array(np.asarray(kinds[: head.num_rows], np.int8))
-    noted = head.combine_chunks().append_column("kind", kept)
+    kind_column = pa.array(np.asarray(kinds[: head.num_rows], np.int8))
+    noted = head.combine_chunks().append_column("kind", kind_column)
     noted = noted.replace_schema_metadata({_TOTAL: str(rows.num_rows).encode()})
     with suppress(OSError):
         directory.mkdir(exist_ok=True)
@@ -69,9 +69,9 @@ def read_changes(checkpoint: Path) -> Iterator[BatchChanges]:
     """Yield what is kept of the batches with changes, the last first; what cannot be read is left out."""
     directory = checkpoint / CHANGES_DIRECTORY
     for number in reversed(batches(directory)):
-        found = _read_batch(checkpoint, directory / str(number), number)
-        if found is not None:
-            yield found
+        batch_changes = _read_batch(checkpoint, directory / str(number), number)
+        if batch_changes is not None:
+            yield batch_changes
 
 
 def drop_changes(checkpoint: Path) -> None:

@@ -75,11 +75,11 @@ class Heaviest(Report):
 
     def take(self, operator: Operator, bucket: int, names: list[str], limit: int) -> None:
         """Weigh the keys of one more bucket."""
-        known, rows, found = weigh(operator, bucket, names, limit)
+        known, rows, heaviest = weigh(operator, bucket, names, limit)
         self.known += known
         self.rows = self.rows if rows is None else (self.rows or 0) + rows
         self.held += operator.keys
-        self.keys = nlargest(limit, [*self.keys, *found], _weight)
+        self.keys = nlargest(limit, [*self.keys, *heaviest], _weight)
 
 
 def weigh(
@@ -98,14 +98,14 @@ def weigh(
     firsts, counts, weights = _sum_by_key(columns, each)
     order = _largest(weights, counts, limit)
     chosen = [column.take(pa.array(firsts[order])) for column in columns]
-    found = [
+    heaviest = [
         _make_weight(
             *(operator, bucket, names, [column.slice(place, 1) for column in chosen]),
             (int(counts[at]), None if rows is None else int(weights[at])),
         )
         for place, at in enumerate(order.tolist())
     ]
-    return len(firsts), None if rows is None else int(np.sum(each)), found
+    return len(firsts), None if rows is None else int(np.sum(each)), heaviest
 
 
 def _sum_by_key(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
@@ -113,11 +113,11 @@ def _sum_by_key(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Arr
     marks = pa.table([_groupable(each) for each in columns], names=_numbers(len(columns)))
     marks = marks.append_column("place", pa.array(np.arange(len(rows))))
     marks = marks.append_column("rows", pa.array(rows))
-    found = marks.group_by(_numbers(len(columns))).aggregate(
+    sums = marks.group_by(_numbers(len(columns))).aggregate(
         [("place", "min"), ("place", "count"), ("rows", "sum")]
     )
     names = ("place_min", "place_count", "rows_sum")
-    first, counts, weights = (found.column(name).to_numpy() for name in names)
+    first, counts, weights = (sums.column(name).to_numpy() for name in names)
     return first, counts, weights
 
 
@@ -132,8 +132,10 @@ def _groupable(column: pa.Array) -> pa.Array:
 def _largest(weights: Array, counts: Array, limit: int) -> Array:
     """The places of the largest, by rows and then by what is held."""
     if len(weights) > 4 * limit:
-        kept = np.argpartition(-weights, limit)[: 2 * limit]
-        return np.asarray(kept[np.lexsort((-counts[kept], -weights[kept]))][:limit])
+        candidates = np.argpartition(-weights, limit)[: 2 * limit]
+        return np.asarray(
+            candidates[np.lexsort((-counts[candidates], -weights[candidates]))][:limit]
+        )
     return np.asarray(np.lexsort((-counts, -weights))[:limit])
 
 
@@ -145,9 +147,9 @@ def _make_weight(
     weight: tuple[int, int | None],
 ) -> KeyWeight:
     key = pa.RecordBatch.from_arrays(values, names=names[: len(values)]) if values else None
-    shown = {} if key is None else {n: key.column(n)[0].as_py() for n in key.schema.names}
+    key_values = {} if key is None else {n: key.column(n)[0].as_py() for n in key.schema.names}
     windows = tuple(_windows(operator, key)) if operator.in_windows and key is not None else ()
-    return KeyWeight(shown, bucket, *weight, windows)
+    return KeyWeight(key_values, bucket, *weight, windows)
 
 
 def _windows(operator: Operator, key: pa.RecordBatch) -> Iterator[HeldWindow]:

@@ -40,8 +40,8 @@ class BackgroundReads:
             return weigh_checkpoint(watched.path, trust=watched.trust, spark=spark)
 
         number = watched.number if links else None
-        found = self._answer((watched.path,), read)
-        return [state_of(each, number, operators) for each in found]
+        operator_states = self._answer((watched.path,), read)
+        return [state_of(each, number, operators) for each in operator_states]
 
     def key(
         self, watched: Watched, operator: OperatorProgress, key: Mapping[str, Any], place: int = 0

@@ -27,12 +27,12 @@ class Chart:
     highest: str
 
 
-def chart_batches(batches: Sequence[Batch], shown: TimeRange) -> list[Chart]:
+def chart_batches(batches: Sequence[Batch], time_range: TimeRange) -> list[Chart]:
     """The charts of the batches in a range, lag and throughput first."""
-    found = [batch for batch in batches if shown.holds(batch)]
-    bins = shown.cut(len(found))
+    visible = [batch for batch in batches if time_range.holds(batch)]
+    bins = time_range.cut(len(visible))
     charts = []
-    for name, values, scale, last in _list_series(found, bins):
+    for name, values, scale, last in _list_series(visible, bins):
         known = [value for value in values if value is not None]
         svg = draw_bars(name, values, bins, scale)
         if svg and last is not None:

@@ -40,16 +40,16 @@ class ChangesView:
     lines: Sequence[ChangeLine]
 
 
-def changes_of(root: Path, find: str = "", shown: int = SHOWN) -> ChangesView | None:
+def changes_of(root: Path, find: str = "", most: int = SHOWN) -> ChangesView | None:
     """The changes that are kept of the last batches and have a text in a column; None if none is kept."""
-    kept = list(read_changes(root))
-    if not kept:
+    batches = list(read_changes(root))
+    if not batches:
         return None
     # After the query's columns have changed, older batches have others.
-    names = kept[0].rows.column_names
-    alike = [batch for batch in kept if batch.rows.column_names == names]
+    names = batches[0].rows.column_names
+    alike = [batch for batch in batches if batch.rows.column_names == names]
     lines = (line for batch in alike for line in _list_lines(batch, find.lower()))
-    listed = list(islice(lines, shown))
+    listed = list(islice(lines, most))
     total = sum(batch.total for batch in alike)
     span = f"batch {alike[0].batch}"
     if len(alike) > 1:
@@ -60,8 +60,8 @@ def changes_of(root: Path, find: str = "", shown: int = SHOWN) -> ChangesView | 
     cut = [batch for batch in alike if batch.total > batch.rows.num_rows]
     if cut:
         words += f"; of a batch the first {cut[0].rows.num_rows:,} changes are kept"
-    if len(listed) == shown:
-        words += f"; {shown} lines are shown"
+    if len(listed) == most:
+        words += f"; {most} lines are shown"
     return ChangesView(f"{words}.", names, listed)
 
 

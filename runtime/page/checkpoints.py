@@ -107,8 +107,8 @@ class Checkpoints:
 
     def number(self, number: int) -> Watched | None:
         """The checkpoint of a number, if there is one."""
-        found = self.all()
-        return found[number] if 0 <= number < len(found) else None
+        watched = self.all()
+        return watched[number] if 0 <= number < len(watched) else None
 
 
 def found_in(path: str) -> list[str]:
@@ -116,8 +116,10 @@ def found_in(path: str) -> list[str]:
     root = local(path)
     if not is_local(path) or not root.is_dir() or _is_one(root):
         return [path]
-    found = [str(each) for each in islice(_directories(root, _DEEP), _LOOKED_AT) if _is_one(each)]
-    return found or ([path] if any(root.iterdir()) else [])
+    checkpoints = [
+        str(each) for each in islice(_directories(root, _DEEP), _LOOKED_AT) if _is_one(each)
+    ]
+    return checkpoints or ([path] if any(root.iterdir()) else [])
 
 
 def _directories(root: Path, deep: int) -> Iterator[Path]:

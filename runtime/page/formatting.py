@@ -18,8 +18,8 @@ def short(value: float) -> str:
     """A number in few letters."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= unit:
-            shown = value / (1e3 if name == "k" else unit)
-            return f"{shown:,.1f}".removesuffix(".0") + name
+            scaled = value / (1e3 if name == "k" else unit)
+            return f"{scaled:,.1f}".removesuffix(".0") + name
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}".removesuffix(".0")
 
 
@@ -59,23 +59,23 @@ def moment(ms: int | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def value(given: Any) -> str:
+def value(item: Any) -> str:
     """A value as a page shows it: one line, cut where it is long; NULL is told from the text by what marks it."""
-    if given is None:
+    if item is None:
         return "NULL"
-    if isinstance(given, bytes):
-        text = given.hex()
-    elif isinstance(given, dt.datetime):
-        text = given.isoformat(" ")
-    elif isinstance(given, dict):
-        text = f"({row(given)})"
-    elif isinstance(given, list):
-        text = f"[{', '.join(map(value, given))}]"
-    elif isinstance(given, str):
-        plain = given.isprintable() and given.strip() == given and given
-        text = given if plain and given != "NULL" else repr(given)
+    if isinstance(item, bytes):
+        text = item.hex()
+    elif isinstance(item, dt.datetime):
+        text = item.isoformat(" ")
+    elif isinstance(item, dict):
+        text = f"({row(item)})"
+    elif isinstance(item, list):
+        text = f"[{', '.join(map(value, item))}]"
+    elif isinstance(item, str):
+        plain = item.isprintable() and item.strip() == item and item
+        text = item if plain and item != "NULL" else repr(item)
     else:
-        text = str(given)
+        text = str(item)
     return clip_text(text)
 
 
@@ -93,10 +93,10 @@ def clip_text(text: str) -> str:
 
 def ranges(numbers: list[int]) -> list[tuple[int, int]]:
     """Numbers in order as (first, last) of those that follow each other."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = found[-1][0], number
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
         else:
-            found.append((number, number))
-    return found
+            runs.append((number, number))
+    return runs

@@ -94,8 +94,8 @@ def _find_growth(unit: str, waiting: Sequence[int]) -> Iterator[str]:
         return
     first, last = median(waiting[:third]), median(waiting[-third:])
     if last > _GROWN * first and last > third and min(waiting[-third:]) > max(waiting[:third]):
-        shown = size if unit == "bytes" else count
-        numbers = shown(waiting[0]), shown(waiting[-1])
+        format_number = size if unit == "bytes" else count
+        numbers = format_number(waiting[0]), format_number(waiting[-1])
         what = "What waits" if unit == "bytes" else f"The {unit} that wait"
         grew = "has grown" if unit == "bytes" else "have grown"
         yield (

@@ -79,17 +79,17 @@ class History:
     @property
     def operators(self) -> Mapping[str, Mapping[str, Any]]:
         """The counts of operators by their numbers."""
-        found = self.noted.get("operators")
-        if not isinstance(found, dict):
+        noted = self.noted.get("operators")
+        if not isinstance(noted, dict):
             return {}
-        return {name: each for name, each in found.items() if isinstance(each, dict)}
+        return {name: each for name, each in noted.items() if isinstance(each, dict)}
 
     @property
     def sources(self) -> list[tuple[str, int]]:
         """(name, rows) of each source in the last batch that was noted."""
-        found = self.noted.get("sources")
+        noted = self.noted.get("sources")
         listed = (
-            [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+            [each for each in noted if isinstance(each, dict)] if isinstance(noted, list) else []
         )
         return [(str(each.get("name")), _number(each.get("rows")) or 0) for each in listed]
 
@@ -101,8 +101,8 @@ class History:
     @property
     def stores(self) -> list[Mapping[str, int]]:
         """Spark's figures of the state of each stateful node, by number."""
-        found = self.noted.get("stores")
-        return [_numbers(each) for each in found] if isinstance(found, list) else []
+        noted = self.noted.get("stores")
+        return [_numbers(each) for each in noted] if isinstance(noted, list) else []
 
 
 def history_of(root: Path, now: float | None = None) -> History:
@@ -173,13 +173,15 @@ def _read_plan(root: Path, plan: Path) -> tuple[int | None, int | None]:
         from aggloom.runtime.engine.checkpoint import read_plan
 
         try:
-            found = read_plan(root, int(plan.name))
+            local_plan = read_plan(root, int(plan.name))
         except (AggloomError, OSError):
             return None, None
-        return found.now, found.watermark if BEFORE_ALL < found.watermark < AFTER_ALL else None
+        return local_plan.now, (
+            local_plan.watermark if BEFORE_ALL < local_plan.watermark < AFTER_ALL else None
+        )
     try:
-        told = json.loads(read_file(root, plan).splitlines()[1])
-        return _number(told.get("batchTimestampMs")), _number(told.get("batchWatermarkMs"))
+        metadata = json.loads(read_file(root, plan).splitlines()[1])
+        return _number(metadata.get("batchTimestampMs")), _number(metadata.get("batchWatermarkMs"))
     except (CheckpointError, OSError, ValueError, IndexError, AttributeError, RecursionError):
         return None, None
 

@@ -50,7 +50,7 @@ class _Checkpoints(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families, each with a sample for each checkpoint that has it."""
-        found: list[tuple[str, History]] = []
+        histories: list[tuple[str, History]] = []
         readable = GaugeMetricFamily(
             "aggloom_readable", "Whether the checkpoint's batches can be read.", labels=_LABELS
         )
@@ -58,16 +58,16 @@ class _Checkpoints(Collector):
             history = _history(each)
             readable.add_metric([each.path], float(history is not None))
             if history is not None:
-                found.append((each.path, history))
+                histories.append((each.path, history))
         yield readable
-        yield from _of_batches(found)
-        yield from _of_operators(found)
+        yield from _of_batches(histories)
+        yield from _of_operators(histories)
 
 
-def _of_batches(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
+def _of_batches(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     for name, help_text in _COUNTED.items():
         counter = CounterMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
-        for path, history in found:
+        for path, history in histories:
             if name in history.total:
                 counter.add_metric([path], history.total[name])
         yield counter
@@ -98,24 +98,24 @@ def _of_batches(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     ]
     for name, help_text, of in gauges:
         gauge = GaugeMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
-        for path, history in found:
+        for path, history in histories:
             value = of(history)
             if value is not None:
                 gauge.add_metric([path], float(value))
         yield gauge
     lag = GaugeMetricFamily("aggloom_waiting", "What waits to be read.", labels=[*_LABELS, "unit"])
-    for path, history in found:
+    for path, history in histories:
         for unit, number in (history.last.lag if history.last else {}).items():
             lag.add_metric([path, unit], number)
     yield lag
 
 
-def _of_operators(found: Sequence[tuple[str, History]]) -> Iterator[Metric]:
+def _of_operators(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     labels = [*_LABELS, "place", "operator"]
     for name, (kind, help_text) in _OPERATOR.items():
         family: Any = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         metric = family(f"aggloom_operator_{name}", help_text, labels=labels)
-        for path, history in found:
+        for path, history in histories:
             for place, counts in history.operators.items():
                 if type(counts.get(name)) is int:
                     metric.add_metric([path, place, str(counts.get("name", ""))], counts[name])

@@ -74,7 +74,7 @@ def list_links(
 
 def name_anchor(place: str) -> str:
     """The id of an operator's element on a page, whatever its place is."""
-    return f"op{re.sub('[^0-9.]', lambda found: f'{ord(found[0]):x}', place)}"
+    return f"op{re.sub('[^0-9.]', lambda match: f'{ord(match[0]):x}', place)}"
 
 
 def find_figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
@@ -82,8 +82,8 @@ def find_figures(plan: Mapping[str, Any], history: History) -> dict[str, list[st
     places = plan.get("operators")
     shares = find_shares(history)
     lines: dict[str, list[str]] = {}
-    for number, given in (places.items() if isinstance(places, dict) else ()):
-        place = str(given)
+    for number, node_place in (places.items() if isinstance(places, dict) else ()):
+        place = str(node_place)
         counts = history.operators.get(place)
         if counts is None:
             continue
@@ -136,8 +136,8 @@ def draw_share(share: float | None) -> str | Markup:
 
 def _describe_held(counts: Mapping[str, Any]) -> str:
     parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if _int(counts, word)]
-    found = counts.get("buckets")
-    counted, of = found if isinstance(found, list) and len(found) == 2 else (0, 0)
+    buckets = counts.get("buckets")
+    counted, of = buckets if isinstance(buckets, list) and len(buckets) == 2 else (0, 0)
     part = "" if counted == of else f" (in the {counted} of {of} buckets that this run has read)"
     return f"holds {', '.join([*parts, size(_int(counts, 'state_bytes'))])}{part}"
 

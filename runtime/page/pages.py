@@ -55,9 +55,9 @@ class Pages:
             **about(),
         )
 
-    def checkpoint(self, watched: Watched, asked: Asked | None = None) -> str:
+    def checkpoint(self, watched: Watched, query: Asked | None = None) -> str:
         """A checkpoint: its batches in the range that is asked for, plan, operators and sources."""
-        view = view_of(watched, asked)
+        view = view_of(watched, query)
         values: dict[str, Any] = {"view": view, "said": view.announcement, "typed": {}}
         return page("page_checkpoint.html.j2", live=True, follows=True, **values, **about())
 
@@ -76,9 +76,9 @@ class Pages:
         values: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
         return page("page_state.html.j2", live=True, **values, **about())
 
-    def result(self, watched: Watched, asked: Asked) -> str:
+    def result(self, watched: Watched, query: Asked) -> str:
         """The rows and the last changes of a result that have a text, or why there are none to show."""
-        find = asked.get("find", [""])[0]
+        find = query.get("find", [""])[0]
         problems: list[str] = []
         result = changes = None
         try:
@@ -93,14 +93,14 @@ class Pages:
         values |= {"said": f"{view.word}. Batch {view.batch}.", "problems": problems}
         return page("page_result.html.j2", live=True, follows=True, **values, **about())
 
-    def key(self, watched: Watched, asked: Asked) -> str:
+    def key(self, watched: Watched, query: Asked) -> str:
         """A key of a checkpoint, or why it cannot be told."""
         view = view_of(watched)
-        place = asked.get("operator", [""])[0]
+        place = query.get("operator", [""])[0]
         operator = next((each for each in view.sources if each.place == place), None)
         problems: list[str] = []
         keys: list[dict[str, Any]] = []
-        typed = {} if operator is None else {place: _parse_form(operator, asked)}
+        typed = {} if operator is None else {place: _parse_form(operator, query)}
         try:
             if operator is None:
                 raise CheckpointError("There is no such operator; choose one below.")
@@ -123,10 +123,10 @@ def about() -> dict[str, Any]:
     return {"version": known, "made": now, "policy": ""}
 
 
-def _parse_form(operator: OperatorProgress, asked: Asked) -> dict[int, tuple[str, bool]]:
+def _parse_form(operator: OperatorProgress, query: Asked) -> dict[int, tuple[str, bool]]:
     """Return the input typed into a form, by the number of the column: (text, whether NULL)."""
     return {
-        at: (asked.get(f"v{at}", [""])[0], f"n{at}" in asked) for at in range(len(operator.keys))
+        at: (query.get(f"v{at}", [""])[0], f"n{at}" in query) for at in range(len(operator.keys))
     }
 
 

@@ -18,10 +18,10 @@ from aggloom.runtime.page import formatting
 @functools.cache
 def environment() -> Environment:
     """The environment of all templates, with what pages need."""
-    made = templates().overlay(autoescape=True)
+    page_environment = templates().overlay(autoescape=True)
     own = {"count": formatting.count, "size": formatting.size, "moment": formatting.moment}
-    made.filters = {**made.filters, **own}
-    return made
+    page_environment.filters = {**page_environment.filters, **own}
+    return page_environment
 
 
 def page(template: str, *, live: bool, follows: bool = False, **values: Any) -> str:

@@ -76,8 +76,8 @@ def _keys(
     problems: list[str] = []
     for place, operator in enumerate(fitting):
         try:
-            found = reading.key(watched, operator, key, place)
-            keys.append({**found, "id": f"{view.id}key{place}"})
+            finding = reading.key(watched, operator, key, place)
+            keys.append({**finding, "id": f"{view.id}key{place}"})
         except (AggloomError, OSError) as error:
             problems.append(str(error))
     return keys, problems

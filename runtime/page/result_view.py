@@ -63,16 +63,18 @@ class Results:
         """
         loaded = self._load(root, with_texts=bool(find))
         table = loaded.table
-        found = table.filter(_match(loaded.texts, find)) if find else table
+        matching = table.filter(_match(loaded.texts, find)) if find else table
         numbers = [
             "number" if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) else ""
             for f in table.schema
         ]
-        rows = [[value(each) for each in row] for row in list_rows(found.slice(0, SHOWN))]
+        rows = [[value(each) for each in row] for row in list_rows(matching.slice(0, SHOWN))]
         some = (
-            f"{found.num_rows:,} of {table.num_rows:,} rows" if find else f"{table.num_rows:,} rows"
+            f"{matching.num_rows:,} of {table.num_rows:,} rows"
+            if find
+            else f"{table.num_rows:,} rows"
         )
-        cut = f", the first {SHOWN} are shown" if found.num_rows > SHOWN else ""
+        cut = f", the first {SHOWN} are shown" if matching.num_rows > SHOWN else ""
         words = f"{some} after batch {loaded.batch}{cut}."
         return ResultView(words, list(zip(table.column_names, numbers, strict=True)), rows)
 
@@ -115,10 +117,10 @@ def list_rows(table: pa.Table) -> list[tuple[object, ...]]:
 
 def _match(texts: Sequence[pa.Array], find: str) -> pa.ChunkedArray:
     """Tell for each row whether its text has another one in it."""
-    wanted = pc.utf8_lower(pa.scalar(find.replace(_BETWEEN, "\ufffd"))).as_py()
+    pattern = pc.utf8_lower(pa.scalar(find.replace(_BETWEEN, "\ufffd"))).as_py()
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(lambda part: pc.match_substring(part, wanted), texts)
-        return pa.chunked_array(list(found), pa.bool_())
+        matches = pool.map(lambda part: pc.match_substring(part, pattern), texts)
+        return pa.chunked_array(list(matches), pa.bool_())
 
 
 def _write_texts(table: pa.Table) -> list[pa.Array]:

@@ -189,17 +189,17 @@ class _Handler(BaseHTTPRequestHandler):
             refused = b"Another site asks for this page, which reads state. Open it from the page itself.\n"
             return HTTPStatus.FORBIDDEN, _TEXT, refused
         try:
-            asked = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
+            query = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
         except ValueError:
             return HTTPStatus.BAD_REQUEST, _TEXT, b"The address has too many fields.\n"
         if place[2] == "/state":
             text = pages.state(watched)
         elif place[2] == "/key":
-            text = pages.key(watched, asked)
+            text = pages.key(watched, query)
         elif place[2] == "/result":
-            text = pages.result(watched, asked)
+            text = pages.result(watched, query)
         else:
-            text = pages.checkpoint(watched, asked)
+            text = pages.checkpoint(watched, query)
         return HTTPStatus.OK, _HTML, text.encode("utf-8", "replace")
 
     def _is_from_elsewhere(self) -> bool:

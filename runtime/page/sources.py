@@ -80,15 +80,15 @@ def _operators(root: Path, trust: bool) -> Iterator[OperatorProgress]:
 
 @lru_cache(maxsize=32)
 def _source(spec: AggSpec, backend: Backend) -> SourceProgress:
-    made = generate(spec, backend)
-    by_call = lines_of_calls(made.text, spec)
+    module = generate(spec, backend)
+    by_call = lines_of_calls(module.text, spec)
     works: dict[int, list[int]] = {}
     for number, (_, lines) in enumerate(by_call.items()):
         for line in lines if number < _SHOWN_CALLS else ():
             works.setdefault(line, []).append(number)
     return SourceProgress(
-        made.digest,
-        made.backend,
-        [(at, text, works.get(at, [])) for at, text in enumerate(made.text.splitlines(), 1)],
+        module.digest,
+        module.backend,
+        [(at, text, works.get(at, [])) for at, text in enumerate(module.text.splitlines(), 1)],
         [(call, ranges(lines)) for call, lines in by_call.items()],
     )

@@ -41,15 +41,15 @@ def state_of(
     partition = ["partition"] if any(b.partition is not None for b in state.largest) else []
     rows = []
     for key in heaviest.keys:
-        shown = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
+        cells = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
         words = format_key_query(weighed.place, list(key.key.values()))
         if number is not None and operator is not None and len(words) < _LONGEST:
-            shown[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, shown[0])
+            cells[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, cells[0])
         if counted:
             share = heaviest.share_of(key)
             hot = Markup(' <span class="pill warn">hot</span>') if heaviest.is_hot(key) else ""
-            shown += [count(key.rows), Markup("{}{}").format(draw_share(share), hot)]
-        rows.append([*shown, *([count(key.held)] if in_windows else [])])
+            cells += [count(key.rows), Markup("{}{}").format(draw_share(share), hot)]
+        rows.append([*cells, *([count(key.held)] if in_windows else [])])
     return {
         "id": f"state-{name_anchor(weighed.place)}",
         "title": f"{weighed.place}: {state.name}",
@@ -85,20 +85,20 @@ def format_key_query(place: str, values: Sequence[Any]) -> str:
     return urlencode(pairs)
 
 
-def as_typed(given: Any) -> str:
+def as_typed(item: Any) -> str:
     """A value as a user would write it, so that it is read as the same."""
-    if isinstance(given, bytes):
-        return given.hex()
-    if isinstance(given, bool):
-        return str(given).lower()
-    if isinstance(given, dict | list):
-        return json.dumps(given, default=str, ensure_ascii=False)
-    return str(given)
+    if isinstance(item, bytes):
+        return item.hex()
+    if isinstance(item, bool):
+        return str(item).lower()
+    if isinstance(item, dict | list):
+        return json.dumps(item, default=str, ensure_ascii=False)
+    return str(item)
 
 
-def key_of(found: KeyFinding, operator: OperatorProgress, place: int = 0) -> dict[str, Any]:
+def key_of(finding: KeyFinding, operator: OperatorProgress, place: int = 0) -> dict[str, Any]:
     """A key, what is held of it, and how it came to its value."""
-    state, why = found.state, found.why
+    state, why = finding.state, finding.why
     key: KeyState = state.key or KeyState(why.key, why.bucket, ())
     near = f" Did you mean {' or '.join(map(repr, key.nearest))}?" if key.nearest else ""
     weight = KeyWeight(key.key, key.bucket, len(key.parts), None, tuple(_list_windows(key.parts)))
@@ -151,13 +151,13 @@ def _part(part: PartContents) -> dict[str, Any]:
 
 
 def _bundles(why: Why, skip: int) -> list[dict[str, Any]]:
-    found = []
+    bundles = []
     for bundle in why.bundles:
         changes = bundle.changes[skip:]
         skip = max(0, skip - len(bundle.changes))
         if changes or bundle.emitted:
-            found.append(_bundle(bundle, changes))
-    return found
+            bundles.append(_bundle(bundle, changes))
+    return bundles
 
 
 def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
@@ -203,15 +203,15 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
 
 def _describe_share(weighed: WeighedOperator) -> str:
     """Describe the share of the state that was read, unless all of it was."""
-    found = weighed.heaviest
-    if found.whole:
+    heaviest = weighed.heaviest
+    if heaviest.whole:
         return ""
-    if weighed.state.note and found.buckets[0] == 0:
+    if weighed.state.note and heaviest.buckets[0] == 0:
         return weighed.state.note
-    share = 100 * found.bytes[0] // max(1, found.bytes[1])
+    share = 100 * heaviest.bytes[0] // max(1, heaviest.bytes[1])
     return (
-        f"Keys are counted in {found.buckets[0]} of {found.buckets[1]} buckets, the largest, with {share} % "
-        f"of the bytes, since {found.stopped}: these are {found.known:,} keys. `aggloom state` reads all."
+        f"Keys are counted in {heaviest.buckets[0]} of {heaviest.buckets[1]} buckets, the largest, with {share} % "
+        f"of the bytes, since {heaviest.stopped}: these are {heaviest.known:,} keys. `aggloom state` reads all."
     )
 
 
@@ -227,8 +227,8 @@ def _records(number: int | None) -> str:
     return f" ({number:,} record{'' if number == 1 else 's'})" if number else ""
 
 
-def _cell(given: Any) -> Any:
+def _cell(item: Any) -> Any:
     """A value of a key: what is NULL looks otherwise than the text."""
-    if given is None:
+    if item is None:
         return Markup('<span class="null">NULL</span>')
-    return value(given) if given != "" else Markup('<span class="null">empty text</span>')
+    return value(item) if item != "" else Markup('<span class="null">empty text</span>')

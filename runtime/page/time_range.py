@@ -72,9 +72,9 @@ class TimeRange:
 
     def cut(self, batches: int) -> Bins:
         """Parts of it for bars, about as many as there are batches."""
-        wanted = min(_MOST, max(_FEWEST, batches))
+        intervals = min(_MOST, max(_FEWEST, batches))
         span = max(1, self.high - self.low)
-        step = next((each for each in _STEPS if span / each <= wanted), span // wanted)
+        step = next((each for each in _STEPS if span / each <= intervals), span // intervals)
         low = self.low - self.low % step
         return Bins(low, step, (self.high - low) // step + 1)
 
@@ -84,7 +84,7 @@ def end_of(batch: Batch) -> int:
     return (batch.at or 0) + (batch.took or 0)
 
 
-def range_of(batches: Sequence[Batch], asked: Mapping[str, list[str]]) -> TimeRange | None:
+def range_of(batches: Sequence[Batch], query: Mapping[str, list[str]]) -> TimeRange | None:
     """The range that is asked for by `span` (seconds, 0 for all) and `end` (milliseconds); None without a time.
 
     What is asked for wrongly is as if it were not.
@@ -94,13 +94,13 @@ def range_of(batches: Sequence[Batch], asked: Mapping[str, list[str]]) -> TimeRa
         return None
     first, last = min(batch.at or 0 for batch in known), max(map(end_of, known))
     whole = last - first
-    span = _number(asked, "span")
+    span = _number(query, "span")
     if span is None:
         span = 0 if whole <= _WHOLE_UP_TO else _HOUR // 1000
     length = 1000 * span
     if not 0 < length < whole:
         return TimeRange(first, last, tuple(_choices(whole, 0)))
-    end = _number(asked, "end")
+    end = _number(query, "end")
     high = last if end is None else min(max(end, first + length), last)
     earlier = (
         f"span={span}&end={max(high - length, first + length)}" if high - length > first else ""
@@ -120,6 +120,6 @@ def _choices(whole: int, length: int) -> Iterator[SpanChoice]:
         yield SpanChoice("all", "span=0", length == 0)
 
 
-def _number(asked: Mapping[str, list[str]], name: str) -> int | None:
-    text = asked.get(name, [""])[0]
+def _number(query: Mapping[str, list[str]], name: str) -> int | None:
+    text = query.get(name, [""])[0]
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None

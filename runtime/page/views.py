@@ -94,21 +94,24 @@ class PageView:
 
 def view_of(
     watched: Watched,
-    asked: Mapping[str, list[str]] | None = None,
+    query: Mapping[str, list[str]] | None = None,
     *,
     prefix: str = "",
     is_file: bool = False,
 ) -> PageView:
     """A checkpoint as the templates take it.
 
-    asked: the range of time. prefix: begins the ids of its elements. is_file: it is for a file, with its whole history.
+    query: the parameters of the address, with the range of time. prefix: begins the ids of its elements. is_file: it
+    is for a file, with its whole history.
     """
     facts = watched.read_facts()
     history = facts.history
     number = None if is_file else watched.number
-    shown = range_of(history.batches, {"span": ["0"]} if is_file else asked or {})
+    time_range = range_of(history.batches, {"span": ["0"]} if is_file else query or {})
     batches = [
-        each for each in history.batches if shown is None or each.at is None or shown.holds(each)
+        each
+        for each in history.batches
+        if time_range is None or each.at is None or time_range.holds(each)
     ]
     plan, problems = _stack(facts, prefix, number)
     return PageView(
@@ -120,8 +123,8 @@ def view_of(
         problems=problems,
         key_figures=list(list_key_figures(history)),
         facts=[*_facts(history), *_clock_facts(facts.clocks)],
-        range=shown,
-        charts=[] if shown is None else chart_batches(history.batches, shown),
+        range=time_range,
+        charts=[] if time_range is None else chart_batches(history.batches, time_range),
         batch_columns=_batch_columns(batches),
         batches=_list_batches(batches),
         inputs=[[clip_text(name), count(rows)] for name, rows in history.sources],
@@ -129,7 +132,7 @@ def view_of(
         plan=plan,
         operators=list_operators(facts.operators, history, prefix, number),
         sources=facts.operators,
-        changes=changes_of(local(watched.path), shown=_CHANGES) if is_local(watched.path) else None,
+        changes=changes_of(local(watched.path), most=_CHANGES) if is_local(watched.path) else None,
         id=prefix,
         reading="" if watched.is_of_local_engine else _STARTS_SPARK,
         history=history,

@@ -69,20 +69,22 @@ class TopicBroker:
         return self._ask(lambda: self._describe(sorted(names)))
 
     def _describe(self, names: list[str]) -> dict[str, TopicFacts]:
-        asked = self._admin.describe_topics(
+        answers = self._admin.describe_topics(
             kafka_client(self._where).TopicCollection(names), request_timeout=_SECONDS
         )
-        found: dict[str, TopicFacts] = {}
+        facts_by_topic: dict[str, TopicFacts] = {}
         for name in names:
-            facts = _result_unless_unknown(asked[name])
+            facts = _result_unless_unknown(answers[name])
             if facts is not None:
                 if not facts.partitions:
                     # A broker that knows no partition of a topic yet would make it one without messages.
                     raise _error_of(self._where, "LEADER_NOT_AVAILABLE")
                 number = str(facts.topic_id)
                 numbers = sorted(int(each.id) for each in facts.partitions)
-                found[name] = TopicFacts("" if number == _NO_ID else number, tuple(numbers))
-        return found
+                facts_by_topic[name] = TopicFacts(
+                    "" if number == _NO_ID else number, tuple(numbers)
+                )
+        return facts_by_topic
 
     def earliest(self, places: Iterable[TopicPlace]) -> dict[TopicPlace, int]:
         """The first offset of each partition that is still there."""
@@ -95,9 +97,9 @@ class TopicBroker:
     def at_time(self, places: Iterable[TopicPlace], moment: int) -> dict[TopicPlace, int]:
         """The offset of the first message at a time or after it, in milliseconds; the end where there is none."""
         listed = list(places)
-        found = self._offsets(listed, self._specs.for_timestamp(moment), moment=True)
-        none = [place for place, offset in found.items() if offset < 0]
-        return found | (self.latest(none) if none else {})
+        offsets = self._offsets(listed, self._specs.for_timestamp(moment), moment=True)
+        none = [place for place, offset in offsets.items() if offset < 0]
+        return offsets | (self.latest(none) if none else {})
 
     def _offsets(
         self, places: Iterable[TopicPlace], spec: Any, moment: bool = False
@@ -110,19 +112,19 @@ class TopicBroker:
     def _list_offsets(
         self, places: list[TopicPlace], spec: Any, moment: bool
     ) -> dict[TopicPlace, int]:
-        asked = self._admin.list_offsets(
+        answers = self._admin.list_offsets(
             {self._new(*place): spec for place in places},
             isolation_level=self._level,
             request_timeout=_SECONDS,
         )
-        found = {}
-        for each, answer in asked.items():
+        offsets = {}
+        for each, answer in answers.items():
             offset = int(answer.result(2 * _SECONDS).offset)
             if offset < (_NONE if moment else 0):
                 # A broker that has just come back does not know yet, and that is no error to the client.
                 raise _error_of(self._where, "OFFSET_NOT_AVAILABLE")
-            found[TopicPlace(each.topic, each.partition)] = offset
-        return found
+            offsets[TopicPlace(each.topic, each.partition)] = offset
+        return offsets
 
     def _ask(self, question: Callable[[], _Said]) -> _Said:
         """The answer of the brokers, which may be away for a while."""
@@ -180,15 +182,15 @@ def broker_error(where: str, source: KafkaSource, error: BaseException) -> DataE
 
 def client_config(source: KafkaSource) -> dict[str, Any]:
     """The settings of a client for a source: the properties that users give are those of librdkafka."""
-    given: Mapping[str, Any] = source.properties or {}
+    own: Mapping[str, Any] = source.properties or {}
     usual = {"isolation.level": "read_committed", "log_level": 0}
-    return {**usual, **given, "bootstrap.servers": source.servers}
+    return {**usual, **own, "bootstrap.servers": source.servers}
 
 
-def open_client(made: Any, config: Mapping[str, Any], where: str) -> Any:
+def open_client(client_type: Any, config: Mapping[str, Any], where: str) -> Any:
     """A client of these settings; raises SpecError for one that it does not know."""
     try:
-        return made(dict(config))
+        return client_type(dict(config))
     except kafka_client(where).KafkaException as error:
         cause = error.args[0] if error.args else error
         said = cause.str() if hasattr(cause, "str") else str(cause)

@@ -51,8 +51,8 @@ class OffsetRange(NamedTuple):
 class _Part:
     """A range under way: messages that have come and wait, and the end that its partition is known to have."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
-        self.place, self.next, self.end = wanted
+    def __init__(self, offsets: OffsetRange) -> None:
+        self.place, self.next, self.end = offsets
         self.messages: list[Any] = []
         self.is_done = False
         self.log_end: int | None = None
@@ -100,10 +100,10 @@ class MessageFetcher:
         left, ready = list(parts), list[Any]()
         heard = time.monotonic()
         while left:
-            came = self._consumer.consume(AT_ONCE, _WAIT_SECONDS)
-            if came:
+            messages = self._consumer.consume(AT_ONCE, _WAIT_SECONDS)
+            if messages:
                 heard = time.monotonic()
-                self._sort(came, by_place)
+                self._sort(messages, by_place)
             else:
                 self._check_patience(left, time.monotonic() - heard)
             while left:
@@ -116,27 +116,27 @@ class MessageFetcher:
                 yield ready
                 ready = []
 
-    def _sort(self, came: list[Any], parts: dict[tuple[str, int], _Part]) -> None:
+    def _sort(self, messages: list[Any], parts: dict[tuple[str, int], _Part]) -> None:
         """Give messages to their parts, and read what the client says between them."""
         if len(parts) == 1:
             ((_, only),) = parts.items()
-            if self._take_all(came, only):
+            if self._take_all(messages, only):
                 return
-        for message in came:
+        for message in messages:
             part = parts.get((message.topic(), message.partition()))
             if message.error() is not None:
                 self._hear(message, part)
             elif part is not None and not part.is_done:
                 part.add(message)
 
-    def _take_all(self, came: list[Any], part: _Part) -> bool:
+    def _take_all(self, messages: list[Any], part: _Part) -> bool:
         """Take messages of the one partition that is fetched; False where they have to be looked at one by one."""
-        if [message for message in came if message.error() is not None]:
+        if [message for message in messages if message.error() is not None]:
             return False
-        first, last = came[0].offset(), came[-1].offset()
+        first, last = messages[0].offset(), messages[-1].offset()
         if first < part.next or last >= part.end or part.is_done:
             return False
-        part.messages += came
+        part.messages += messages
         part.next = last + 1
         part.is_done = part.next >= part.end
         return True

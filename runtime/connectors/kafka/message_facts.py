@@ -17,8 +17,8 @@ def _read_time(message: Any) -> int | None:
 
 def _read_headers(message: Any) -> list[tuple[str, bytes | None]] | None:
     """The headers by name; of those of one name the last."""
-    found = message.headers()
-    return None if found is None else list(dict(found).items())
+    headers = message.headers()
+    return None if headers is None else list(dict(headers).items())
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -132,18 +132,18 @@ class KafkaOptions:
         return self.format in UPSERTS
 
 
-def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
+def kafka_options(options: Mapping[str, Any]) -> KafkaOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
     choices = {"format": FORMATS, "guarantee": GUARANTEES, "existing": EXISTING}
     needed = {"servers": "host:9092", "topic": "totals"}
-    made = read_options(KafkaOptions, "kafka", given, needed, choices)
-    if (made.registry is None) == (made.format in IN_AVRO):
+    checked = read_options(KafkaOptions, "kafka", options, needed, choices)
+    if (checked.registry is None) == (checked.format in IN_AVRO):
         raise SpecError(
-            f"sink kafka: {made.format} has its schemas in a registry; say where: registry='https://registry:8081'"
-            if made.registry is None
-            else f"sink kafka: a registry has the schemas of Avro; {made.format} has no use for it"
+            f"sink kafka: {checked.format} has its schemas in a registry; say where: registry='https://registry:8081'"
+            if checked.registry is None
+            else f"sink kafka: a registry has the schemas of Avro; {checked.format} has no use for it"
         )
-    for name in made.properties:
+    for name in checked.properties:
         if name in _OURS:
             raise SpecError(f"sink kafka: {name!r} is the sink's own; take it out of properties")
-    return made
+    return checked

@@ -120,7 +120,7 @@ def read_kafka(
     )
     with _with_connector():
         messages = reader.load()
-    made = read_messages(
+    frame = read_messages(
         messages,
         format,
         schema,
@@ -130,12 +130,12 @@ def read_kafka(
         metadata=metadata,
         **options,
     )
-    return remember_topics(made, about)
+    return remember_topics(frame, about)
 
 
 def _spark_options(source: KafkaSource) -> dict[str, Any]:
     """The options of Spark's connector for a source that has been checked."""
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "kafka.bootstrap.servers": source.servers,
         "subscribePattern" if source.pattern else "subscribe": ",".join(source.topics),
         "kafka.isolation.level": "read_committed",
@@ -143,10 +143,10 @@ def _spark_options(source: KafkaSource) -> dict[str, Any]:
         **_position_options("starting", source.start, source.topics),
     }
     if source.end is not None:
-        found |= _position_options("ending", source.end, source.topics)
+        options |= _position_options("ending", source.end, source.topics)
     if source.max_messages_per_trigger is not None:
-        found["maxOffsetsPerTrigger"] = source.max_messages_per_trigger
-    return found | {f"kafka.{name}": value for name, value in (source.properties or {}).items()}
+        options["maxOffsetsPerTrigger"] = source.max_messages_per_trigger
+    return options | {f"kafka.{name}": value for name, value in (source.properties or {}).items()}
 
 
 def _position_options(what: str, position: Position, topics: tuple[str, ...]) -> dict[str, str]:

@@ -85,7 +85,7 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
     streams = [_TOPICS[df] for df in sources]
     _check_first_batch(str(checkpoint), root, streams)
     read, known = _read_topics(root), _read_topic_ids(root / TOPICS_FILE)
-    found: dict[str, str] = {}
+    current: dict[str, str] = {}
     for _, same in groupby(sorted(streams, key=_cluster), _cluster):
         listed = list(same)
         names = sorted({name for topics in listed for name in topics.among(read)})
@@ -93,14 +93,14 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
         for topics in listed:
             ids_of_topics = {name: ids[name] for name in topics.among(read) if name in ids}
             _check(str(checkpoint), topics, ids_of_topics, read, known)
-            found |= {
+            current |= {
                 f"{name} {topics.servers}": number
                 for name, number in ids_of_topics.items()
                 if number
             }
-    if found.items() <= known.items():
+    if current.items() <= known.items():
         return
-    text = json.dumps({**known, **found}, sort_keys=True)
+    text = json.dumps({**known, **current}, sort_keys=True)
     replace_file(root / TOPICS_FILE, with_checksum(text))
 
 
@@ -110,10 +110,10 @@ def note_topics(root: Path, df: DataFrame, ids: Mapping[str, str]) -> None:
     if topics is None:
         return
     known = _read_topic_ids(root / TOPICS_FILE)
-    made = {
+    new = {
         f"{name} {topics.servers}": each.translate(_TO_JAVA) for name, each in ids.items() if each
     }
-    known |= made
+    known |= new
     replace_file(root / TOPICS_FILE, with_checksum(json.dumps(known, sort_keys=True)))
 
 
@@ -212,8 +212,8 @@ def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
         # Whatever is wrong with the client's properties, or with its jars, Spark's own client says it.
         return {}
     try:
-        asked = admin.describeTopics(jvm.java.util.ArrayList(names)).topicNameValues()
-        ids = {name: _id_of(jvm, asked.get(name)) for name in names}
+        answers = admin.describeTopics(jvm.java.util.ArrayList(names)).topicNameValues()
+        ids = {name: _id_of(jvm, answers.get(name)) for name in names}
     finally:
         admin.close(jvm.java.time.Duration.ZERO)
     return {name: number for name, number in ids.items() if number is not None}
@@ -234,11 +234,11 @@ def _fetch_ids(listed: Iterable[Topics]) -> dict[str, str]:
     return ids
 
 
-def _id_of(jvm: Any, asked: Any) -> str | None:
+def _id_of(jvm: Any, future: Any) -> str | None:
     """The id of a topic, empty where there is none; None if the brokers do not say."""
     try:
-        found = asked.get(_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
-        number = str(found.topicId().toString())
+        description = future.get(_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
+        number = str(description.topicId().toString())
     except Py4JError as error:
         return "" if "UnknownTopicOrPartitionException" in str(error) else None
     return None if number == _NONE else number

@@ -39,10 +39,10 @@ def csv_rows(
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
     own = StructType([field for field in columns if field.name not in parts.names])
     rows = _Reading(read).column(F.col("content"), F.col("file")).alias("rows")
-    kept = [PARTS] if len(parts) else []
-    found = explode_rows(files.select(rows, *kept), own, parts.names)
-    found = found.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
-    return found.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
+    carried = [PARTS] if len(parts) else []
+    changes = explode_rows(files.select(rows, *carried), own, parts.names)
+    changes = changes.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
+    return changes.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
 
 
 def check_first_header(
@@ -55,10 +55,10 @@ def check_first_header(
         files = spark.read.options(**options).format("binaryFile").load(path)
         packed = F.lower("path").rlike(rf"({'|'.join(PACKED)})$")
         start = F.substring("content", 1, _PEEKED).alias("start")
-        found = (
+        headers = (
             files.where(~packed & (F.col("length") > 0)).select("path", start).limit(1).collect()
         )
-    for file, text in found:
+    for file, text in headers:
         lines = bytes(text)
         if len(lines) < _PEEKED or read.dialect.encoding == "utf-8":
             whole = lines if len(lines) < _PEEKED else lines[: lines.rfind(b"\n") + 1]
@@ -68,12 +68,12 @@ def check_first_header(
 def contents_of(reader: Any, path: str, parts: StructType) -> DataFrame:
     """The bytes of files, the file of each, and what its directories give in PARTS."""
     schema = StructType([*StructType.fromDDL(FILE_DDL), *parts])
-    found: DataFrame = reader.schema(schema).format("binaryFile").load(path)
+    files: DataFrame = reader.schema(schema).format("binaryFile").load(path)
     file = F.col("_metadata.file_path")
-    given = [F.col(quote(name)).alias(f"c{at}") for at, name in enumerate(parts.names)]
-    kept = [F.struct(*given).alias(PARTS)] if given else []
+    part_columns = [F.col(quote(name)).alias(f"c{at}") for at, name in enumerate(parts.names)]
+    carried = [F.struct(*part_columns).alias(PARTS)] if part_columns else []
     content = well_named(F.col("content"), file).alias("content")
-    return found.select(content, file.alias("file"), *kept)
+    return files.select(content, file.alias("file"), *carried)
 
 
 @dataclass(frozen=True)

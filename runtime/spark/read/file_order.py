@@ -35,7 +35,7 @@ def file_order(df: DataFrame) -> list[Any]:
 
     Spark packs a batch's files into tasks by size, so without them a correction might overtake what it corrects.
     """
-    wanted = {"file_path", "file_modification_time"}
+    needed = {"file_path", "file_modification_time"}
     if "_metadata" in df.columns:
         return []
     # The logger is of a class of Spark's own, which a plain `logging.getLogger` would keep it from being.
@@ -48,7 +48,7 @@ def file_order(df: DataFrame) -> list[Any]:
         return []
     finally:
         logger.disabled = disabled
-    if not wanted <= {field["name"] for field in metadata.get("fields", [])}:
+    if not needed <= {field["name"] for field in metadata.get("fields", [])}:
         return []
     time = F.col("_metadata.file_modification_time")
     if _is_by_name(df):

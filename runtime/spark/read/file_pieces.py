@@ -72,17 +72,17 @@ def _cut_files(
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
 
     def cut_texts(texts: pa.Array, names: pa.Array) -> pa.Array:
-        found = [
+        pieces = [
             None if text is None else list(parts_of(unpacked(text, name)))
             for text, name in zip(texts.to_pylist(), names.to_pylist(), strict=True)
         ]
-        return pa.array(found, pa.list_(pa.binary()))
+        return pa.array(pieces, pa.list_(pa.binary()))
 
-    kept = [name for name in files.columns if name not in ("value", "file")]
+    carried = [name for name in files.columns if name not in ("value", "file")]
     cutting = arrow_udf(cut_texts, ArrayType(BinaryType()))(
         F.col("value").cast("binary"), F.col("file")
     )
-    each = files.select("file", *kept, F.posexplode(cutting))
+    each = files.select("file", *carried, F.posexplode(cutting))
     place = F.concat("file", F.lit(f", {word} "), (F.col("pos") + 1).cast("string"))
-    values = each.select(F.col("col").alias("value"), place.alias("file"), *kept)
+    values = each.select(F.col("col").alias("value"), place.alias("file"), *carried)
     return values.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))

@@ -255,5 +255,5 @@ def _bytes_of(content: pa.Buffer | None, path: str) -> bytes:
 
 def _greatest(times: pa.Array) -> int:
     """The greatest of a column's times in microseconds; a wall clock is taken for that of UTC."""
-    found = pc.max(times).cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).as_py()
-    return _BEFORE_ALL if found is None else int(found)
+    latest = pc.max(times).cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).as_py()
+    return _BEFORE_ALL if latest is None else int(latest)

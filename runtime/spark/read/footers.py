@@ -49,10 +49,10 @@ class Footers:
 
     def _look_at(self, path: str) -> None:
         check_name(unquote(path))
-        found = _columns(path)
-        if found is None:
+        columns = _columns(path)
+        if columns is None:
             return
-        lower = {name.lower() for name in found}
+        lower = {name.lower() for name in columns}
         for name in self.flattened:
             if name in lower:
                 raise InputFormatError(f"{path}: column {name!r} {MARKER_HINT}")
@@ -66,7 +66,7 @@ class Footers:
         lacks = [name for name in self.wanted if name.lower() not in lower]
         if lacks:
             raise InputFormatError(
-                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], found)} {LENIENT}"
+                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], columns)} {LENIENT}"
             )
 
 

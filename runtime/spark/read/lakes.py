@@ -154,12 +154,12 @@ class ReadPieces:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one task's pieces, with their changes."""
-        wanted = spark_arrow(self.schema).append(pa.field(CHANGE_COLUMN, pa.string()))
+        schema = spark_arrow(self.schema).append(pa.field(CHANGE_COLUMN, pa.string()))
         for piece in _list_pieces(batches):
             for rows, words in self.lake.rows(piece):
-                both = zip([*rows.columns, words], wanted, strict=True)
+                both = zip([*rows.columns, words], schema, strict=True)
                 columns = [column.cast(field.type) for column, field in both]
-                yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True)

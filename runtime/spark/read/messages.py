@@ -85,14 +85,16 @@ def read_messages(
         raise SpecError(f"read_messages: there is no column {value!r} of messages")
     zone = options.pop("zone", None) or session_zone(df.sparkSession)
     about: dict[str, Any] = {"zone": zone, "metadata": metadata, **options}
-    made = decoder(format, schema, keys, unreadable, **about)
+    message_decoder = decoder(format, schema, keys, unreadable, **about)
     facts = fact_columns(df, metadata or {})
     keyed = F.col(key).cast("binary") if key in df.columns else F.lit(None).cast("binary")
     known = [name for name in PLACES if name in df.columns]
     parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
     place = F.concat_ws(", ", *parts) if parts else F.lit(A_MESSAGE)
     order = to_schema(schema).names if metadata else None
-    changes = decode_messages(df, made, F.col(value), keyed, place, side, order=order, facts=facts)
+    changes = decode_messages(
+        df, message_decoder, F.col(value), keyed, place, side, order=order, facts=facts
+    )
     if file_order(df):
         # Rows of files are put in order before they are packed.
         return changes
@@ -100,8 +102,8 @@ def read_messages(
     more = [name for name in facts if name not in known]
     own = (F.col(value).cast("binary").alias("value"), keyed.alias("key"))
     messages = df.select(*own, *known, *more)
-    table = side_table(side, made, made.unreadable)
-    return remember_packed(changes, PackedMessages(messages, made, table))
+    table = side_table(side, message_decoder, message_decoder.unreadable)
+    return remember_packed(changes, PackedMessages(messages, message_decoder, table))
 
 
 def session_zone(session: Any) -> str:
@@ -111,7 +113,7 @@ def session_zone(session: Any) -> str:
 
 def decode_messages(
     df: DataFrame,
-    made: Decoder,
+    message_decoder: Decoder,
     value: Column,
     key: Column,
     place: Column,
@@ -127,34 +129,34 @@ def decode_messages(
     parts: names of columns that directories give, whose values are in the column PARTS. order: all columns in order.
     by_name: the messages are of files that are ordered by their paths alone. facts: columns of what a topic says.
     """
-    table = side_table(side, made, made.unreadable)
+    table = side_table(side, message_decoder, message_decoder.unreadable)
     if table is not None:
         check_shared(df.sparkSession, "side table", table.directory)
-    counted = made.unreadable != "error" or made.sends_notices
-    rows = _row_type(made.columns)
+    counted = message_decoder.unreadable != "error" or message_decoder.sends_notices
+    rows = _row_type(message_decoder.columns)
     numbers = [StructField(name, IntegerType()) for name in _PASSED_OVER]
     returned = StructType([StructField("rows", ArrayType(rows)), *numbers])
-    reading = MessageOptions(made, table, separator)
+    reading = MessageOptions(message_decoder, table, separator)
 
     def decode_batch(value: pa.Array, key: pa.Array, place: pa.Array, *own: pa.Array) -> pa.Array:
         return reading(value, key, place, dict(zip(facts, own, strict=True)))
 
     columns = (value.cast(BinaryType()), key, place, *map(F.col, facts))
-    found = arrow_udf(decode_batch, returned)(*columns)
-    kept = [PARTS] if parts else []
-    one = df.select(found.alias(_READ), *kept)
+    decoded = arrow_udf(decode_batch, returned)(*columns)
+    carried = [PARTS] if parts else []
+    one = df.select(decoded.alias(_READ), *carried)
     if counted:
         counts = [F.sum(f"{_READ}.{name}").alias(name) for name in _PASSED_OVER]
         one = one.observe(f"{PASSED_OVER} #{number()}", *counts)
-    one = one.select(F.explode(f"{_READ}.rows").alias("row"), *kept)
-    fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(made.columns.names)}
+    one = one.select(F.explode(f"{_READ}.rows").alias("row"), *carried)
+    fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(message_decoder.columns.names)}
     fields |= dict(zip(parts, part_columns(parts), strict=True))
-    more = [name for name in made.columns.names if name not in order] if order else []
+    more = [name for name in message_decoder.columns.names if name not in order] if order else []
     ordered = [fields[name] for name in [*(order or fields), *more]]
     changes = one.select(*ordered, F.col("row.change").alias(CHANGE_COLUMN))
     if by_name:
         changes = mark_by_name(changes)
-    return remember_keys(changes, made.keys) if made.upserts else changes
+    return remember_keys(changes, message_decoder.keys) if message_decoder.upserts else changes
 
 
 def remember_keys(changes: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -198,10 +200,10 @@ class MessageOptions:
         if facts:
             values, keys = [each.value for each in present], [each.key for each in present]
             listed = Messages(values, keys, lambda at: present[at].place, partial(read_fact, facts))
-        found = self.decoder.decode(listed)
-        if found.refused and self.side is not None:
-            self.side.write(found.side_table(), part_name(self.side.token))
-        return self._arrays(messages, found)
+        decoded = self.decoder.decode(listed)
+        if decoded.refused and self.side is not None:
+            self.side.write(decoded.side_table(), part_name(self.side.token))
+        return self._arrays(messages, decoded)
 
     def _messages(
         self, value: pa.Array, key: pa.Array, place: pa.Array
@@ -215,23 +217,23 @@ class MessageOptions:
             else:
                 yield Message(one, own, where)
 
-    def _arrays(self, messages: list[Message | None], found: Decoded) -> pa.Array:
-        lengths = iter(found.lengths.tolist())
+    def _arrays(self, messages: list[Message | None], decoded: Decoded) -> pa.Array:
+        lengths = iter(decoded.lengths.tolist())
         offsets, total = [0], 0
         for message in messages:
             total += 0 if message is None else next(lengths)
             offsets.append(total)
         schema = self.decoder.columns
         columns = [
-            column if column.type == wanted else column.cast(wanted)
-            for column, wanted in zip(found.columns, spark_arrow(schema).types, strict=True)
+            column if column.type == dtype else column.cast(dtype)
+            for column, dtype in zip(decoded.columns, spark_arrow(schema).types, strict=True)
         ]
         names = [*(f"c{at}" for at in range(len(columns))), "change"]
-        rows = pa.StructArray.from_arrays([*columns, found.words], names=names)
+        rows = pa.StructArray.from_arrays([*columns, decoded.words], names=names)
         lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows)
-        refused = {id(message) for message, _ in found.refused}
+        refused = {id(message) for message, _ in decoded.refused}
         odd = [id(m) in refused for m in messages]
-        flags = iter(found.notices.tolist())
+        flags = iter(decoded.notices.tolist())
         none = [m is not None and next(flags) for m in messages]
         counts = (pa.array(each, pa.bool_()).cast(pa.int32()) for each in (odd, none))
         return pa.StructArray.from_arrays([lists, *counts], names=["rows", *_PASSED_OVER])

@@ -136,8 +136,8 @@ class _Reader:
         """The type in which the change column is read: texts, or what the file has where options say its words."""
         if self._words.column is None or self._change is None:
             return pa.string()
-        found = self._found.types[self._place(self._change) or 0]
-        return found.value_type if pa.types.is_dictionary(found) else found
+        dtype = self._found.types[self._place(self._change) or 0]
+        return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
     def _kinds(self, piece: pa.RecordBatch) -> pa.Array | None:
         """The change column of a piece, its last; None if there is none."""
@@ -153,9 +153,9 @@ class _Reader:
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
         """The rows, some at a time, in the wanted columns."""
         if wanted is not None:
-            kept = {*wanted, self._change}
-            self._schema = pa.schema([field for field in self._schema if field.name in kept])
-            self._read = {name: own for name, own in self._read.items() if name in kept}
+            needed = {*wanted, self._change}
+            self._schema = pa.schema([field for field in self._schema if field.name in needed])
+            self._read = {name: own for name, own in self._read.items() if name in needed}
         for group in range(self._file.num_row_groups):
             rows = self._file.metadata.row_group(group).num_rows
             names = list(self._read.values())
@@ -205,11 +205,11 @@ class _Reader:
             )
         return same[0] if same else None
 
-    def _check(self, field: pa.Field, found: pa.DataType) -> None:
+    def _check(self, field: pa.Field, dtype: pa.DataType) -> None:
         """Refuse what Spark would refuse to read, or read as another value than Arrow does."""
-        if not fits(found, field.type):
+        if not fits(dtype, field.type):
             raise InputFormatError(
-                f"{self._path}: column {field.name!r} is {found} in the file, not {field.type}; "
+                f"{self._path}: column {field.name!r} is {dtype} in the file, not {field.type}; "
                 "give the schema of the file, and cast afterwards."
             )
         legacy = _LEGACY & set(self._file.metadata.metadata or {})
@@ -237,6 +237,6 @@ def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, pa.Scalar
     if path.endswith(bare):
         return {}
     below = path.partition(bare + "/")[2] or path
-    given = partition_texts(PurePosixPath(below).parent)
-    _, own = split_columns(list(given), schema, path)
-    return {field.name: partition_value(given[name], field, path) for name, field in own.items()}
+    texts = partition_texts(PurePosixPath(below).parent)
+    _, own = split_columns(list(texts), schema, path)
+    return {field.name: partition_value(texts[name], field, path) for name, field in own.items()}

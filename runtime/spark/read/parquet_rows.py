@@ -33,14 +33,14 @@ def parquet_rows(
     passes = sound_in_java(spark, look)
     # The words of a column that is named may be numbers, and one that is absent is as good as NULL.
     usual = [name for name in changes if name != words.column]
-    asked = usual if passes is not None else [*usual, *flattened]
+    names = usual if passes is not None else [*usual, *flattened]
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
-    extra = [StructField(name, StringType(), True, absent) for name in asked]
+    extra = [StructField(name, StringType(), True, absent) for name in names]
     if words.column is not None:
         extra.append(StructField(words.column, _type_of(spark, path, words.column)))
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
-    there = {name: ~F.col(name).eqNullSafe(F.lit(_ABSENT)) for name in asked}
+    there = {name: ~F.col(name).eqNullSafe(F.lit(_ABSENT)) for name in names}
     if words.column is not None:
         there[words.column] = F.lit(True)
     if passes is None:
@@ -50,27 +50,27 @@ def parquet_rows(
         for name in flattened:
             refused = place.refuse(f"column {name!r} {MARKER_HINT}")
             passes &= F.when(there[name], refused).isNull()
-    found = {name: (there[name], F.col(quote(name))) for name in changes}
-    return with_change(rows.where(passes), columns, found, words)
+    candidates = {name: (there[name], F.col(quote(name))) for name in changes}
+    return with_change(rows.where(passes), columns, candidates, words)
 
 
 def _type_of(spark: SparkSession, path: str, column: str) -> DataType:
     """The type that a column has in the Parquet files that are there; STRING if none has it."""
     try:
-        found = spark.read.option("recursiveFileLookup", True).parquet(path).schema
+        schema = spark.read.option("recursiveFileLookup", True).parquet(path).schema
     except PySparkException:
         return StringType()
-    same = [field.dataType for field in found if field.name.lower() == column.lower()]
+    same = [field.dataType for field in schema if field.name.lower() == column.lower()]
     return same[0] if same else StringType()
 
 
 def with_change(
     rows: DataFrame,
     columns: StructType,
-    found: dict[str, tuple[Column, Column]],
+    candidates: dict[str, tuple[Column, Column]],
     words: ChangeWords,
 ) -> DataFrame:
-    """The schema's columns, and the change type; found: as `change_of` takes it."""
-    wanted = [F.col(quote(field.name)) for field in columns]
-    change = change_of(found, Place(F.col("_metadata.file_path")), words)
-    return rows.select(*wanted, change.alias(CHANGE_COLUMN))
+    """The schema's columns, and the change type; candidates: as `change_of` takes it."""
+    selected = [F.col(quote(field.name)) for field in columns]
+    change = change_of(candidates, Place(F.col("_metadata.file_path")), words)
+    return rows.select(*selected, change.alias(CHANGE_COLUMN))

@@ -34,8 +34,8 @@ class Place:
     def refuse(self, *why: str | Column) -> Column:
         """An error of the place, the parts of the cause, and the text as far as it fits."""
         number = () if self.line is None else (", line ", self.line.cast("string"))
-        shown = () if self.text is None else (": ", F.substring(self.text, 1, RECORD_SHOWN))
-        parts = ("InputFormatError: ", self.file, *number, ": ", *why, *shown)
+        text = () if self.text is None else (": ", F.substring(self.text, 1, RECORD_SHOWN))
+        parts = ("InputFormatError: ", self.file, *number, ": ", *why, *text)
         return F.raise_error(F.concat(*map(_text, parts)))
 
     def unless(self, condition: Column, why: Sequence[str | Column], rest: Column) -> Column:
@@ -54,13 +54,13 @@ class Place:
         """A change type as it is, or as `words` say; an error for one that is not known."""
         known = words.known_words
         if words.column is not None:
-            found = F.coalesce(word.cast("string"), F.lit(""))
+            text = F.coalesce(word.cast("string"), F.lit(""))
             kinds = F.create_map(*(F.lit(part) for pair in words.kinds.items() for part in pair))
             fix = words.complaint_about("\0").split("\0")
-            shown = F.when(found == "", F.lit("NULL")).otherwise(
-                F.concat(F.lit("'"), found, F.lit("'"))
+            quoted = F.when(text == "", F.lit("NULL")).otherwise(
+                F.concat(F.lit("'"), text, F.lit("'"))
             )
-            return F.coalesce(F.try_element_at(kinds, found), self.refuse(fix[0], shown, fix[1]))
+            return F.coalesce(F.try_element_at(kinds, text), self.refuse(fix[0], quoted, fix[1]))
         why = (
             "change type ",
             shown_word(word),
@@ -74,16 +74,18 @@ def shown_word(word: Column) -> Column:
     return F.coalesce(F.concat(F.lit("'"), word, F.lit("'")), F.lit("NULL"))
 
 
-def change_of(found: dict[str, tuple[Column, Column]], place: Place, words: ChangeWords) -> Column:
+def change_of(
+    candidates: dict[str, tuple[Column, Column]], place: Place, words: ChangeWords
+) -> Column:
     """The change type of a row; without one an insertion, unless `words` name the column.
 
-    found: by name of the column whether it is there, and its word.
+    candidates: by name of the column whether it is there, and its word.
     """
     change: Column = F.lit("insert")
     if words.column is not None:
         change = place.change_type(F.lit(None).cast("string"), words.column, words)
     others: dict[str, Column] = {}
-    for name, (there, word) in found.items():
+    for name, (there, word) in candidates.items():
         kind = place.change_type(word, name, words)
         for other, also in others.items():
             kind = place.unless(also, [f"both {other!r} and {name!r} are there; keep one"], kind)
@@ -106,10 +108,12 @@ def explode_rows(rows: DataFrame, columns: StructType, parts: Sequence[str] = ()
 
     parts: the names of the columns that directories give.
     """
-    kept = [PARTS] if parts else []
+    carried = [PARTS] if parts else []
     # Not a filter before parsing, nor a plain explode: the optimizer would move conditions across
     # the checks, and compute the array twice. Columns are numbered: a user's name must not meet the change column's.
-    one = rows.select(*kept, F.explode_outer("rows").alias("row")).where(F.col("row").isNotNull())
+    one = rows.select(*carried, F.explode_outer("rows").alias("row")).where(
+        F.col("row").isNotNull()
+    )
     fields = [F.col(f"row.c{place}").alias(f.name) for place, f in enumerate(columns)]
     return one.select(*fields, *part_columns(parts), F.col("row.change").alias(CHANGE_COLUMN))
 

@@ -28,9 +28,9 @@ _ZONED = r":[0-9.]+\s*[A-Za-z+-]"
 
 def value_of(place: Place, value: Column, field: StructField, inferred: bool) -> Column:
     """A text as the value of a column; inferred: one that the type would change is refused, with what to do."""
-    found = _exactly(value, field.dataType)
+    converted = _exactly(value, field.dataType)
     if not inferred:
-        return place.holds(value, found, field.name, field.dataType)
+        return place.holds(value, converted, field.name, field.dataType)
     (kind,) = to_schema(StructType([field])).types
     pattern = spelling_of(kind)
     if pattern is not None:
@@ -38,26 +38,26 @@ def value_of(place: Place, value: Column, field: StructField, inferred: bool) ->
         is_kept = bare.rlike(f"^(?:{pattern})$")
         if isinstance(field.dataType, FloatType | DoubleType):
             wide = DecimalType(38, 18)
-            same = value.try_cast(wide) == found.try_cast(wide)
+            same = value.try_cast(wide) == converted.try_cast(wide)
             is_kept &= ~value.rlike(MANY_DIGITS) | F.coalesce(same, F.lit(False))
-        found = F.when(is_kept, found)
+        converted = F.when(is_kept, converted)
     advice = (
         f", which the first rows suggest. {declared_advice(field.name, kind).removesuffix('.')}"
     )
-    return place.holds(value, found, field.name, field.dataType, advice)
+    return place.holds(value, converted, field.name, field.dataType, advice)
 
 
 def _exactly(value: Column, kind: DataType) -> Column:
     """A text as a value of a type, as Spark casts it; NULL also where Spark would round it, or leave out a part."""
-    found = value.try_cast(kind)
+    converted = value.try_cast(kind)
     if isinstance(kind, DecimalType):
         whole = kind.precision - kind.scale
-        return F.when(found == value.try_cast(DecimalType(38, 38 - whole)), found)
+        return F.when(converted == value.try_cast(DecimalType(38, 38 - whole)), converted)
     if isinstance(kind, FloatType | DoubleType):
-        infinite = F.abs(found) == F.lit(math.inf).cast(kind)
-        return F.when(~(infinite & value.rlike("[0-9]")), found)
+        infinite = F.abs(converted) == F.lit(math.inf).cast(kind)
+        return F.when(~(infinite & value.rlike("[0-9]")), converted)
     if isinstance(kind, DateType):
-        return F.when(~value.rlike(_LATER), found)
+        return F.when(~value.rlike(_LATER), converted)
     if isinstance(kind, TimestampNTZType):
-        return F.when(~value.rlike(_ZONED), found)
-    return found
+        return F.when(~value.rlike(_ZONED), converted)
+    return converted

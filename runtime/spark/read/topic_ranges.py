@@ -312,8 +312,8 @@ class ReadRanges:
         types = spark_arrow(self.decoder.columns).types
         words = decoded.words.cast(pa.string())
         columns = [
-            column if column.type == wanted else column.cast(wanted)
-            for column, wanted in zip(decoded.columns, types, strict=True)
+            column if column.type == dtype else column.cast(dtype)
+            for column, dtype in zip(decoded.columns, types, strict=True)
         ]
         counts = (len(words), texts, len(decoded.refused), int(decoded.notices.sum()))
         if not len(words):
