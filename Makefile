@@ -30,7 +30,7 @@ demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezi
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
 test: $(READY) java postgres kafka chromium ## run every test
-	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)

@@ -1,4 +1,4 @@
-"""Shared fixtures: one Spark session for all the tests that need one.
+"""Shared fixtures: one Spark session in a process for all its tests that need one.
 
 The helper modules beside the tests (`model`, `strategies`) are made importable. Hypothesis draws the same examples in
 every run, so that a failure is the change's fault; `make soak` draws others.
@@ -37,7 +37,7 @@ gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests that use Spark in one process, a session each would be memory and minutes; and so with Kafka.
+    """Let a test drop rows without a warning, and skip tests of shortcuts where there are none.
 
     Many tests drop rows on purpose. A mark, unlike a setting, also holds where `-W error` is asked for; a test that has
     one of its own keeps it. With the switch of the platform off there are no shortcuts to test.
@@ -48,8 +48,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="a shortcut, which AGGLOOM_PLATFORM turns off"))
         if item.get_closest_marker("filterwarnings") is None:
             item.add_marker(pytest.mark.filterwarnings("ignore::aggloom.errors.DroppedRowsWarning"))
-        if item.get_closest_marker("spark") or "broker" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session", autouse=True)

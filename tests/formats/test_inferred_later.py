@@ -47,18 +47,17 @@ def numbers(format: str, value: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("whole_files", [True, False])
 @pytest.mark.parametrize(
-    ("format", "first", "later"),
+    ("format", "first", "later", "whole_files"),
     [
-        ("csv", "7", "007"),
-        ("csv", "7", "12345678901234567890"),
-        ("csv", "7.5", "12345678901234567890"),
-        ("csv", "7.5", "0.12345678901234567890"),
-        ("csv", "true", "1"),
-        ("csv", "2026-01-02", "2026-1-2"),
-        ("jsonl", "7", '"007"'),
-        ("jsonl", "7.5", "12345678901234567890"),
+        ("csv", "7", "007", True),
+        ("csv", "7", "12345678901234567890", False),
+        ("csv", "7.5", "12345678901234567890", True),
+        ("csv", "7.5", "0.12345678901234567890", False),
+        ("csv", "true", "1", True),
+        ("csv", "2026-01-02", "2026-1-2", False),
+        ("jsonl", "7", '"007"', True),
+        ("jsonl", "7.5", "12345678901234567890", False),
     ],
 )
 def test_a_file_that_comes_later(

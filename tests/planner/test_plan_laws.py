@@ -25,7 +25,7 @@ Change = tuple[Any, ...]
 over = pytest.mark.parametrize(("family", "domain"), chunks())
 backends = pytest.mark.parametrize("backend", ["numba", "python"])
 inputs = pytest.mark.parametrize("changes", ["append", "retract"])
-PARTS = [(1, 1), (2, 3), (3, 2)]
+PARTS = [(1, 1), (2, 3)]
 """Partitions and buckets that plans are tried with."""
 
 

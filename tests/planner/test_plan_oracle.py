@@ -34,9 +34,9 @@ from queries import (
 from aggloom.codegen.planner import Expand, IncrementalAggregate, LocalAggregate, Plan, walk
 from aggloom.runtime.values.changelog import fold
 
-many = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-some = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 
 CHOSEN = {
     "balances": f"""

@@ -15,7 +15,13 @@ import pytest
 import two_queries
 from standalone import Daemon, bare_python, cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        not os.environ.get("AGGLOOM_CLUSTER"),
+        reason="drivers and executors take minutes: make clusters runs them",
+    ),
+]
 
 SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.memory": "1g"}
 SCRIPT = """
@@ -83,8 +89,6 @@ def test_modules_are_sent_to_executors_that_lack_them(
 def test_a_stream_outlives_its_driver_and_a_worker(
     spark_cluster: tuple[str, list[Daemon]], tmp_path: Path
 ) -> None:
-    if not os.environ.get("AGGLOOM_CLUSTER"):
-        pytest.skip("two drivers and three executors take a minute: make clusters runs them")
     master, workers = spark_cluster
     two_queries.write(tmp_path)
     environment = {**os.environ, "AGGLOOM_STATE_DIR": str(tmp_path / "the driver's")}
@@ -104,8 +108,6 @@ def test_a_stream_outlives_its_driver_and_a_worker(
 
 
 def test_a_cluster_that_a_driver_starts_for_itself(tmp_path: Path) -> None:
-    if not os.environ.get("AGGLOOM_CLUSTER"):
-        pytest.skip("a driver and two executors take half a minute: make clusters runs them")
     two_queries.write(tmp_path)
     settings = (f"{name}={value}" for name, value in SMALL.items())
     given = ("local-cluster[2,1,1024]", *settings)

@@ -11,7 +11,7 @@ import two_queries
 
 OLDEST = "4.0"
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("older")]
+pytestmark = pytest.mark.spark
 
 
 def test_the_oldest_spark_goes_on_after_a_kill(tmp_path: Path) -> None:
