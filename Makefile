@@ -14,7 +14,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink figures generated docs site constraints fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres mysql kafka cases bench bench-full nexmark nexmark-flink figures generated docs site constraints fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,13 +29,13 @@ demo-windows: $(READY) java ## run the second demo: delays by the hour and over 
 demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezium, Kafka, aggloom and back: make demo-cdc ARGS=--kill
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
-test: $(READY) java postgres kafka chromium ## run every test
+test: $(READY) java postgres mysql kafka chromium ## run every test
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)
 
-test-plain: $(READY) java postgres kafka ## run the tests of Spark with AGGLOOM_PLATFORM=plain, without our shortcuts, one after the other (hours at first)
+test-plain: $(READY) java postgres mysql kafka ## run the tests of Spark with AGGLOOM_PLATFORM=plain, without our shortcuts, one after the other (hours at first)
 	@AGGLOOM_PLATFORM=plain $(BIN)/python -m pytest -m spark $(ARGS)
 
 soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
@@ -149,6 +149,9 @@ java:
 
 postgres:
 	@bash .ci/postgres.sh
+
+mysql:
+	@bash .ci/mysql.sh
 
 kafka: $(READY) java
 	@BIN=$(BIN) bash .ci/kafka.sh

@@ -42,7 +42,7 @@ _OF_FILES = tuple(name for name in option_types() if name != "order")
 _OF_TOPICS = (*own_words(KafkaSource), "unreadable", "side", *MESSAGE_OPTIONS, *CHANGE_OPTIONS)
 """Those of messages in topics."""
 _START = re.compile(r"partition:(\d+),offset:(\d+)")
-_DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
+_DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3", "mysql": "pymysql", "mariadb": "pymysql"}
 
 
 def source_of(

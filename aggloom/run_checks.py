@@ -51,4 +51,4 @@ def _check_sink(job: Job, plan: Plan) -> None:
         )
 
 
-_PACKAGES = {"psycopg": "'aggloom[postgres]'"}
+_PACKAGES = {"psycopg": "'aggloom[postgres]'", "pymysql": "'aggloom[mysql]'"}

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         LookupTable,
         lookup_table,
     )
+    from aggloom.codegen.spec.mysql_url import mysql_arguments
     from aggloom.codegen.spec.zones import spell_zone
     from aggloom.codegen.sql.asof_join_sql import asof_join_sql
     from aggloom.codegen.sql.depth import on_large_stack
@@ -165,6 +166,7 @@ __all__ = [
     "lower_condition",
     "match_state",
     "milliseconds",
+    "mysql_arguments",
     "on_large_stack",
     "over_sql",
     "parse_type",
@@ -300,6 +302,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "LookupTable",
         "lookup_table",
     ),
+    ".spec.mysql_url": ("mysql_arguments",),
     ".spec.zones": ("spell_zone",),
     ".sql.asof_join_sql": ("asof_join_sql",),
     ".sql.depth": ("on_large_stack",),

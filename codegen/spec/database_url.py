@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from aggloom.codegen.spec.mysql_url import mysql_arguments
 from aggloom.errors import LookupFailedError, OptionError
 from aggloom.masking import mask_repr
 
-_MODULES = {"postgresql": "psycopg", "sqlite": "sqlite3"}
+_MODULES = {"postgresql": "psycopg", "sqlite": "sqlite3", "mysql": "pymysql", "mariadb": "pymysql"}
+_OF_MYSQL = ("mysql", "mariadb")
 _OF_JAVA = {
     "ApplicationName": "application_name",
     "connectTimeout": "connect_timeout",
@@ -46,7 +48,7 @@ def _of_libpq(name: str, value: str) -> tuple[str, str]:
 @mask_repr
 @dataclass(frozen=True)
 class DatabaseUrl:
-    """`jdbc:postgresql://host:5432/db` or `jdbc:sqlite:file`; calling it opens a connection."""
+    """`jdbc:postgresql://host:5432/db`, `jdbc:mysql://host/db` or `jdbc:sqlite:file`; calling it opens a connection."""
 
     url: str = field(repr=False)
     username: str | None = None
@@ -55,11 +57,18 @@ class DatabaseUrl:
     def __post_init__(self) -> None:
         if self.kind == "postgresql":
             self._of_libpq()
+        if self.kind in _OF_MYSQL:
+            mysql_arguments(self.url.removeprefix("jdbc:"))
         if self.kind not in _MODULES:
             raise OptionError(
-                f"'url' is {self.url!r}; jdbc:postgresql:.. and jdbc:sqlite:.. are known. Give other databases as "
-                "al.lookup_table(.., connect=.., table=..)."
+                f"'url' is {self.url!r}; jdbc:postgresql:.., jdbc:mysql:.., jdbc:mariadb:.. and jdbc:sqlite:.. are "
+                "known. Give other databases as al.lookup_table(.., connect=.., table=..)."
             )
+
+    @property
+    def quote(self) -> str:
+        """The character around its names."""
+        return "`" if self.kind in _OF_MYSQL else '"'
 
     @property
     def kind(self) -> str:
@@ -80,6 +89,12 @@ class DatabaseUrl:
             return module.connect(self.url.split(":", 2)[2], check_same_thread=False)
         credentials = {"user": self.username, "password": self.password}
         parts = {key: value for key, value in credentials.items() if value is not None}
+        if self.kind in _OF_MYSQL:
+            # A TIMESTAMP is told in the zone of the session.
+            zone = {"init_command": "SET time_zone = '+00:00'"}
+            return module.connect(
+                **{**mysql_arguments(self.url.removeprefix("jdbc:")), **zone, **parts}
+            )
         return module.connect(self._of_libpq(), **parts)
 
     def _of_libpq(self) -> str:

@@ -42,10 +42,12 @@ class Stop:
         return self._asked.wait(seconds)
 
     @contextmanager
-    def cancel_on_stop(self, connection: Any) -> Iterator[None]:
-        """Cancel what a connection does when the run is to stop."""
+    def cancel_on_stop(
+        self, connection: Any, cancel: Callable[[], Any] | None = None
+    ) -> Iterator[None]:
+        """Cancel what a connection does when the run is to stop. cancel: what does so, where its driver does not."""
         methods = (getattr(connection, name, None) for name in _CANCELS)
-        cancel = next(filter(callable, methods), None)
+        cancel = cancel or next(filter(callable, methods), None)
         if cancel is None:
             yield
             return

@@ -113,6 +113,16 @@ def test_postgresql(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run_to_end(other)
 
 
+def test_mysql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mysql import server
+
+    with server() as mysql:
+        sink = {"kind": "database", "table": "sums", "connect": mysql.url, "driver": "pymysql"}
+        job = killed_job(sink, tmp_path, monkeypatch)
+        assert same(mysql.ask("SELECT customer, n, s, m FROM sums"), job)
+        check_verified(job, lambda: mysql.ask("UPDATE sums SET n = n + 1 WHERE n > 1"))
+
+
 def test_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deltalake = pytest.importorskip("deltalake")
     job = killed_job({"kind": "delta", "path": str(tmp_path / "t")}, tmp_path, monkeypatch)

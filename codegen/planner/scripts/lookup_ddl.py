@@ -73,7 +73,7 @@ def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
         return lookup_table(table.columns, key=list(table.key), **settings)
     _require_options(options, "url", "table-name")
     url = DatabaseUrl(options["url"], options.get("username"), options.get("password"))
-    settings |= {"connect": url, "table": options["table-name"]}
+    settings |= {"connect": url, "table": options["table-name"], "quote": url.quote}
     return lookup_table(table.columns, key=list(table.key), **settings)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,14 @@ class DatabaseDialect:
     alter: what gives a column another type; exact: what goes on with a collation by which texts are equal only where
     they are the same; compare: what stands behind a value of a key so that it is compared in this way.
     begin: what begins a transaction: times without a zone are in UTC, whatever zone the server or the role is set to,
-    and a lock is waited for no longer than the option says, whose milliseconds are to be put in.
-    has_nan: whether floats may be NaN. in_blocks: whether it takes many rows as a few arrays.
+    and a lock is waited for no longer than the option says, whose seconds or milliseconds are to be put in.
+    has_nan, has_infinity: whether floats may be NaN, and infinite. in_blocks: whether it takes many rows as a few
+    arrays; in_rows: whether many rows stand behind one VALUES.
+    quote: what stands around a name. over: what follows an INSERT of a row whose key is there, new_value: the value
+    that was to be inserted. table_end: what ends the statement that makes a table. key_bytes: how long the values of a
+    key may be together; 0: as long as others. number_of: a float as its double, where the text of a float is shorter.
+    writes_decimals, writes_zones: whether the driver takes decimals as they are, and texts of times name their zone.
+    cancel: ends what another connection does, whose number is to be put in.
     """
 
     name: str
@@ -46,11 +53,23 @@ class DatabaseDialect:
     begin: tuple[str, ...] = ()
     schema_apart: bool = False
     has_nan: bool = True
+    has_infinity: bool = True
     in_blocks: bool = False
+    in_rows: bool = False
+    quote: str = '"'
+    over: str = " ON CONFLICT ({key}) DO {then}"
+    new_value: str = "EXCLUDED.{}"
+    table_end: str = ""
+    key_bytes: int = 0
+    number_of: str = "{}"
+    writes_decimals: bool = False
+    writes_zones: bool = True
+    cancel: str = ""
 
     def begin_statements(self, lock_timeout: int, begun: bool) -> list[str]:
         """The statements that open a transaction. begun: whether the connection is in one already."""
-        statements = [each.format(milliseconds=1000 * lock_timeout) for each in self.begin]
+        units = {"seconds": lock_timeout, "milliseconds": 1000 * lock_timeout}
+        statements = [each.format(**units) for each in self.begin]
         return [each for each in statements if not (begun and each == _IMMEDIATE)]
 
     def type_of(self, dtype: pa.DataType) -> str:
@@ -68,6 +87,26 @@ class DatabaseDialect:
                 else self.documents
             )
         raise SpecError(f"{self.name} has no type for {dtype}; cast the column in the query")
+
+    def key_types_of(self, key: pa.Schema) -> dict[str, str]:
+        """The types of a key's columns by name; texts and bytes share the length that an index takes.
+
+        Raises SpecError for what cannot be in an index.
+        """
+        kinds = {field.name: self.type_of(field.type) for field in key}
+        if not self.key_bytes:
+            return kinds
+        if nested := [field.name for field in key if pt.is_nested(field.type)]:
+            raise SpecError(
+                f"sink database: column {nested[0]!r} of the key is a list, map or struct, which {self.name} cannot "
+                "have in a key; CAST it to STRING in the query"
+            )
+        long = [field for field in key if _is_long(field.type)]
+        each = (self.key_bytes - _FIXED_BYTES * (len(key) - len(long))) // max(len(long), 1)
+        for field in long:
+            is_text = field.type in (pa.string(), pa.large_string())
+            kinds[field.name] = f"VARCHAR({each // 4})" if is_text else f"VARBINARY({each})"
+        return kinds
 
     def holder(self, dtype: pa.DataType, mark: str) -> str:
         """Return the text that stands for a value of a column in a statement."""
@@ -88,14 +127,27 @@ class DatabaseDialect:
         if pt.is_boolean(dtype):
             return int
         if pt.is_decimal(dtype):
-            return str
+            return None if self.writes_decimals else str
         if pt.is_timestamp(dtype):
-            return _moment
+            return _moment if self.writes_zones else _wall_time
+        if pt.is_time(dtype) and not self.writes_zones:
+            return lambda value: value.isoformat("microseconds")
+        if pt.is_floating(dtype) and not self.has_infinity:
+            return lambda value: value if math.isfinite(value) else None
         return (lambda value: value.isoformat()) if pt.is_temporal(dtype) else None
 
 
 def _moment(value: dt.datetime) -> str:
     return value.isoformat(" ")
+
+
+def _wall_time(value: dt.datetime) -> str:
+    # With all digits a text is equal to the column's own, should the database compare texts.
+    return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _is_long(dtype: pa.DataType) -> bool:
+    return dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 def _plain(dtype: pa.DataType) -> Value:
@@ -117,6 +169,8 @@ def _plain(dtype: pa.DataType) -> Value:
 
 
 _UTC = pa.timestamp("us", "UTC")
+_FIXED_BYTES = 40
+"""The most bytes that a number or a time takes in an index."""
 _PIECES, _IMMEDIATE = "PRAGMA busy_timeout = 500", "BEGIN IMMEDIATE"
 DIALECTS = {
     "postgresql": DatabaseDialect(
@@ -197,12 +251,62 @@ DIALECTS = {
         # short pieces, in between which the run can be stopped.
         begin=(_PIECES, _IMMEDIATE),
     ),
+    "mysql": DatabaseDialect(
+        name="mysql",
+        types={
+            **dict.fromkeys((pa.bool_(), pa.int8()), "TINYINT"),
+            pa.int16(): "SMALLINT",
+            pa.int32(): "INT",
+            pa.int64(): "BIGINT",
+            # The text of a FLOAT has six digits.
+            **dict.fromkeys((pa.float32(), pa.float64()), "DOUBLE"),
+            **dict.fromkeys((pa.string(), pa.large_string()), "LONGTEXT"),
+            **dict.fromkeys((pa.binary(), pa.large_binary()), "LONGBLOB"),
+            pa.date32(): "DATE",
+            # TIMESTAMP begins in 1970 and ends in 2038.
+            **dict.fromkeys((pa.timestamp("us"), _UTC), "DATETIME(6)"),
+            **dict.fromkeys((pa.time64("us"), pa.time64("ns")), "TIME(6)"),
+        },
+        decimal="DECIMAL({},{})",
+        documents="JSON",
+        arrays=None,
+        nulls_equal="<=>",
+        writes_dates=False,
+        writes_decimals=True,
+        writes_zones=False,
+        column_types="",
+        alter="ALTER TABLE {table} MODIFY {column} {kind}",
+        exact=" CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+        has_nan=False,
+        has_infinity=False,
+        in_rows=True,
+        quote="`",
+        over=" ON DUPLICATE KEY UPDATE {setting}",
+        new_value="VALUES({})",
+        # Both servers have a collation by which texts are equal only where they are the same, blanks at the end as
+        # well, under names of their own: each reads one of the comments.
+        table_end=" ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 "
+        "/*M!100200 COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */",
+        key_bytes=3072,
+        number_of="{} * 1E0",
+        # Strictly: a text that is too long, or a number out of range, is an error, whatever the server is set to. A
+        # statement that makes a table commits: a transaction that a statement opens would end there.
+        begin=(
+            "SET SESSION autocommit = 0, unique_checks = 1, time_zone = '+00:00', "
+            "innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, "
+            "sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+            "NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION'",
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        ),
+        cancel="KILL QUERY {number}",
+    ),
 }
 _DRIVERS = {
     "psycopg": "postgresql",
     "psycopg2": "postgresql",
     "pg8000.dbapi": "postgresql",
     "sqlite3": "sqlite",
+    "pymysql": "mysql",
 }
 DRIVERS = tuple(_DRIVERS)
 """The modules of Python's database interface whose dialect is known."""

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aggloom.codegen import mysql_arguments
 from aggloom.errors import SpecError
 from aggloom.runtime.connectors.database.dialects import dialect_of
 from aggloom.runtime.sinks.options import ELSEWHERE, read_options
 
 EXISTING = ("error", "keep", "replace")
-_CONNECT_EXAMPLES = "postgresql://USER@HOST:5432/DATABASE or host=HOST dbname=DATABASE user=USER"
+_CONNECT_EXAMPLES = {
+    "postgresql": "postgresql://USER@HOST:5432/DATABASE or host=HOST dbname=DATABASE user=USER",
+    "mysql": "mysql://USER@HOST:3306/DATABASE",
+    "sqlite": "the path of a file",
+}
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,12 @@ def database_options(entries: Mapping[str, Any]) -> DatabaseOptions:
             f"sink database: lock_timeout is {options.lock_timeout} and retry_timeout {options.retry_timeout}; they "
             "are seconds, at least 1 and 0"
         )
+    dialect = dialect_of(options.driver, options.dialect)
     if isinstance(options.connect, str) and options.connect.startswith("jdbc:"):
         raise SpecError(
             f"sink database: connect is a URL of Java's (jdbc:..), and driver {options.driver} takes its own: "
-            f"{_CONNECT_EXAMPLES}; the connector 'jdbc' of CREATE TABLE takes both"
+            f"{_CONNECT_EXAMPLES[dialect.name]}; the connector 'jdbc' of CREATE TABLE takes both"
         )
-    dialect_of(options.driver, options.dialect)
+    if isinstance(options.connect, str) and dialect.name == "mysql":
+        mysql_arguments(options.connect)
     return options

@@ -23,6 +23,19 @@ _MADE_MEANWHILE = ("42P07", "42710")
 _CATALOGUE_INDEX = re.compile(r"\bpg_(class|type)_\w+_index\b")
 """Pattern of its words for that, too: the name of an index of its own that would hold the table twice."""
 _LOCKED = "55P03"
+_MYSQL = {
+    **dict.fromkeys((1213, 1614), "40P01"),
+    **dict.fromkeys((1020, 1412), "40001"),
+    1050: "42P07",
+    1205: "55P03",
+    1062: "23505",
+    **dict.fromkeys((1040, 1203), "53300"),
+    **dict.fromkeys(
+        (1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031), "57P01"
+    ),
+    **dict.fromkeys((0, 2002, 2003, 2006, 2012, 2013, 2055), "08006"),
+}
+"""The numbers of errors of MySQL, MariaDB and their clients by PostgreSQL's codes of the same meaning."""
 _AWAY = ("08", "57P01", "57P02", "57P03", "53300")
 """Its codes where it ends, starts, or takes no more connections; 08 begins what is said of connections."""
 _UNIQUE = "23505"
@@ -37,8 +50,10 @@ _BUSY_TEXT = re.compile(r"database (?:table |schema )?is locked")
 
 
 def state_of(error: BaseException | None) -> str | None:
-    """The five letters by which a driver tells an error of PostgreSQL."""
+    """The five letters by which a driver tells an error of PostgreSQL; MySQL's numbers as those of the same meaning."""
     first = error.args[0] if error is not None and error.args else None
+    if isinstance(first, int) and not isinstance(error, OSError):
+        return _MYSQL.get(first, "HY000")
     named = first.get("C") if isinstance(first, dict) else None
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or named
 

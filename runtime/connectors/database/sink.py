@@ -15,12 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggloom.codegen import mysql_arguments
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
 from aggloom.masking import mask_values
 from aggloom.runtime.connectors.database.blocks import FEWEST, fit_blocks, write_blocks
-from aggloom.runtime.connectors.database.dialects import DRIVERS, MARKS, dialect_of
+from aggloom.runtime.connectors.database.dialects import (
+    DRIVERS,
+    MARKS,
+    DatabaseDialect,
+    dialect_of,
+)
+from aggloom.runtime.connectors.database.mysql import MySqlTable, check_fit, read_table
 from aggloom.runtime.connectors.database.options import DatabaseOptions
 from aggloom.runtime.connectors.database.retries import NOTHING, PERHAPS, Retries, is_away
+from aggloom.runtime.connectors.database.row_blocks import RowBlocks
 from aggloom.runtime.connectors.database.statements import Statements
 from aggloom.runtime.connectors.database.stored_values import read_rows
 from aggloom.runtime.connectors.database.table_types import (
@@ -51,7 +59,8 @@ class DatabaseSink:
     ) -> None:
         self.options, self.key, self.tells_before = options, tuple(key), tells_before
         self._checked: pa.Schema | None = None
-        self._table = TableColumns({}, frozenset())
+        self._table = TableColumns({}, frozenset(), frozenset())
+        self._mysql: MySqlTable | None = None
         self._may_block, self._fits_blocks = bool(self.key), False
         self._connected = False
         self._where = f"sink database, table {options.table}"
@@ -106,6 +115,8 @@ class DatabaseSink:
             last = self._last(cursor, say, checkpoint)
             self._make(cursor, say, last is None)
             check_blanks(say, net, self._table, self.options.cast, self._where)
+            if self._mysql is not None:
+                check_fit(say, net, self._mysql, self._where)
             if last is None:
                 cursor.execute(say.first_batch, (batch, digest, checkpoint, self.options.table))
                 self._begin(cursor, say, batch, checkpoint)
@@ -137,10 +148,13 @@ class DatabaseSink:
 
         One that the checkpoint has written into is not made: it was dropped, and its rows would be missing.
         """
-        if self._checked == say.schema:
+        is_checked = self._checked == say.schema
+        if is_checked and self._mysql is None:
             return
-        if self.options.create and first:
+        if self.options.create and first and not is_checked:
             cursor.execute(say.create)
+        # MySQL writes rows twice without an error once somebody has dropped the unique index: it is asked with each
+        # batch. What is asked locks the table's description until the batch is committed.
         self._check_columns(cursor, say)
         self._checked = say.schema
 
@@ -160,7 +174,10 @@ class DatabaseSink:
         end = NOTHING
         dialect = dialect_of(self.options.driver, self.options.dialect)
         try:
-            with closing(self._connection()) as connection, STOP.cancel_on_stop(connection):
+            with (
+                closing(self._connection()) as connection,
+                STOP.cancel_on_stop(connection, self._cancel_of(connection, dialect)),
+            ):
                 self._connected = True
                 if dialect.name != "sqlite" and getattr(connection, "autocommit", False) is True:
                     # SQLite's transactions are opened by a statement of ours, which holds there too.
@@ -195,12 +212,28 @@ class DatabaseSink:
         ):
             columns = ", ".join(self.key)
             return f"The table needs a unique index of the result's key ({columns}): CREATE UNIQUE INDEX. "
-        if "no such table" in message or re.search(r"relation .* does not exist", message):
+        if "no such table" in message or re.search(
+            r"(relation|Table) .* does(n't| not) exist", message
+        ):
             return (
                 "Where the checkpoint has written into it, what it had would be missing from a new one. "
                 f"{_ANEW} "
             )
         return ""
+
+    def _cancel_of(self, connection: Any, dialect: DatabaseDialect) -> Callable[[], None] | None:
+        """Return what ends a statement of a connection from another one; None where the driver has a method for it."""
+        if not dialect.cancel:
+            return None
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SELECT CONNECTION_ID()")
+            number = int(cursor.fetchone()[0])
+
+        def cancel() -> None:
+            with closing(self._connection()) as other, closing(other.cursor()) as cursor:
+                cursor.execute(dialect.cancel.format(number=number))
+
+        return cancel
 
     def _connection(self) -> Any:
         connect = self.options.connect
@@ -209,6 +242,8 @@ class DatabaseSink:
         module = _module(self.options.driver)
         if isinstance(connect, Mapping):
             return module.connect(**connect)
+        if dialect_of(self.options.driver, self.options.dialect).name == "mysql":
+            return module.connect(**mysql_arguments(connect))
         limit = {}
         if self.options.driver in _OF_LIBPQ and "connect_timeout" not in str(connect):
             limit = {"connect_timeout": _CONNECT_SECONDS}
@@ -224,8 +259,12 @@ class DatabaseSink:
             raise SinkError(
                 f"{self._where}: there is no column {', '.join(map(repr, lacks))}. {fixes}"
             )
-        cursor.execute(*say.column_types)
-        self._table = TableColumns.from_rows(cursor.fetchall())
+        if say.dialect.name == "mysql":
+            self._mysql = read_table(cursor, say, self._where)
+            self._table = self._mysql.table_columns(self.key)
+        else:
+            cursor.execute(*say.column_types)
+            self._table = TableColumns.from_rows(cursor.fetchall())
         check_types(say, self._table, self.options.cast, self._where)
 
     def _last(self, cursor: Any, say: Statements, checkpoint: str) -> tuple[int, str] | None:
@@ -255,6 +294,9 @@ class DatabaseSink:
 
     def _write(self, cursor: Any, say: Statements, net: NetRows) -> None:
         """Write the keys in blocks; a few, and those that blocks cannot hold, one by one."""
+        if self._mysql is not None:
+            RowBlocks(say, self._mysql.packet, self._where).write(cursor, net)
+            return
         many = self._may_block and self._fits_blocks and len(net.gone) >= FEWEST
         if not (many and write_blocks(cursor, say, net)):
             self._write_each(cursor, say, net.each())

@@ -12,16 +12,6 @@ from aggloom.runtime.connectors.database.dialects import DatabaseDialect
 Key = tuple[str, ...]
 
 
-def quote_name(name: str) -> str:
-    """A name as an identifier; a table's may have its schema before a point."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def table_name(name: str) -> str:
-    """The name of a table, perhaps with that of its schema."""
-    return ".".join(quote_name(part) for part in name.split("."))
-
-
 @dataclass(frozen=True)
 class Statements:
     """Statements to a database about one table."""
@@ -36,18 +26,19 @@ class Statements:
     @property
     def create(self) -> str:
         """Makes the table, unless it is there."""
-        columns = [f"{quote_name(f.name)} {self.dialect.type_of(f.type)}" for f in self.schema]
+        columns = [f"{self._quote(name)} {self._type_of(name)}" for name in self.schema.names]
         # A key may be NULL, which a primary key may not; rows with such a key are deleted before they are written.
         unique = [f"UNIQUE ({self._names(self.key)})"] if self.key else []
-        return f"CREATE TABLE IF NOT EXISTS {table_name(self.table)} ({', '.join([*columns, *unique])})"
+        parts = ", ".join([*columns, *unique])
+        return f"CREATE TABLE IF NOT EXISTS {self.quote_table(self.table)} ({parts}){self.dialect.table_end}"
 
     @property
     def create_log(self) -> str:
         """Makes the log of batches, unless it is there."""
         return (
-            f"CREATE TABLE IF NOT EXISTS {table_name(self.log)} (checkpoint VARCHAR(100) NOT NULL, "
+            f"CREATE TABLE IF NOT EXISTS {self.quote_table(self.log)} (checkpoint VARCHAR(100) NOT NULL, "
             "sink VARCHAR(200) NOT NULL, batch BIGINT NOT NULL, digest VARCHAR(100) NOT NULL, "
-            "PRIMARY KEY (checkpoint, sink))"
+            f"PRIMARY KEY (checkpoint, sink)){self.dialect.table_end}"
         )
 
     @property
@@ -61,28 +52,52 @@ class Statements:
         if not self.key:
             return ""
         rest = [self._quote_column(name) for name in self.schema.names if name not in self.key]
-        setting = ", ".join(f"{name} = EXCLUDED.{name}" for name in rest)
+        own = [self._quote_column(name) for name in self.key]
+        new_value = self.dialect.new_value.format
+        setting = ", ".join(f"{name} = {new_value(name)}" for name in rest)
         then = f"UPDATE SET {setting}" if rest else "NOTHING"
-        key = ", ".join(map(self._quote_column, self.key))
-        return f" ON CONFLICT ({key}) DO {then}"
+        nothing = f"{own[0]} = {own[0]}"
+        return self.dialect.over.format(key=", ".join(own), then=then, setting=setting or nothing)
 
     @property
     def insert(self) -> str:
         """Writes a row of whose key there is none."""
+        return self._insert_rows(1)
+
+    def _insert_rows(self, count: int) -> str:
         marks = ", ".join(self.dialect.holder(field.type, self.mark) for field in self.schema)
         names = ", ".join(map(self._quote_column, self.schema.names))
-        return f"INSERT INTO {self._table} ({names}) VALUES ({marks})"
+        rows = ", ".join([f"({marks})"] * count)
+        return f"INSERT INTO {self._table} ({names}) VALUES {rows}"
+
+    def upsert_rows(self, count: int) -> str:
+        """Writes so many rows over those of their keys; a row whose key has NULL has to be deleted before."""
+        return f"{self._insert_rows(count)}{self._over}"
+
+    def delete_rows(self, count: int, nulls: bool) -> str:
+        """Deletes the rows of so many keys. nulls: whether a value of them may be NULL."""
+        if nulls:
+            condition = " OR ".join([f"({self._key_condition(nulls)})"] * count)
+        else:
+            names = ", ".join(map(self._quote_column, self.key))
+            marks = ", ".join([self.mark] * len(self.key))
+            condition = f"({names}) IN ({', '.join([f'({marks})'] * count)})"
+        return f"DELETE FROM {self._table} WHERE {condition}"
 
     def delete(self, nulls: bool) -> str:
         """Deletes the row of a key. nulls: whether a value of it may be NULL."""
+        condition = self._key_condition(nulls)
+        return f"DELETE FROM {self._table}" + (f" WHERE {condition}" if condition else "")
+
+    def _key_condition(self, nulls: bool) -> str:
+        """Return the condition for a row of a key."""
         equal = self.dialect.nulls_equal if nulls else "="
         types = [self.schema.field(name).type for name in self.key]
         marks = [self.dialect.holder(each, self.mark) + self.dialect.compare for each in types]
         conditions = [
             f"{self._quote_column(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)
         ]
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"DELETE FROM {self._table}{where}"
+        return " AND ".join(conditions)
 
     @property
     def upsert_many(self) -> str:
@@ -138,24 +153,32 @@ class Statements:
     @property
     def delete_all(self) -> str:
         """Deletes every row."""
-        return f"DELETE FROM {table_name(self.table)}"
+        return f"DELETE FROM {self.quote_table(self.table)}"
 
     @property
     def any_row(self) -> str:
         """Asks for one row, whose columns tell those of the table."""
-        return f"SELECT * FROM {table_name(self.table)} LIMIT 1"
+        return f"SELECT * FROM {self.quote_table(self.table)} LIMIT 1"
 
     @property
     def all_rows(self) -> str:
         """Asks for the result's columns of every row."""
-        return f"SELECT {self._names(self.schema.names)} FROM {table_name(self.table)}"
+        columns = [
+            (
+                self.dialect.number_of.format(self._quote(field.name))
+                if field.type == pa.float32()
+                else self._quote(field.name)
+            )
+            for field in self.schema
+        ]
+        return f"SELECT {', '.join(columns)} FROM {self.quote_table(self.table)}"
 
     @property
     def column_types(self) -> tuple[str, tuple[str | None, ...]]:
         """Asks for the names and types of the table's columns; the statement with its parameters."""
         schema, _, table = self.table.rpartition(".")
         apart = self.dialect.schema_apart
-        named = (table, schema or None, table) if apart else (table_name(self.table),)
+        named = (table, schema or None, table) if apart else (self.quote_table(self.table),)
         return self.dialect.column_types.format(mark=self.mark), named
 
     @property
@@ -183,29 +206,44 @@ class Statements:
 
     def add_column(self, name: str) -> str:
         """Return the statement that would give the table a column that it lacks."""
-        kind = self.dialect.type_of(self.schema.field(name).type)
-        return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quote_name(name)} {kind}"
+        table, column = self.quote_table(self.table), self._quote(name)
+        return f"ALTER TABLE {table} ADD COLUMN {column} {self._type_of(name)}"
 
     def alter_type(self, name: str) -> str:
         """Return the statement that would give a column of the table a type that holds the result's values."""
-        kind = self.dialect.type_of(self.schema.field(name).type)
-        table, column = table_name(self.table), quote_name(name)
-        return self.dialect.alter.format(table=table, column=column, kind=kind)
+        table, column = self.quote_table(self.table), self._quote(name)
+        return self.dialect.alter.format(table=table, column=column, kind=self._type_of(name))
+
+    def _type_of(self, name: str) -> str:
+        """Return the type of a column that is made."""
+        if name in self.key:
+            own = pa.schema([self.schema.field(each) for each in self.key])
+            return self.dialect.key_types_of(own)[name]
+        return self.dialect.type_of(self.schema.field(name).type)
+
+    def _quote(self, name: str) -> str:
+        """A name as an identifier."""
+        quote = self.dialect.quote
+        return quote + name.replace(quote, 2 * quote) + quote
+
+    def quote_table(self, name: str) -> str:
+        """The name of a table, perhaps with that of its schema before a point."""
+        return ".".join(self._quote(part) for part in name.split("."))
 
     @property
     def _table(self) -> str:
-        return self._escape_name(table_name(self.table))
+        return self._escape_name(self.quote_table(self.table))
 
     @property
     def _log(self) -> str:
-        return self._escape_name(table_name(self.log))
+        return self._escape_name(self.quote_table(self.log))
 
     def _quote_column(self, name: str) -> str:
-        return self._escape_name(quote_name(name))
+        return self._escape_name(self._quote(name))
 
     def _escape_name(self, text: str) -> str:
         """A name in a statement with parameters, in which a percent sign may begin one."""
         return text.replace("%", "%%") if self.mark.startswith("%") else text
 
     def _names(self, names: Sequence[str]) -> str:
-        return ", ".join(map(quote_name, names))
+        return ", ".join(map(self._quote, names))

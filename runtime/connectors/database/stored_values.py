@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -68,4 +70,22 @@ def _from_text(dtype: pa.DataType) -> Read:
     """Return the function that reads a value from its text, if it is one."""
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return lambda value: value
-    return lambda value: pa.scalar(value).cast(dtype).as_py() if isinstance(value, str) else value
+    if pt.is_time(dtype):
+        return _time_of_day
+    return lambda value: (
+        pa.scalar(value).cast(dtype).as_py() if isinstance(value, str) else _exact(value)
+    )
+
+
+def _exact(value: Any) -> Any:
+    """A value; a float that holds a decimal of few digits has them in its shortest text."""
+    return decimal.Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _time_of_day(value: Any) -> Any:
+    """A time of day, which some drivers give as the time since midnight, and some as a text."""
+    if isinstance(value, dt.timedelta):
+        if not dt.timedelta(0) <= value < dt.timedelta(days=1):
+            raise ValueError(f"{value} is no time of day")
+        return (dt.datetime.min + value).time()
+    return dt.time.fromisoformat(value) if isinstance(value, str) else value

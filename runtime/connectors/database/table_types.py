@@ -27,6 +27,9 @@ _WHOLE = ("smallint", "integer", "bigint")
 _FLOATS = {"real": (16, 6), "double precision": (32, 15)}
 """The bits of whole numbers, and the digits of decimals, that a float holds exactly."""
 _PADDED = re.compile(r"(?:character|bpchar)(?:\(\d+\))?")
+_MYSQL_NAME = re.compile(r"(?P<base>[a-z]+)(?:\((?P<digits>\d+(?:,\d+)?)\))?")
+_MYSQL_WHOLE = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_MYSQL_FLOATS = {"float": (16, 6), "double": (32, 15)}
 _SQLITE_DIGITS = 15
 """So many digits of a text SQLite keeps where it makes a number of it."""
 
@@ -36,11 +39,12 @@ class TableColumns:
     """The columns of a table, as its database describes them.
 
     types: by column, as the database calls them. loose: those in which texts that differ may be equal, as by a
-    collation without regard to case.
+    collation without regard to case. padded: those of texts that end in blanks which the database does not look at.
     """
 
     types: Mapping[str, str]
     loose: frozenset[str]
+    padded: frozenset[str]
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any]]) -> TableColumns:
@@ -49,12 +53,8 @@ class TableColumns:
         types = {name: str(kind) for name, kind, _ in catalogue_rows}
         loose = {name for name, _, is_exact in catalogue_rows if not is_exact}
         loose |= {name for name, kind in types.items() if _last_part(kind) == "citext"}
-        return cls(types, frozenset(loose))
-
-    @property
-    def padded_columns(self) -> frozenset[str]:
-        """The columns of texts that end in blanks which the database does not look at: CHAR(n)."""
-        return frozenset(name for name, kind in self.types.items() if _PADDED.fullmatch(kind))
+        padded = frozenset(name for name, kind in types.items() if _PADDED.fullmatch(kind))
+        return cls(types, frozenset(loose), padded)
 
 
 def check_types(say: Statements, table: TableColumns, cast: bool, where: str) -> None:
@@ -99,7 +99,7 @@ def check_types(say: Statements, table: TableColumns, cast: bool, where: str) ->
 def check_blanks(
     say: Statements, net: NetRows, table: TableColumns, cast: bool, where: str
 ) -> None:
-    """Raise SinkError for a text that ends in blanks in a column of CHAR(n), to which these are padding.
+    """Raise SinkError for a text that ends in blanks where these are padding, as in a column of CHAR(n).
 
     In a key two rows of the result would be one of the table; elsewhere the blanks would be lost, which `cast` allows.
     """
@@ -107,7 +107,7 @@ def check_blanks(
     for name in say.schema.names:
         is_key = name in say.key
         if (
-            name not in table.padded_columns
+            name not in table.padded
             or not _is_text(say.schema.field(name).type)
             or (cast and not is_key)
         ):
@@ -124,21 +124,33 @@ def check_blanks(
 
 
 def check_nan(say: Statements, net: NetRows, cast: bool, where: str) -> None:
-    """Raise SinkError for NaN in a database that has none: it would be NULL, and a key with it never found again."""
+    """Raise SinkError for NaN, or an infinite number, in a database that has none.
+
+    It would be NULL, and a key with it never found again.
+    """
     if say.dialect.has_nan:
         return
+    wrong, name = (
+        (pc.is_nan, "NaN")
+        if say.dialect.has_infinity
+        else (_is_not_finite, "NaN or an infinite number")
+    )
     there = pa.array(~net.gone)
     for field, column in zip(say.schema, net.rows.columns, strict=True):
         is_key = field.name in say.key
         if not pt.is_floating(field.type) or (cast and not is_key):
             continue
         values = column if is_key else column.filter(there)
-        if pc.any(pc.is_nan(values)).as_py():
+        if pc.any(wrong(values)).as_py():
             option = "" if is_key else ", or cast=true, which writes NULL"
             raise SinkError(
-                f"{where}: column {field.name!r} has NaN, of which {say.dialect.name} makes NULL. "
+                f"{where}: column {field.name!r} has {name}, of which {say.dialect.name} makes NULL. "
                 f"Replace it in the query: NULLIF({field.name}, CAST('NaN' AS DOUBLE)), or a text{option}"
             )
+
+
+def _is_not_finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.invert(pc.is_finite(values))
 
 
 def _last_part(kind: str) -> str:
@@ -215,7 +227,41 @@ def _sqlite_changes(dtype: pa.DataType, name: str) -> bool:
     return _is_text(dtype)
 
 
+def _mysql_changes(dtype: pa.DataType, name: str) -> bool:
+    """Tell whether a column of a type, as the catalogue of MySQL or MariaDB has it, would change the result's values.
+
+    Only what is known to hold them does not: it rounds numbers and times, and reads texts as what the column is.
+    """
+    parts = _MYSQL_NAME.match(name)
+    if parts is None:
+        return True
+    base, digits = parts["base"], [int(each) for each in (parts["digits"] or "").split(",") if each]
+    if pt.is_boolean(dtype) or pt.is_integer(dtype):
+        if base in ("decimal", *_MYSQL_WHOLE):
+            return False
+        bits = 1 if pt.is_boolean(dtype) else dtype.bit_width
+        return base not in _MYSQL_FLOATS or bool(digits) or bits > _MYSQL_FLOATS[base][0]
+    if pt.is_floating(dtype):
+        return bool(digits) or not (base == "double" or (base == "float" and dtype == pa.float32()))
+    if pt.is_decimal(dtype):
+        if base in _MYSQL_FLOATS:
+            return bool(digits) or dtype.precision > _MYSQL_FLOATS[base][1]
+        scale = 0 if base in _MYSQL_WHOLE else digits[1] if len(digits) > 1 else 0
+        return base not in ("decimal", *_MYSQL_WHOLE) or dtype.scale > scale
+    if pt.is_timestamp(dtype):
+        return base not in ("datetime", "timestamp") or digits != [6]
+    if pt.is_time(dtype):
+        return base != "time" or digits != [6]
+    if pt.is_date(dtype):
+        return base != "date"
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype):
+        return base not in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+    texts = ("varchar", "tinytext", "text", "mediumtext", "longtext")
+    return base not in texts and base != ("json" if pt.is_nested(dtype) else "char")
+
+
 _CHANGES: dict[str, Callable[[pa.DataType, str], bool]] = {
     "postgresql": _postgresql_changes,
     "sqlite": _sqlite_changes,
+    "mysql": _mysql_changes,
 }
