@@ -138,7 +138,7 @@ def _files(words: Words) -> dict[str, Any]:
 def _properties(words: Words) -> tuple[str, dict[str, str]]:
     """Take the broker's addresses and the other options of Kafka's client, without their prefix `properties.`."""
     servers = words.require("properties.bootstrap.servers")
-    # A checkpoint knows how far a topic is read; Flink's group would only be told of it.
+    # A checkpoint knows how far a topic is read; Flink's group would only learn of it.
     words.take("properties.group.id")
     names = [name for name in words.given if name.startswith("properties.")]
     return servers, {name.removeprefix("properties."): words.given.pop(name) for name in names}

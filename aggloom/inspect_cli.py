@@ -14,7 +14,7 @@ _QUOTES = "'\""
 
 
 def checkpoint_options(command: Command) -> Command:
-    """Give a command what says which part of a checkpoint is meant, and how it is told."""
+    """Give a command what says which part of a checkpoint is meant, and how it is shown."""
     options = [
         click.argument("checkpoint"),
         click.option(

@@ -71,7 +71,7 @@ def explain_job(job: Job, *, ordered: bool = False, on_spark: bool = True) -> st
 
 
 def harness_of(job: Job, *, ordered: bool = False, session: Any = None) -> Harness:
-    """The query of a job without Spark, not yet fed; watermarks move only when they are told to.
+    """The query of a job without Spark, not yet fed; watermarks move only on request.
 
     ordered: as of plan_of_job. session: a Spark session for the expressions that only Spark evaluates. Rows that the
     query drops are reported by the command that asks for it, not by warnings.

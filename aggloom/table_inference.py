@@ -1,4 +1,4 @@
-"""A table by its local files, where little is told of it: their format, and the columns with their types."""
+"""A table by its local files, where little is said of it: their format, and the columns with their types."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class InferredColumns:
-    """The columns that files have, and of how many rows, in which files, that was told.
+    """The columns that files have, and of how many rows, in which files, that was found.
 
     by_values: whether values suggest the types, and no schema beside them says them.
     """
@@ -182,7 +182,7 @@ def add_partition_columns(schema: pa.Schema, path: str, files: list[Path], deep:
 
 
 INFERRED = ("csv", "jsonl", "debezium-json", "maxwell-json")
-"""Formats of which the columns can be told."""
+"""Formats whose columns can be inferred."""
 
 
 _CHANGE_WORDS = frozenset((*SPELLINGS, *"IUDCRiudcr"))

@@ -1,4 +1,4 @@
-"""Tables in a terminal, or in a pipe: rows in the order of their key, the first of many, NULL told from a text."""
+"""Tables in a terminal, or in a pipe: rows in the order of their key, the first of many, NULL unlike any text."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "8d1c3c682c39c4fa"
-DIGEST = "78452ecb82806f0b"
+SUPPORT = "5bd9a2b2d0492535"
+DIGEST = "e3ac637c7e497763"
 
 
 class Inputs(NamedTuple):

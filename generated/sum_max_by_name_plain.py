@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "7c4124ec2095822f"
-DIGEST = "d354f4a67031d512"
+SUPPORT = "f7d433e9575bf3dd"
+DIGEST = "288f455b47dd772c"
 
 
 class Inputs(NamedTuple):

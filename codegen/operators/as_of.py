@@ -48,7 +48,7 @@ class AsOfJoin(TwoSided):
 
     @cached_property
     def row_keys(self) -> tuple[Key | None, Key | None]:
-        """The columns by which the rows of each side are told apart; None: all of them."""
+        """The columns by which the rows of each side are distinguished; None: all of them."""
         if self.waits:
             return None, (self.times[1],)
         return smallest_key(self.left, self.keys), smallest_key(self.right, self.right_keys)

@@ -46,10 +46,10 @@ class DeduplicateOptions(Protocol):
 class Deduplicate(KeyedRowsNode):
     """The first or the last row of each key; the first columns of its rows are the key.
 
-    order: the time column by which rows come first or last; None: in the order in which they come. waits: whether a row
-    is emitted once, when the watermark has come to its time, or to window_end, the key column at which its window
-    ends. update_before: whether updates come with -U. sends_insert: whether +I is told from +U where they do not.
-    is_chained: rows come from below when the same watermark says so.
+    order: the time column by which rows come first or last; None: in the order in which they come. waits: whether a
+    row is emitted once, when the watermark has come to its time, or to window_end, the key column at which its window
+    ends. update_before: whether updates come with -U. sends_insert: whether +I is distinguished from +U where they do
+    not. is_chained: rows come from below when the same watermark says so.
     """
 
     input: Node
@@ -87,7 +87,7 @@ class Deduplicate(KeyedRowsNode):
 
     @property
     def is_stateless(self) -> bool:
-        """True if every row is told as it comes, as +U, so that nothing need be known of the row before."""
+        """True if every row is emitted as it comes, as +U, so that nothing need be known of the row before."""
         silent = not self.update_before and not self.sends_insert
         return silent and self.keep == "last" and self.order is None and not self.waits
 

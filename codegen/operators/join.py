@@ -59,12 +59,12 @@ class Join(TwoSided):
 
     @cached_property
     def left_key(self) -> Key | None:
-        """The columns by which the left's rows are told apart; None: all of them."""
+        """The columns by which the left's rows are distinguished; None: all of them."""
         return smallest_key(self.left, self.keys)
 
     @cached_property
     def right_key(self) -> Key | None:
-        """The columns by which the right's rows are told apart; None: all of them."""
+        """The columns by which the right's rows are distinguished; None: all of them."""
         return smallest_key(self.right, self.right_keys)
 
     @property
@@ -163,7 +163,7 @@ class Join(TwoSided):
         return "Join", details
 
     def held_by(self, side: int) -> Held:
-        """Return the way in which the rows of a side are told apart, in Flink's words."""
+        """Return the way in which the rows of a side are distinguished, in Flink's words."""
         key = (self.left_key, self.right_key)[side]
         return key_kind(key, (self.keys, self.right_keys)[side])
 
@@ -265,7 +265,7 @@ def key_kind(known: Key | None, keys: Key) -> Held:
 def smallest_key(side: Node, keys: Key) -> Key | None:
     """The unique key of a side that its rows are held by: one within the join's key, else the shortest.
 
-    Where the row that goes may come after the one in its place, rows are told apart by all columns.
+    Where the row that goes may come after the one in its place, rows are distinguished by all columns.
     """
     candidates: Iterable[Key] = side.ordered_keys
     return min(candidates, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)

@@ -96,7 +96,7 @@ class Lookup(Node):
 class MaterialisedLookup(KeyedRowsNode):
     """Rows with their answers, each remembered with the row until it is taken back.
 
-    key: the columns by which rows are told apart; they are the input's first. replaces: whether no two rows have the
+    key: the columns by which rows are distinguished; they are the input's first. replaces: whether no two rows have the
     same key, so that one that comes takes the place of the one that is there.
     """
 

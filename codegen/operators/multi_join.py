@@ -89,7 +89,7 @@ class MultiJoin(KeyedRowsNode):
 
     @cached_property
     def row_keys(self) -> tuple[Key | None, ...]:
-        """The columns of each input by which its rows are told apart; None: all of them."""
+        """The columns of each input by which its rows are distinguished; None: all of them."""
         return tuple(smallest_key(each, self.key_of(n)) for n, each in enumerate(self.tables))
 
     @property
@@ -181,7 +181,7 @@ class MultiJoin(KeyedRowsNode):
         return "MultiJoin", details
 
     def held_by(self, which: int) -> Held:
-        """Return the way in which the rows of an input are told apart, in Flink's words."""
+        """Return the way in which the rows of an input are distinguished, in Flink's words."""
         return key_kind(self.row_keys[which], self.key_of(which))
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:

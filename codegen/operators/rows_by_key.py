@@ -49,7 +49,7 @@ class KeyedRowsNode(Stateful):
 
     @property
     def identity(self) -> str:
-        """The text that is told apart by the digest."""
+        """The text that the digest is computed of."""
         return self.lineage
 
     @property

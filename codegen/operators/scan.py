@@ -19,10 +19,10 @@ ONE_ROW = "(one row)"
 class Scan(Node):
     """A table of the query: rows that are only added (append), changes, or what becomes of keys (upsert).
 
-    key: the columns by which its rows are told apart, if it says so. time: the column of its watermark, if it has one.
-    An upsert does not say which row it replaces, and a deletion may say no more than the key. digits: columns of times
-    that are declared with fewer digits after the second than values may have: whoever reads rows cuts these off.
-    clock: the last column, an instant, if it is the time of the batch with which rows are read.
+    key: the columns by which its rows are distinguished, if it says so. time: the column of its watermark, if it has
+    one. An upsert does not say which row it replaces, and a deletion may say no more than the key. digits: columns of
+    times that are declared with fewer digits after the second than values may have: whoever reads rows cuts these
+    off. clock: the last column, an instant, if it is the time of the batch with which rows are read.
     """
 
     table: str

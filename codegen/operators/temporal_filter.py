@@ -161,7 +161,7 @@ class TemporalFilter(KeyedRowsNode):
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         own = [name for name in self.schema.names if name in names]
         key = self.key if self.is_unique else tuple(name for name in self.key if name in own)
-        # Rows without columns could not be told from one another.
+        # Rows without columns could not be distinguished.
         own = own or list(self.schema.names[:1])
         key = key or ((own[0],) if own[0] in self.key else ())
         needed = {*own, *key, *(name for bound in self.bounds for name in bound.columns)}

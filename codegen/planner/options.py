@@ -35,7 +35,7 @@ class PlanOptions:
 
     Of Deduplicate: deduplicate_compact_changes: whether a bundle tells of a key's row by event time only what became
     of it in the end, and not every row that it had in between. deduplicate_insert: whether the first row of a key is
-    told apart from later ones, +I from +U, where updates come without -U. deduplicate_insert_only: whether the first
+    distinguished from later ones, +I from +U, where updates come without -U. deduplicate_insert_only: whether the first
     row by event time waits for the watermark and then stays; rows behind the watermark are dropped.
     over_insert_only: whether window functions over insertions in order of one time wait for the watermark, which then
     gives each row out once; rows behind it are dropped.

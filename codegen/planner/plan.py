@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def tells_before(self) -> bool:
-        """True if each row of the result that is replaced is told, too."""
+        """True if the changes contain each row of the result that is replaced."""
         return "UA" not in self.root.changelog or "UB" in self.root.changelog
 
     def is_ordered(self, columns: Sequence[str]) -> bool:

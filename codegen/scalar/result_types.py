@@ -1,6 +1,6 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
-Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
+Spark later computes the column as CAST(expression AS inferred type), so a type inferred here is the
 type the handler gets. Functions have their table (function_types.py). What no rule covers is asked of Spark's analyser
 where a session is there, else of sqlglot; what that cannot tell is refused.
 """

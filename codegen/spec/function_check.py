@@ -7,7 +7,7 @@ from aggloom.errors import UnknownFunctionError, nearest
 
 
 def check_function(function: str, where: str) -> None:
-    """The function is in the catalogue; a refused one is told why."""
+    """The function is in the catalogue; a refused one comes with the reason."""
     if catalogue.find(function) is not None:
         return
     function = catalogue.canonical(function)

@@ -103,7 +103,7 @@ class Scope:
         return self.input_sql(node)
 
     def flink_divisions(self, node: exp.Expression, types: Types) -> exp.Expression:
-        """Flink divides integers to an integer; Spark, which evaluates this, must be told to."""
+        """Flink divides integers to an integer; Spark, which evaluates this, must be instructed to."""
         if self.dialect != "flink":
             return node
         root = exp.paren(node, copy=False)

@@ -1,6 +1,6 @@
 """The checks of a user's function: names, arguments, result, and every expression with the type that it gives.
 
-An expression that passes means the same in both backends: each operator and function is told which types it takes here,
+An expression that passes means the same in both backends: each operator and function is given the types it takes here,
 because generated code, once it runs, says little about a mistake in an expression.
 """
 

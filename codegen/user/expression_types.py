@@ -1,4 +1,4 @@
-"""The type of each expression of a user's entry, told before any code is generated from it."""
+"""The type of each expression of a user's entry, determined before any code is generated from it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ViewKind:
     width: by the options of a call and the type of its argument. shared: it has as many counts an entry as its width.
     numbers: how many numbers follow a word in its entry. most: about how many entries a key has at most, by width.
     by_bytes: pooled words are in the order of their bytes. arrival: it knows in which order rows came.
-    stamps: its steps are told whether a value is stamped anew. sketch: it cannot show its values.
+    stamps: its steps get a flag whether a value is stamped anew. sketch: it cannot show its values.
     queued: its compiled steps note changes; NAME_settle makes them.
     """
 

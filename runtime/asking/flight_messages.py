@@ -52,7 +52,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, int, bool]]] = {
 
 @cache
 def _classes() -> dict[str, Any]:
-    """The class of each message; fields with an empty value are told from those that are not there."""
+    """The class of each message; fields with an empty value are distinguished from those that are not there."""
     file = descriptor_pb2.FileDescriptorProto(
         name="aggloom/flight_sql.proto", package=_PACKAGE, syntax="proto2"
     )

@@ -67,7 +67,7 @@ class Sink(Protocol):
 def made_sink(
     options: Options, key: Sequence[str] | None, tells_before: bool | None
 ) -> tuple[Sink, str]:
-    """The sink of options, and what to call it; key: the columns by which rows are told apart."""
+    """The sink of options, and what to call it; key: the columns by which rows are distinguished."""
     where = f"sink {options.kind}"
     if isinstance(options, PrintOptions):
         return PrintSink(options), where

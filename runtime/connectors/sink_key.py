@@ -12,7 +12,7 @@ from aggloom.runtime.connectors.registry import Options
 def find_key(
     plan: Plan | None, names: Sequence[str], key_columns: Sequence[str] | None, options: Options
 ) -> tuple[tuple[str, ...] | None, bool | None]:
-    """The columns by which rows are written, and whether each row that is replaced is told (None: unknown).
+    """The columns by which rows are written, and whether the changes contain each row that is replaced (None: unknown).
 
     plan: of the query (None: not known). Raises SpecError where no key tells the rows apart and one is needed.
     """

@@ -75,6 +75,7 @@ class LocalCheckpoint:
 
     def __init__(self, root: Path, retained: int = RETAINED, *, forgets: bool = False) -> None:
         self.root, self._retained = root, retained
+        # Before anything is read or deleted: what looks unfinished may be what another run is writing.
         self._lock = _take_lock(root)
         try:
             if not forgets:
@@ -124,6 +125,7 @@ class LocalCheckpoint:
         added: dict[BucketId, AddedRows] = {}
         since: dict[BucketId, int] = {}
         for key, state in sorted(self.rows.items()):
+            # Rows in one old commit would keep the files of all commits since.
             if state.places and not state.replaces and batch - state.since > _RENEWED_AFTER:
                 self._renew(state)
             since[key] = batch if state.replaces or not state.text else state.since
@@ -134,9 +136,11 @@ class LocalCheckpoint:
         commit = Commit(batch, heads=heads, added=added, **known)
         file = f"commits/{batch}"
         size = [0, *map(len, commit_pieces(commit, ()))]
+        # The batch is committed by this rename: a run that is killed from here on begins with the next one.
         write_whole(self.root / file, commit_pieces(commit, rows))
         places = commit.row_places(file, size[1] + size[2])
         for key, row_places in places.items():
+            # A snapshot that is no longer needed stays for the earlier commits that may still be looked at.
             before = {place.file for place in self.rows[key].places}
             self.rows[key].settle(row_places, since[key])
             after = {place.file for place in self.rows[key].places}
@@ -163,6 +167,7 @@ class LocalCheckpoint:
         oldest = commit.batch - self._retained
         self._needed[commit.batch] = commit.first_needed
         self._needed = {n: first for n, first in self._needed.items() if n >= oldest}
+        # A commit that may be looked at can need rows of far older ones.
         needed = min(oldest, *self._needed.values())
         for _ in range(min(needed - self._first, _DELETED_AT_ONCE)):
             for directory in ("commits", "plans"):
@@ -183,6 +188,7 @@ class LocalCheckpoint:
             for file in (self.root / directory).iterdir():
                 if file.name not in needed_names:
                     file.unlink()
+        # Until then a loss of power may bring a deleted file back.
         for directory in ("commits", "plans", "snapshots"):
             sync_directory(self.root / directory)
         self._first, self._snapshots = self.last.batch, []
@@ -208,6 +214,7 @@ class LocalCheckpoint:
             needed |= {each.snapshot: number for each in commit.added.values() if each.snapshot}
             self._needed[number] = commit.first_needed
         for file in (self.root / "snapshots").iterdir():
+            # A snapshot is written before the commit that names it: without one its batch will run again.
             if f"snapshots/{file.name}" not in needed:
                 file.unlink()
         used = {place.file for state in self.rows.values() for place in state.places}
@@ -292,10 +299,12 @@ def _take_lock(root: Path) -> int:
     check_local_directory(root)
     make_directory(root)
     check_files(root)
+    # No link is followed: it would lock, or make, a file somewhere else.
     descriptor = os.open(
         root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
     )
     try:
+        # The kernel gives this lock up with the process, however that ends, so that no stale one is left.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

@@ -111,6 +111,7 @@ class Commit:
             at = 0
             for number, length in enumerate(each.lengths):
                 inside = number < each.in_snapshot
+                # Rows behind those of a snapshot file lie in the commit, and count from its body.
                 if number == each.in_snapshot:
                     at = 0
                 start = at if inside else body + at
@@ -129,6 +130,7 @@ def collect_rows(
     for number in range(last.first_needed, last.batch + 1):
         commit, body = read(number)
         for key, places in commit.row_places(f"commits/{number}", body).items():
+            # Commits from the first that any bucket needs are read; this bucket may have been replaced later.
             if key in places_by_bucket and number >= last.heads[key][1]:
                 places_by_bucket[key] += places
     return places_by_bucket
@@ -155,6 +157,7 @@ def parse_commit(root: Path, number: int, data: bytes) -> tuple[Commit, int]:
     if len(data) < _START.size + _CHECKSUM.size or data[:4] != MAGIC:
         raise corrupt(f"{where} is no commit of aggloom")
     _, layout, size = _START.unpack_from(data)
+    # Before the checksum, which another layout may compute differently.
     if layout != LAYOUT:
         raise StateMismatchError(
             f"{root}: {where} is written in layout {layout}, this version reads {LAYOUT}. "

@@ -51,6 +51,7 @@ class FileBatches:
         self._delete_unnamed(list(self._path.glob(f"part-{batch:05d}-*{ending}")))
         name = f"part-{batch:05d}-{uuid.uuid4()}{ending}"
         file = (self._path / name).absolute()
+        # Before the log that names it: killed between the two, the batch runs again and deletes this file.
         write_whole(file, [self._encode(rows, kinds)])
         self._note(batch, file, numbers)
 
@@ -117,6 +118,7 @@ class FileBatches:
         lines, name = [json.dumps(line, separators=(",", ":"))], str(batch)
         if (batch + 1) % _COMPACT_EVERY == 0:
             lines, name = [*self._read_lines(numbers), *lines], f"{batch}.compact"
+        # The log must not name a file whose own name a loss of power can still undo.
         sync_directory(self._path)
         text = "\n".join(["v1", *lines])
         write_whole(self._path / LOG / name, [text.encode()])

@@ -114,6 +114,7 @@ class FileInput:
         try:
             files = self._reader.list_files()
         except SpecError:
+            # A directory may be empty between two files of a stream; where a finite run begins, it is a mistake.
             if (self.ends and not self._log.known) or not Path(self._path).is_dir():
                 raise
             return []

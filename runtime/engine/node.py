@@ -179,6 +179,7 @@ class DurableBucket:
             carried = self._evolve(clock)
         elif not (called or _has_rows(bundles) or self._is_first() or self.is_due(clock)):
             return no_rows(self.fragment.root.schema)
+        # Begun before the operators run, so that another thread packs beside them.
         packed = self._pack(bundles)
         changes = self.fragment.run(bundles, clock)
         self._last_run = clock.processing

@@ -292,6 +292,7 @@ class LocalQuery:
         forgetter = self._host.forgetter
         if forgetter is not None:
             forgetter.check(each for node in self._host.nodes.values() for each in node.fragments)
+        # The sink before the commit: killed between the two, the batch runs again and the sink knows its number.
         self._sink.write(pa.Table.from_batches([changes]), kinds, plan.batch)
         laps.end("sink")
         if forgetter is not None:
@@ -300,6 +301,7 @@ class LocalQuery:
             self._positions[name] = self._sources[name].end(planned)
             self._watermarks.rows(name, plan.now)
         for name, ms in newest.items():
+            # As in Flink a watermark says that all rows up to its time, that included, are there.
             self._watermarks.advance(name, ms - self._times[name][1] - 1)
         if plan.watermark >= AFTER_ALL:
             self._watermarks.current = AFTER_ALL

@@ -100,7 +100,7 @@ def values_of(messages: Sequence[Message]) -> list[bytes | None]:
 class FormatSettings:
     """Settings by which messages are read: the table's columns, and the options.
 
-    keys: columns by which changes are told where messages lack the row before (upserts). time_unit: of integers that
+    keys: columns that identify changes where messages lack the row before (upserts). time_unit: of integers that
     are times and do not say their unit. zone: of times in text that name none. missing: whether a column that a row
     lacks is an "error" or "null". concatenated: whether several objects in a message are a reason to "refuse" it, or
     "split". decimals: what texts in columns of decimals are: "text", "base64", or "auto", which refuses what may be
@@ -173,10 +173,10 @@ class Format(ABC):
     """A format of messages, made for one table.
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
-    needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
-    separator: what is between key and value of a message in a file, unless it is told. sends_notices: whether there are
-    messages that have no row by their kind, such as heartbeats. facts: what its envelopes say beside the row, by
-    Flink's words for METADATA.
+    needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a
+    line. separator: what is between key and value of a message in a file, unless an option says so. sends_notices:
+    whether there are messages that have no row by their kind, such as heartbeats. facts: what its envelopes say
+    beside the row, by Flink's words for METADATA.
     """
 
     name: ClassVar[str]

@@ -27,10 +27,10 @@ class CsvDialect:
     """The form of CSV files.
 
     quote, comment: one character, or "" for none. escape: what stands before a quote in a quoted value, the quote
-    itself unless told; None: the quote, and no option said so. null: a text that is NULL beside the empty one.
-    leading, trailing: whether blanks around a value are cut off. lenient: whether a column that a header lacks is NULL.
-    is_named: whether an option says the separator, so that names of files do not. zero_dates: whether MySQL's dates
-    with month or day 0 are an "error", or "null".
+    itself unless an option says so; None: the quote, and no option said so. null: a text that is NULL beside the
+    empty one. leading, trailing: whether blanks around a value are cut off. lenient: whether a column that a header
+    lacks is NULL. is_named: whether an option says the separator, so that names of files do not. zero_dates: whether
+    MySQL's dates with month or day 0 are an "error", or "null".
     """
 
     separator: str = ","

@@ -101,7 +101,7 @@ class Decoder:
 
     @property
     def separator(self) -> str | None:
-        """The text between key and value of a message in a file, unless it is told."""
+        """The text between key and value of a message in a file, unless an option says so."""
         return self._format.separator
 
     @cached_property

@@ -95,7 +95,7 @@ class Envelopes:
         return self.rows.partial(own, "`after` ", keys, old, readers.get("after"))
 
     def _after(self, image: Any, readers: Readers, before: Any = None, fix: str = "") -> Values:
-        """The row after; a value that did not change, and so is not told, is that of the row before."""
+        """The row after; a value that did not change, and so is not sent, is that of the row before."""
         if isinstance(image, Object):
             named = self.rows.by_name(image, "`after` ")
             untold = [name for name in self.rows.names if _is_untold(named.get(name))]
@@ -176,7 +176,7 @@ def has_no_row(body: Object) -> bool:
 
 
 def _refuse_again(source: Any) -> None:
-    """Refuse a row of a snapshot, unless rows are read once more while changes are told on, which leaves no gap."""
+    """Refuse a row of a snapshot, unless rows are read once more while changes go on, which leaves no gap."""
     kind = source.get("snapshot") if isinstance(source, dict) else None
     if kind != "incremental":
         raise Unreadable(f"`op` r: {_AGAIN}")
@@ -190,7 +190,7 @@ def _select_known(image: Mapping[str, Any]) -> dict[str, Any]:
 def _is_untold(value: Any) -> bool:
     """Tell whether a value stands for one that the database did not tell."""
     if isinstance(value, list):
-        # An array that was not told has the placeholder as its one element.
+        # An array that was not sent has the placeholder as its one element.
         return len(value) == 1 and _is_untold(value[0])
     if isinstance(value, dict):
         return value == {UNAVAILABLE: UNAVAILABLE}

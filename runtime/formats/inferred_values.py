@@ -58,7 +58,7 @@ def first_misfit(texts: pa.Array, kind: pa.DataType) -> int | None:
     if pt.is_floating(kind):
         is_long = pc.match_substring_regex(texts, MANY_DIGITS)
         for index in pc.indices_nonzero(pc.fill_null(is_long, False)).to_pylist():
-            # Behind the first misfit nothing matters: the earliest is the one that is told.
+            # Behind the first misfit nothing matters: the earliest is the one that is reported.
             if misfits and index >= misfits[0]:
                 break
             if not is_kept(texts[index].as_py()):

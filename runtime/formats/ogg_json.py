@@ -31,7 +31,7 @@ class OggJson(CapturedJson):
     summary: ClassVar[str] = (
         "a message of Oracle GoldenGate: `op_type` I, U, D, T with `before` and `after`"
     )
-    # GoldenGate may be told to write all values as texts.
+    # GoldenGate can be configured to write all values as texts.
     texts: ClassVar[bool] = True
 
     def _message(self, content: Object, message: Message) -> list[Change]:

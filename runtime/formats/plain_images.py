@@ -1,7 +1,7 @@
 """The rows before and after of a block's envelopes, in columns, and what the envelopes say of them.
 
 A message of which it cannot be told from the columns what the reader of single messages would say is left to that one:
-other operations, keys that change or say what is to be known of a deletion, values that were not told, columns of
+other operations, keys that change or say what is to be known of a deletion, values that were not sent, columns of
 which it is not sure whether they are absent or NULL.
 """
 
@@ -156,7 +156,7 @@ class Images:
             self._leave(both & ~_flags(pc.equal(old, new)))
 
     def _leave_deletions(self, columns: list[list[pa.Array]], deletes: Mask) -> None:
-        """Leave deletions of whose rows the database may have told the key alone."""
+        """Leave deletions of whose rows the database may have sent the key alone."""
         candidates = np.flatnonzero(deletes & ~self.left).tolist()
         places = [place for place in candidates if self.message(place).key]
         if not places:
@@ -181,7 +181,7 @@ class Images:
                 continue
             times = images.copy()
             for others in _elsewhere(self.table, self.names[place], len(self.names)):
-                # Others of this name are told apart from absent ones by their values, too.
+                # Others of this name are distinguished from absent ones by their values, too.
                 self.left[unsure] |= True if others is None else ~_flags(others.is_valid())[unsure]
                 times += 1
             own = self.plain.tokens[place]

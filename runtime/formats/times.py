@@ -56,7 +56,7 @@ class ColumnUnit:
 
 
 class UnknownUnitError(ValueError):
-    """A time as a number whose unit cannot be told."""
+    """A time as a number whose unit is unknown."""
 
 
 def _unit_of(size: int, known: str | None) -> str | None:

@@ -137,6 +137,7 @@ class ArenaAccumulators:
 
     def reserve(self, rows: int) -> int:
         """Room in every view for what the next rows may add; for how many of `rows`, at least 1."""
+        # First the least that any view affords, then room for just so many rows in each.
         for view in self.views.values():
             rows = view.affordable(rows)
         for view in self.views.values():

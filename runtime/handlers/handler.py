@@ -202,6 +202,8 @@ class HandlerBase(HandlerColumns):
             return self._fold_rows(inputs, slots, retracts, keep_orphans)
         n = int(ids[-1]) + 1 if len(ids) else 0
         out, has_rows = self.outputs(2 * n), np.zeros(2 * n, np.bool_)
+        # Results are read a block later than their rows only where no slot has two items: those of the first item would
+        # show the second.
         chunk = _BLOCK if by_slot else 1
         of_results = ids, out, has_rows, chunk
         dropped = self._run(self.KERNELS.fold, inputs, retracts, keep_orphans, slots, of_results)
@@ -282,6 +284,7 @@ class HandlerBase(HandlerColumns):
         state, n = self._current().state, len(slots)
         while row < n:
             with self._users_errors():
+                # A kernel that finds a list full returns the row to go on with.
                 row = self.KERNELS.values(state, slots, out, row, n)
             out = self.enlarge_lists(out, row) if row < n else out
         return out

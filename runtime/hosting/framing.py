@@ -103,7 +103,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> CheckedFrame:
             "Run the version of aggloom that wrote it, or start over with an empty checkpoint."
         )
     if length != len(payload):
-        # Before the checksum, which reads all of it: a cut file is told by its length.
+        # Before the checksum, which reads all of it: a cut file is recognised by its length.
         raise StateCorruptError(
             f"{where}: {len(payload)} bytes where {length} were written. {_START_OVER}"
         )

@@ -44,7 +44,7 @@ class Layout:
         self._name_calls(spec)
 
     def accumulators(self, stored: Any, slot: int) -> Iterator[Accumulator]:
-        """The fields at a slot; the number of rows, which is first, is told elsewhere."""
+        """The fields at a slot; the number of rows, which is first, is shown elsewhere."""
         for field in self._plan.fields[1:]:
             value = self._field(stored, field, slot)
             calls = tuple(self._calls.get(field.attr, ()))

@@ -1,4 +1,4 @@
-"""The pieces in which a lake's changes are read: what a task is told, as text, and who makes and reads them."""
+"""The pieces in which a lake's changes are read: what a task is given, as text, and who makes and reads them."""
 
 from __future__ import annotations
 

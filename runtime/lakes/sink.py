@@ -60,8 +60,8 @@ class Conflict(Exception):
 class LakeSink(ABC):
     """Writes the batches of a result into a table of files.
 
-    key: the columns by which rows are told apart; a changelog needs none. tells_before: whether the changes tell each
-    row that is replaced; None: as each batch looks.
+    key: the columns by which rows are distinguished; a changelog needs none. tells_before: whether the changes tell
+    each row that is replaced; None: as each batch looks.
     """
 
     options: Any
@@ -143,6 +143,7 @@ class LakeSink(ABC):
             except Conflict as error:
                 message = str(error)
                 continue
+            # Each attempt judges anew: whoever has committed meanwhile may have been another run of this checkpoint.
             last = self._last(table, checkpoint)
             if last == (batch, change.digest):
                 return False

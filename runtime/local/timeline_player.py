@@ -1,6 +1,6 @@
 """The player of a timeline: the bundles of a harness once more through the window operator alone, to see what it did.
 
-So what is told is what it emitted, also where expressions and other aggregates stand below it, and filters above.
+So the story is what it emitted, also where expressions and other aggregates stand below it, and filters above.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Story:
 
     @property
     def zone(self) -> str:
-        """The time zone by which times are told."""
+        """The time zone in which times are shown."""
         return self.node.windowing.assigner.zone
 
     @property

@@ -150,7 +150,7 @@ class OpenTable:
         try:
             outcomes.update(self._fit_answers(answered))
         except LookupAnswerError:
-            # Which key it is of is told when they are taken one by one.
+            # Taken one by one, they say which key it is of.
             for key, rows in answered:
                 outcomes[key] = self._fitted_alone(key, rows)
 

@@ -40,7 +40,7 @@ class CallChanges:
 def check_fragments(old: Description, new: Description, where: str) -> None:
     """Raise StateMismatchError unless two fragments have as many operators, whose rows lie by the same columns.
 
-    What differs in an operator is told by `compare`.
+    `compare` says what differs in an operator.
     """
     was, now = (_describe_operators(each) for each in (old, new))
     # A single operator is compared in detail by `compare`, which says what differs in it.

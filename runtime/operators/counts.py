@@ -50,7 +50,7 @@ class OperatorCounts:
 class Counts:
     """The counts of a query since it started; how much it holds is as of its last bundle.
 
-    rows: as the sources have them, such as lines; refused: of those, what a source was told to pass over; notices:
+    rows: as the sources have them, such as lines; refused: of those, what a source was set to pass over; notices:
     messages that have no row, such as heartbeats. changes: rows of the result's changelog. complete: whether every
     bucket has said what it holds, or has never been written.
     """

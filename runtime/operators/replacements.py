@@ -37,7 +37,7 @@ def _write_changes(
     for k in range(len(acting)):
         r = acting[k]
         was = before[r]
-        # A row that goes is told even where no -U is: only it says that the key has no row.
+        # A row that goes is emitted even where no -U is: only it says that the key has no row.
         if was >= 0 and (update_before or not adds[r]):
             sources[n] = was
             kinds[n] = UPDATE_BEFORE if adds[r] else DELETE

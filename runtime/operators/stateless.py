@@ -56,7 +56,7 @@ def step_of(node: Node, zone: str = "UTC") -> Step:
 
 
 def columns_read(steps: tuple[Step, ...], rows: pa.Schema) -> tuple[str, ...]:
-    """Those columns of the rows that go into steps which the first of them reads; all where that is not told."""
+    """Those columns of the rows that go into steps which the first of them reads; all where that is not known."""
     every = tuple(rows.names)
     first = steps[0] if steps else None
     if not isinstance(first, Calc | LoweredCalc):

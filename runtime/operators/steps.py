@@ -57,7 +57,7 @@ def split(
     order, bounds = sort_by_bucket(hashes, buckets)
     kinds = kinds[order]
     spans = [(n, int(bounds[n]), int(bounds[n + 1])) for n in range(buckets)]
-    # A bucket without rows is not told: whoever runs it would wake it for nothing.
+    # A bucket without rows is not listed: whoever runs it would wake it for nothing.
     spans = [span for span in spans if span[2] > span[1]]
     if workers.threads == 1 or batch.num_rows < MANY_ROWS:
         batch = batch.take(scalars.from_places(order))

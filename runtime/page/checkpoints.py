@@ -1,4 +1,4 @@
-"""The checkpoints that a page is about, and what is told of each without starting anything."""
+"""The checkpoints that a page is about, and what can be said of each without starting anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DEEP, _LOOKED_AT = 2, 5000
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """The content of a checkpoint's page. plan: as data; problems: what cannot be told, and why.
+    """The content of a checkpoint's page. plan: as data; problems: what cannot be shown, and why.
 
     clocks: the watermarks of tables, that which is furthest behind first.
     """

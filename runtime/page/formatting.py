@@ -60,7 +60,7 @@ def moment(ms: int | None) -> str:
 
 
 def value(item: Any) -> str:
-    """A value as a page shows it: one line, cut where it is long; NULL is told from the text by what marks it."""
+    """A value as a page shows it: one line, cut where it is long; NULL is distinguished from the text by its markup."""
     if item is None:
         return "NULL"
     if isinstance(item, bytes):

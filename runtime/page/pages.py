@@ -94,7 +94,7 @@ class Pages:
         return page("page_result.html.j2", live=True, follows=True, **values, **about())
 
     def key(self, watched: Watched, query: Asked) -> str:
-        """A key of a checkpoint, or why it cannot be told."""
+        """A key of a checkpoint, or why it cannot be shown."""
         view = view_of(watched)
         place = query.get("operator", [""])[0]
         operator = next((each for each in view.sources if each.place == place), None)

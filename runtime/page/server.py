@@ -1,4 +1,4 @@
-"""The server of the page: it reads and never writes, answers this machine only unless told otherwise, and runs nothing.
+"""The server of the page: it only reads, runs nothing, and answers other machines only if configured to.
 
 A path of the address names one of the checkpoints by its number, never a file.
 """

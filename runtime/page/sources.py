@@ -33,7 +33,7 @@ class SourceProgress:
 class OperatorProgress:
     """An operator of a query by its place (0.1: the second of the fragment that the result comes from).
 
-    keys: the columns of its key. source: None where it has none, or none that can be told (`note`).
+    keys: the columns of its key. source: None where it has none, or none that can be shown (`note`).
     """
 
     place: str

@@ -30,7 +30,7 @@ _VARIABLES: Final = {
 
 @contextmanager
 def keeping_memory() -> Iterator[None]:
-    """While Java starts: it is told the same by GNU's variables, but for those that the user has set."""
+    """While Java starts: GNU's variables tell it the same, but for those that the user has set."""
     variables = _VARIABLES if is_tuned() else {}
     ours = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(ours)

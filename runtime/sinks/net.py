@@ -95,8 +95,8 @@ def net_rows(
 ) -> NetRows:
     """The keys of a batch with their rows, sorted by key, so that two writers meet them in one order.
 
-    tells_before: whether each row that is replaced is told, too. Then the order of changes does not count. Otherwise
-    the last change of a key does. Raises ChangelogLawError where a key has several rows in the end.
+    tells_before: whether the changes contain each row that is replaced. Then the order of changes does not count.
+    Otherwise the last change of a key does. Raises ChangelogLawError where a key has several rows in the end.
     """
     rows = rows.combine_chunks()
     own = rows.select(list(key))
@@ -117,6 +117,7 @@ def _weigh_keys(
     """A row of each key that is not as it was, and which keys have none any more."""
     alike = _numbers(rows.columns, rows.num_rows)
     last_rows = _last(alike, np.arange(len(alike)))
+    # A row that came as often as it went weighs nothing.
     weights = np.bincount(alike, np.where(is_retraction(kinds), -1, 1), len(last_rows))
     there = last_rows[weights > 0]
     first = np.zeros(len(there), np.bool_)
@@ -137,6 +138,7 @@ def _weigh_keys(
 def _last(numbers: Places, places: Places) -> Places:
     """The last place of each number, in the order of numbers."""
     last_places: Places = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
+    # Of several assignments to one place NumPy keeps the last.
     last_places[numbers] = places
     return last_places[last_places >= 0]
 
@@ -146,6 +148,7 @@ def _numbers(columns: Sequence[pa.ChunkedArray], count: int) -> Places:
     numbers: Places = np.zeros(count, np.int64)
     for column in columns:
         codes = _encode_values(_comparable(column))
+        # Encoded again after each column: the product over all of them could overflow.
         numbers = _encode_values(pa.array(numbers * (int(codes.max(initial=0)) + 1) + codes))
     return numbers
 

@@ -1,4 +1,4 @@
-"""The number of different things that more rows would show, told from how often each of those seen so far was.
+"""The number of different things that more rows would show, estimated from how often each of those seen so far was.
 
 What matters is how many were seen once, twice, and so on to five times. Their numbers are fitted by the negative
 binomial law in Engen's extension, whose shape covers things that are all as frequent and those that follow a power

@@ -70,7 +70,7 @@ def rows_of(name: str, samples: Mapping[str, pa.Table], schema: pa.Schema) -> Ro
 
 def _arrow(sample: Any, name: str) -> pa.Table:
     if hasattr(sample, "toArrow"):
-        # A Spark DataFrame; told by its method, for nothing here knows Spark.
+        # A Spark DataFrame; recognised by its method, since nothing here imports Spark.
         sample = sample.toArrow()
     if isinstance(sample, pa.RecordBatch):
         return pa.Table.from_batches([sample])

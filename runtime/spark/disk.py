@@ -1,4 +1,4 @@
-"""Paths on the disk of this machine, told from all others."""
+"""Paths on the disk of this machine, and all others."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A row is known by its identity: the columns of a unique key, or all columns. Equal rows are one row with a count. The
 rows of a slot hang in a chain, newest first, so that a row comes and goes in O(1) and a slot is walked in O(its rows).
-Rows that left stay readable until they are freed, so that what left can be told from what came.
+Rows that left stay readable until they are freed, so that what left can be distinguished from what came.
 """
 
 from __future__ import annotations

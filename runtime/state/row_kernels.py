@@ -304,7 +304,7 @@ def check_rows(rows: RowArrays) -> int:
                 if is_null(rows.flags, row, c) and text_length(word) != 0:
                     return np.int64(-1)
                 total += text_length(word)
-                # Rows that share bytes could be longer together than what is told of them.
+                # Rows that share bytes could be longer together than what is known of them.
                 if total > rows.meta[HEAP_LIVE]:
                     return np.int64(-1)
     return count if total == rows.meta[HEAP_LIVE] else np.int64(-1)

@@ -1,4 +1,4 @@
-"""Sorted rows, one by one: coming, leaving, and being told where they stand."""
+"""Sorted rows, one by one: coming, leaving, and their places."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def transitions(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], Kinds]:
     """The messages of items that were and are there: (item, whether it shows what is now, kind), in order of items.
 
-    changed: whose update is told at all. update_before: whether updates come with the -U.
+    changed: whose update is emitted at all. update_before: whether updates come with the -U.
     """
     room = 2 * len(was)
     items, after_it, kinds = (

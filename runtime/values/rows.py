@@ -295,7 +295,7 @@ def _find_elements(
     for r in range(len(starts)):
         at = starts[r]
         while _has_more(data, at):
-            # An array without room is how the counting walk is told from the other: Numba has one type for both.
+            # An array without room marks the counting walk: Numba has one type for both walks.
             if len(starts_of_elements) > 0:
                 starts_of_elements[n] = at + 1
             n += 1

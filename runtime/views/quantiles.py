@@ -60,7 +60,7 @@ class Quantiles(NamedTuple):
 
 @kernel
 def _gap(tree: Tree, entry: int) -> int:
-    """The ranks that are not told apart before an entry; 0 for no entry."""
+    """The ranks that are not distinguished before an entry; 0 for no entry."""
     if entry == 0:
         return 0
     return tree.heap[entry + G] - tree.heap[entry + SAME] + tree.heap[entry + SPREAD]

@@ -1,4 +1,4 @@
-"""The items of a SELECT over joined rows: each * written out, names that come twice told apart."""
+"""The items of a SELECT over joined rows: each * written out, names that come twice distinguished."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggloom.errors import DuplicateNameError
 def resolve_items(
     items: list[exp.Expression], relations: Relations, names_aliases: bool
 ) -> list[exp.Expression]:
-    """The items of SELECT, each * written out; names that come twice are told apart as in Flink: a, a0, a1.
+    """The items of SELECT, each * written out; names that come twice are distinguished as in Flink: a, a0, a1.
 
     names_aliases: items may name aliases to their left.
     """

@@ -19,7 +19,7 @@ from aggloom.codegen.sql.scope import make_column, text_of
 from aggloom.errors import SpecError, TypeMismatchError
 
 _MOST = 1_000_000_000
-"""So many rows that are alike are told apart."""
+"""Equal rows are numbered up to so many."""
 
 
 class SetOperationBuilder(Protocol):

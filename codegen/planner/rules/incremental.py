@@ -32,7 +32,7 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
         steps: list[Node] = []
         below: Node = local.input
         while isinstance(below, Calc | Expand):
-            # What stands below a step is told by the node: it need not be held twice.
+            # The node says what stands below a step: it need not be stored twice.
             steps.append(below.over(Scan("", below.input.schema, "append")))
             below = below.input
         if not isinstance(below, GroupAggregate) or below.role != "partial":

@@ -64,7 +64,7 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _without_pick(node: Calc) -> Calc:
-    """A projection of a window aggregate need not be told again which columns there were."""
+    """A projection of a window aggregate need not repeat which columns there were."""
     below = node.input
     if not isinstance(below, Calc) or not isinstance(below.input, WindowAggregate):
         return node

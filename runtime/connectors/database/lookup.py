@@ -59,7 +59,7 @@ class DatabaseSource:
         self._connection = None
 
     def _chunk(self, keys: Sequence[Key]) -> list[Outcome]:
-        """The rows of some keys, told apart by their values in the columns of the question."""
+        """The rows of some keys, distinguished by their values in the columns of the question."""
         key_names = self._request.asked
         values: list[Any] = []
         if len(key_names) == 1:

@@ -50,7 +50,7 @@ _CONNECT_SECONDS = 10
 class DatabaseSink:
     """Writes the batches of a result into a table.
 
-    key: the columns by which rows are told apart. tells_before: whether the changes tell each row that is replaced;
+    key: the columns by which rows are distinguished. tells_before: whether the changes tell each row that is replaced;
     None: as each batch looks.
     """
 
@@ -136,6 +136,7 @@ class DatabaseSink:
             else:
                 about = (batch, digest, checkpoint, self.options.table, *last)
                 cursor.execute(say.next_batch, about)
+                # The statement names the batch that was read: had another run changed it since, no row would match.
                 if cursor.rowcount != 1:
                     raise CheckpointError(
                         f"{self._where}: another run of this checkpoint writes at the same time; end one of them"
@@ -191,9 +192,11 @@ class DatabaseSink:
                         for statement in dialect.begin_statements(self.options.lock_timeout, begun):
                             cursor.execute(statement)
                         yield cursor
+                    # An error of the commit itself leaves open whether the database has done it.
                     end = PERHAPS
                     connection.commit()
                 except BaseException:
+                    # What was made and checked in the transaction is undone with it.
                     self._checked = None
                     _roll_back(connection)
                     raise

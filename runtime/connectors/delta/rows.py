@@ -91,7 +91,7 @@ def _add_partition_values(
 
 
 def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
-    """The value of a partition, which is told as text; an empty one is NULL."""
+    """The value of a partition, which is stored as text; an empty one is NULL."""
     text = file.values[field.name]
     if text is None or text == "":
         return pa.scalar(None, field.type)

@@ -121,6 +121,7 @@ class DeltaSink(LakeSink):
         RESTORE takes rows back, and leaves the numbers of batches. The newest commits of the log are asked.
         """
         restored: list[int] = []
+        # Nearly always the newest commit is this checkpoint's own: one is read first, and many only if it is not.
         for most in (1, _LOOKED):
             restored.clear()
             with self._translate_errors():
@@ -192,6 +193,7 @@ class DeltaSink(LakeSink):
             properties[_EPOCH] = now
         return library.CommitProperties(
             custom_metadata={_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)},
+            # The library would try again by itself, and so write over what it has not been judged against.
             max_commit_retries=0,
             app_transactions=[
                 library.Transaction(name, value) for name, value in properties.items()

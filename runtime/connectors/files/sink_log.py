@@ -1,7 +1,7 @@
 """The log in which Spark's file sink names what each batch has written.
 
 A file that it does not name was left by a batch that was killed, and Spark's readers pass over it. Whether one is named
-is told by the end of its path, so that an output that was moved, or fetched from elsewhere, is still read.
+is recognised by the end of its path, so that an output that was moved, or fetched from elsewhere, is still read.
 """
 
 from __future__ import annotations

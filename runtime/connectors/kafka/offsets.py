@@ -84,6 +84,7 @@ class OffsetPlanner:
             # Reading began where there was no topic yet.
             position = {}
         self._has_waited |= not places
+        # Without news the brokers are not asked for their earliest offsets.
         if ends == position:
             return PlannedOffsets(ends, ends, ends)
         starts = self._find_starts(position, places, ends)
@@ -205,6 +206,7 @@ def _cap(starts: Offsets, ends: Offsets, most: int | None) -> Offsets:
     total = sum(sizes.values())
     if most is None or total <= most:
         return ends
+    # The same share of each, so that no partition waits for another and event times stay close together.
     share = most / total
     return {
         place: at + min(sizes[place], _round(sizes[place] * share)) for place, at in starts.items()

@@ -27,8 +27,8 @@ Message = tuple[Part | None, Part | None]
 class KafkaSink:
     """Writes the batches of a result into a topic.
 
-    key: the columns by which rows are told apart; without one, messages have no key. tells_before: whether the changes
-    tell each row that is replaced; None: as each batch looks.
+    key: the columns by which rows are distinguished; without one, messages have no key. tells_before: whether the
+    changes tell each row that is replaced; None: as each batch looks.
     """
 
     def __init__(
@@ -251,6 +251,7 @@ class KafkaSink:
                 try:
                     producer.produce(self.options.topic, value, key, on_delivery=heard)
                     break
+                # The client's queue is full, and what is delivered makes room in it.
                 except BufferError:
                     producer.poll(0.5)
             producer.poll(0)
@@ -295,7 +296,9 @@ class KafkaSink:
         return _client().Consumer(self._config({**config, "isolation.level": "read_committed"}))
 
     def _config(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        # The partitioner of Java's clients, so that a key has one partition whoever writes it.
         quiet = {"log_level": 0, "partitioner": "murmur2_random"}
+        # Consumers do not know the option.
         if "isolation.level" in more:
             quiet.pop("partitioner")
         return {

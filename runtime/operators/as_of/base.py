@@ -66,10 +66,10 @@ class AsOfOperator(KeyedRows[AsOfState]):
 
     @abstractmethod
     def _read_joined(self, slots: SlotArray) -> Weighted:
-        """The joined rows of slots that were told and stay."""
+        """The joined rows of slots that were emitted and stay."""
 
     def _describe_key(self, slots: SlotArray) -> list[dict[str, int]]:
-        """Return what else is told of a key that has no joined rows: by side the number of its rows."""
+        """Return what else is shown of a key that has no joined rows: by side the number of its rows."""
         return [{side.name: int(side.rows.sizes(slots)[0][0]) for side in self.state.sides}]
 
     def _inserts(self, rows: Weighted) -> Rows:

@@ -1,7 +1,7 @@
 """ASOF JOIN over changes of both sides: a row of the right that comes or goes corrects the rows that used it.
 
 A bundle is brought into the sorted rows of its keys. Of the left's rows those are looked at that came, and those from
-a time of the right that was touched to the next one; what differs from what was told of them is told.
+a time of the right that was touched to the next one; what differs from what was emitted for them is emitted.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NearestOperator(AsOfOperator, JoinStep):
             # A slot has one change at a time here: it is the one that a joined row comes from.
             by_slot = np.zeros(self.state.table.capacity, np.int64)
             by_slot[some.slots] = rows
-            # Equal rows are told together.
+            # Equal rows are emitted together.
             lefts = np.repeat(joined_rows.left, np.abs(joined_rows.weight))
             sources = by_slot[self.state.left.slots_of(lefts)]
             changes = self._output.messages(joined_rows, kinds)
@@ -110,6 +110,7 @@ class NearestOperator(AsOfOperator, JoinStep):
         stay = ~fresh
         went = numbers[lefts.gone] - 1
         parts = [(lefts.gone, went, -1), (looked[stay], old[stay], -1), (looked, new, 1)]
+        # Numbers are one higher than ids: 0, as new arrays have it, says that a row finds none.
         numbers[looked] = new + 1
         self._gone = lefts.gone, rights.gone
         return self._output.find_changes(Weighted.of([self._pair_rows(*part) for part in parts]))
@@ -158,7 +159,7 @@ class NearestOperator(AsOfOperator, JoinStep):
             changes.slots[applied.inserted_by],
             changes.slots[applied.gone_by],
         )
-        # A row may go in the bundle in which it inserted: nothing was told of it.
+        # A row may go in the bundle in which it inserted: nothing was emitted for it.
         stays, known = ~np.isin(inserted, gone), ~np.isin(gone, inserted)
         self._passing.append((side, gone[~known]))
         return SideChanges(inserted[stays], gone[known], inserted_slots[stays], gone_slots[known])

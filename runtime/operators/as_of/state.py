@@ -23,8 +23,8 @@ GONE = pa.field("", pa.bool_())
 class AsOfState(RowState):
     """Keys, when each was written, and its rows.
 
-    matches: by row of the left the number of the row that it was told with + 1, where it stays. due: by key, where rows
-    wait, when something is to be done for it. directory: where the arena's arrays are mapped.
+    matches: by row of the left the number of the row that it was emitted with + 1, where it stays. due: by key, where
+    rows wait, when something is to be done for it. directory: where the arena's arrays are mapped.
     """
 
     def __init__(self, settings: AsOfSettings, directory: Path | None = None) -> None:
@@ -42,7 +42,7 @@ class AsOfState(RowState):
 
     @property
     def match_numbers(self) -> Array:
-        """The number of the row of the right, + 1, that each row of the left was told with; 0: with none."""
+        """The number of the row of the right, + 1, that each row of the left was emitted with; 0: with none."""
         return self.arena.array("matches", 0, "i8")
 
     @property

@@ -206,6 +206,7 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         ends[:-1][same] = since[1:][same]
         self.state.drop(side, ids[ends <= clock])
         left = ends > clock
+        # A key is looked at again when its next version takes over, so that the one before can be forgotten.
         np.minimum.at(self.state.due, owners[left], ends[left])
 
     def _read_joined(self, slots: SlotArray) -> Weighted:

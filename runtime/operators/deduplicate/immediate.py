@@ -35,7 +35,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is
     emitted unless it is the same. per_record: each row acts at once; else a bundle tells what it has changed in the
     end, unless `compact` is False: then every row that replaced another, as versioned joins need them. sends_insert:
-    whether a key's first row is told apart from later ones where there is no -U either; if not, +U is all there is,
+    whether a key's first row is distinguished from later ones where there is no -U either; if not, +U is all there is,
     and the last row by arrival needs no state. state_ttl_ms: a key not written for so long is forgotten without a
     message; then equal rows are emitted again, as they are in Flink.
     """
@@ -100,7 +100,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         before, acting = choice.before, np.flatnonzero(choice.acts)
         if self._folds:
             had = np.where(choice.stored, n + np.arange(len(choice.slots)), -1)
-            # Only the end of the bundle is told: the winner replaces what was there before it.
+            # Only the end of the bundle is emitted: the winner replaces what was there before it.
             before[winners] = had[fresh]
             acting = np.sort(winners)
         if state.holds:
@@ -127,7 +127,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         was = before.copy()
         is_stored = was >= n
         was[is_stored] = n + place[was[is_stored] - n]
-        # Where keys are forgotten, equal rows are told again, as in Flink.
+        # Where keys are forgotten, equal rows are emitted again, as in Flink.
         if not self.state_ttl_ms:
             acting = find_unlike(state.rows, rows, acting, was, old)
         changes = replace_rows(

@@ -30,7 +30,7 @@ def follow(
     for r in range(len(groups)):
         g = groups[r]
         if adds[r]:
-            # A debt is made good by the row: neither of them is told.
+            # A debt is made good by the row: neither of them is emitted.
             if debts[g] > 0:
                 debts[g] -= 1
                 continue

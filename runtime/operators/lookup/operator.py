@@ -38,8 +38,8 @@ class LookupSettings:
     """The settings that a MaterialisedLookup is made from.
 
     input_schema: the columns that come: `keys` of the key, others of the row, the list of answers. result: those that
-    leave. replaces: whether a row takes the place of the one of its key. output_key: by which an update is told, if by
-    any.
+    leave. replaces: whether a row takes the place of the one of its key. output_key: by which an update is identified,
+    if by any.
     """
 
     name: str

@@ -83,7 +83,7 @@ class MultiJoinOperator(Joining):
         return batch, np.concatenate(all_kinds)[every]
 
     def _kinds(self, rows: Combined, change_kinds: Kinds) -> Kinds:
-        """Return the kind by which each joined row is told, beside the kind of the change that it comes from."""
+        """Return the kind with which each joined row is emitted, beside the kind of the change that it comes from."""
         comes = rows.weight > 0
         kinds = np.where(comes, INSERT, DELETE).astype(np.int8)
         if not any(step.padded for step in self.spec.steps):

@@ -34,12 +34,12 @@ class ChainStep:
 
 @dataclass(frozen=True, kw_only=True)
 class MultiJoinSettings:
-    """Which rows of a chain of inputs belong together, and how that is told.
+    """Which rows of a chain of inputs belong together, and how that is emitted.
 
     tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first.
-    known: of each input the columns by which its rows are told apart, None: all of them. columns: those that leave.
+    known: of each input the columns by which its rows are distinguished, None: all of them. columns: those that leave.
     only_added: of each input, whether its rows are never taken back; () of none.
-    output_key: the columns by which an update is told.
+    output_key: the columns by which an update is identified.
     """
 
     tables: tuple[pa.Schema, ...]

@@ -69,7 +69,7 @@ class Difference:
     ) -> NumberedChanges:
         """The messages that lead from `before` to `after`, key by key.
 
-        slots: by place. replaced: rows of which the old half of an update is told before everything else of the key.
+        slots: by place. replaced: rows of which the old half of an update is emitted before everything else of the key.
         """
         places = np.concatenate([before.places, after.places])
         ids = np.concatenate([before.ids, after.ids])
@@ -162,7 +162,7 @@ class Difference:
             return order_halves(comes, partner, places)
         phase = numbers.copy()
         if replaced is not None:
-            # A row that was replaced is told before any new row takes a number.
+            # A row that was replaced is emitted before any new row takes a number.
             phase[~comes & np.isin(ids, replaced)] = -1
         # The last of these is the first to sort by.
         return np.lexsort((comes, seat_halves(partner), phase, places))

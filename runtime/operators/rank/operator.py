@@ -195,6 +195,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
 
         order: of the rows, slot by slot.
         """
+        # Only retractions need the rows behind the last number: one of them may move up.
         if self.spec.strategy != "retract":
             return self._add(changes.batch, changes.slots)
         ledger = self._ledger(self.spec.on_orphan_retraction)
@@ -270,7 +271,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _comparison(self) -> Difference:
-        """Return the comparison by which messages are told: per record as Flink's functions tell them."""
+        """Return the comparison that finds the changes to emit: per record those of Flink's functions."""
         spec, each = self.spec, self.spec.per_record
         by_row = spec.function == "ROW_NUMBER"
         known = bool(spec.identity)

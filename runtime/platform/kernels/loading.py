@@ -2,7 +2,7 @@
 
 Before it loads anything Numba imports and registers all that it can compile, which takes longer than loading the
 kernels of a handler. Machine code only needs the functions of Numba's run time that it calls. A kernel is kept with
-their names; only where this process does not know one of them yet is it told about them.
+their names; only where this process does not know one of them yet does it get them.
 """
 
 from __future__ import annotations

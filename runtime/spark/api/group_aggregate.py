@@ -148,7 +148,7 @@ def check_frame(
 def find_change_column(df: DataFrame, used: list[str]) -> str | None:
     """The change column that a DataFrame has under a known name, in any case, that is not used as a column.
 
-    Raises SpecError where it cannot be told.
+    Raises SpecError where it cannot be determined.
     """
     used_names = {name.lower() for name in used}
     free = [name for name in df.columns if name.lower() not in used_names]

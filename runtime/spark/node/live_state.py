@@ -153,6 +153,7 @@ class LiveState:
                 return
             path, identity = arena.listing
             places.append((str(path.relative_to(self.directory)), identity))
+        # What the files take was seen before the batch: only growth since then can make room scarce.
         size = sum(arena.nbytes for arena in arenas)
         self.grown = max(0, size - self._size)
         token_data = {

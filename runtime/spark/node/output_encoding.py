@@ -87,7 +87,7 @@ class PackedRowOutput:
 class ColumnOutput:
     """Ordinary columns, the kinds last. schema: in Arrow's types as Spark reads them; shown: the same as Spark's.
 
-    profile: in whose words the kinds are told; None: as numbers.
+    profile: in whose words the kinds are written; None: as numbers.
     """
 
     schema: pa.Schema

@@ -64,7 +64,7 @@ def shown_rows(
 ) -> pa.RecordBatch:
     """Changes as ordinary columns in the types of a schema, whose last column is that of the kinds.
 
-    profile: in whose words they are told; None: as numbers (int8), for what follows in the query.
+    profile: in whose words they are written; None: as numbers (int8), for what follows in the query.
     """
     columns = [*changes.columns, _words(kinds, profile)]
     fitted = [c.cast(f.type) for c, f in zip(columns, schema, strict=True)]

@@ -66,7 +66,7 @@ def _cut_files(
     word: str,
     unpacked: Callable[[bytes, str], bytes],
 ) -> DataFrame:
-    """The parts of files as `value`, and in `file` the place of each, told by a word."""
+    """The parts of files as `value`, and in `file` the place of each, behind a word."""
     metric = f"{METRIC} {word}s {uuid4().hex}"
     # Spark counts a file that it reads at once as one row.
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))

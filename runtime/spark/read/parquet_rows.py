@@ -34,7 +34,7 @@ def parquet_rows(
     # The words of a column that is named may be numbers, and one that is absent is as good as NULL.
     usual = [name for name in changes if name != words.column]
     names = usual if passes is not None else [*usual, *flattened]
-    # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
+    # What a file does not have is distinguished from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
     extra = [StructField(name, StringType(), True, absent) for name in names]
     if words.column is not None:
@@ -44,7 +44,7 @@ def parquet_rows(
     if words.column is not None:
         there[words.column] = F.lit(True)
     if passes is None:
-        # Records that must not be taken for insertions are told even of a file that no worker can open.
+        # Records that must not be taken for insertions are reported even for a file that no worker can open.
         place = Place(F.col("_metadata.file_path"))
         passes = sound_in_workers(look)
         for name in flattened:

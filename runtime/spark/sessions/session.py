@@ -73,7 +73,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
         "spark.sql.execution.arrow.maxBytesPerBatch": 256 << 20,
         "spark.sql.session.timeZone": "UTC",
-        # Spark has the type from 4.1 on, and refuses it unless it is told.
+        # Spark has the type from 4.1 on, and refuses it unless an option says so.
         "spark.sql.timeType.enabled": "true",
         "spark.driver.memory": "4g",
         "spark.ui.enabled": "false",

@@ -151,7 +151,7 @@ class SparkStateReader:
         try:
             return df.collect()
         except Exception as failure:
-            # What Spark cannot read is told in its own words, cut to a line.
+            # What Spark cannot read is reported in its own words, cut to a line.
             raise explain_failure(failure) from failure
 
 
