@@ -275,8 +275,7 @@ class LocalQuery:
     def _run_and_commit(self, plan: BatchPlan, laps: Laps) -> None:
         """Run a batch, hand its changes to the sink, and commit it."""
         clock = Clock(plan.now, plan.watermark)
-        parts: list[Rows] = []
-        newest: dict[str, int] = {}
+        parts, newest = list[Rows](), dict[str, int]()
         before = {name: self._totals.table(name).rows for name in plan.ranges}
         for tables in self._read_tables(plan):
             laps.end("read")
@@ -364,8 +363,7 @@ class LocalQuery:
     def _join_reads(self, name: str, reads: Iterator[Read]) -> Iterator[Rows]:
         """Yield rows of a table as they are read, small parts joined; what is refused is counted."""
         totals = self._totals.table(name)
-        parts: list[Rows] = []
-        size = 0
+        parts, size = list[Rows](), 0
         for batch, kinds, refused, notices in reads:
             totals.add(len(kinds), len(refused), notices)
             parts.append((batch, kinds))
