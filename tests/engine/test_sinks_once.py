@@ -114,7 +114,7 @@ def test_postgresql(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_mysql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mysql import server
+    from mysql_server import server
 
     with server() as mysql:
         sink = {"kind": "database", "table": "sums", "connect": mysql.url, "driver": "pymysql"}

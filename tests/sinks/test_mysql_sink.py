@@ -28,7 +28,7 @@ from aggloom.runtime.sinks.stop import STOP
 
 @pytest.fixture(scope="module")
 def mysql() -> Iterator[Any]:
-    from mysql import server
+    from mysql_server import server
 
     with server() as made:
         yield made

@@ -84,7 +84,7 @@ def read_table(cursor: Any, say: Statements, where: str) -> MySqlTable:
     if say.key:
         _check_indexes(list(_rows(cursor, say, _INDEXES, own)), columns, say, where)
     cursor.execute(_PACKET)
-    return MySqlTable(columns, int(cursor.fetchone()[0]))
+    return MySqlTable(columns, int(cursor.fetchall()[0][0]))
 
 
 def _parameters(table: str) -> tuple[str | None, str]:

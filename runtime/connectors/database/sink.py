@@ -230,7 +230,7 @@ class DatabaseSink:
             return None
         with closing(connection.cursor()) as cursor:
             cursor.execute("SELECT CONNECTION_ID()")
-            number = int(cursor.fetchone()[0])
+            number = int(cursor.fetchall()[0][0])
 
         def cancel() -> None:
             with closing(self._connection()) as other, closing(other.cursor()) as cursor:
@@ -256,6 +256,8 @@ class DatabaseSink:
         cursor.execute(say.any_row)
         there = [column[0] for column in cursor.description]
         self._fits_blocks = fit_blocks(say, cursor.description)
+        # Some drivers execute nothing before all rows are fetched.
+        cursor.fetchall()
         lacks = [name for name in say.schema.names if name not in there]
         if lacks:
             fixes = "; ".join(map(say.add_column, lacks))
@@ -272,8 +274,8 @@ class DatabaseSink:
 
     def _last(self, cursor: Any, say: Statements, checkpoint: str) -> tuple[int, str] | None:
         cursor.execute(say.last_batch, (checkpoint, self.options.table))
-        latest = cursor.fetchone()
-        return None if latest is None else (int(latest[0]), str(latest[1]))
+        rows = cursor.fetchall()
+        return (int(rows[0][0]), str(rows[0][1])) if rows else None
 
     def _begin(self, cursor: Any, say: Statements, batch: int, checkpoint: str) -> None:
         """Begin the table for a checkpoint that writes to it for the first time."""
@@ -289,7 +291,7 @@ class DatabaseSink:
             cursor.execute(say.forget_others, (self.options.table, checkpoint))
             return
         cursor.execute(say.any_row)
-        if cursor.fetchone() is not None:
+        if cursor.fetchall():
             raise SinkError(
                 f"{self._where}: it has rows that this checkpoint did not write. existing=replace deletes them with "
                 "the first batch, existing=keep leaves those of other keys where they are"
