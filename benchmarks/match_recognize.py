@@ -3,6 +3,7 @@
     python benchmarks/match_recognize.py [ROWS] [KEYS]
 
 The pattern is a price that falls and rises again: `start down+ up+`. The loop keeps a small automaton a key by hand.
+Over changes the same rows come, and then a tenth of each batch gets another price, long after it was matched.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import aggloom as al
+from aggloom.runtime.values.changelog import UPDATE_AFTER, UPDATE_BEFORE
 
 SQL = """
     SELECT k, low, n FROM t MATCH_RECOGNIZE (
@@ -54,6 +57,27 @@ def run_operator(batches: list[pa.RecordBatch], backend: str) -> tuple[float, in
         return time.perf_counter() - begun, harness.counters["emitted"]
 
 
+def run_changes(batches: list[pa.RecordBatch]) -> tuple[float, float]:
+    """The seconds that the batches take where rows may be taken back, and that updates of a tenth of them take."""
+    schema = {"t": "k BIGINT, price BIGINT, ts TIMESTAMP"}
+    with al.Harness.from_sql(SQL, schema, input_changes="retract") as harness:
+        begun = time.perf_counter()
+        for batch in batches:
+            harness.process(batch)
+            harness.flush()
+            harness.watermark(batch.column(2)[-1].value // 1000)
+        fed = time.perf_counter()
+        for batch in batches:
+            old = batch.take(pa.array(np.arange(0, batch.num_rows, 10)))
+            new = old.set_column(1, "price", pc.subtract(100, old.column(1)))
+            kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), old.num_rows)
+            harness.process(
+                pa.Table.from_batches([old, new]).combine_chunks().to_batches()[0], kinds
+            )
+            harness.flush()
+        return fed - begun, time.perf_counter() - fed
+
+
 def run_loop(batches: list[pa.RecordBatch]) -> tuple[float, int]:
     """The same in a loop over Python rows, which are in order already: by key a state and the last price."""
     begun = time.perf_counter()
@@ -88,3 +112,6 @@ if __name__ == "__main__":
         "loop in Python": run_loop(made),
     }.items():
         print(f"{name:24} {rows / seconds / 1000:8,.0f} k rows/s   {matches:,} matches")
+    added, updated = run_changes(made)
+    print(f"{'over changes, added':24} {rows / added / 1000:8,.0f} k rows/s")
+    print(f"{'over changes, updated':24} {rows / 10 / updated / 1000:8,.0f} k rows/s")

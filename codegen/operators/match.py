@@ -64,10 +64,11 @@ class MatchMeasure:
 
 @dataclass(frozen=True)
 class MatchRows(TimedRowsNode):
-    """The matches in the rows of each key, given out once they are certain; the first columns are the key.
+    """The matches in the rows of each key, emitted once they are certain; the first columns are the key.
 
     pattern: PATTERN as it was written. shown: the columns that each row of a match has in the result, if it has all
-    of them; None: a match has one row. by: the time by which rows come in order.
+    of them; None: a match has one row. by: the time by which rows come in order. corrects: rows
+    may be taken back, or come late, and matches with them.
     """
 
     words = "MATCH_RECOGNIZE"
@@ -80,6 +81,7 @@ class MatchRows(TimedRowsNode):
     dialect: str
     shown: tuple[str, ...] | None = None
     by: Literal["row", "processing"] = "row"
+    corrects: bool = False
     merges: bool = False
 
     @cached_property
@@ -113,11 +115,11 @@ class MatchRows(TimedRowsNode):
 
     @property
     def changelog(self) -> tuple[str, ...]:
-        return ("I",)
+        return ("I", "D") if self.corrects else ("I",)
 
     @property
     def never_deletes(self) -> bool:
-        return True
+        return not self.corrects
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
@@ -126,12 +128,12 @@ class MatchRows(TimedRowsNode):
 
     @property
     def trends(self) -> dict[str, Trend]:
-        return constant(self.schema.names)
+        return constant(self.partition if self.corrects else self.schema.names)
 
     @property
     def event_times(self) -> frozenset[str]:
         """The time of the last row, where it is no further behind than the watermark is held back."""
-        if self.by != "row" or not (self.is_prompt or self.definition.within >= 0):
+        if self.corrects or self.by != "row" or not (self.is_prompt or self.definition.within >= 0):
             return frozenset()
         time = self.order[0].column
         return frozenset(
@@ -165,7 +167,7 @@ class MatchRows(TimedRowsNode):
         rows = "" if self.shown is None else f" all rows {self.shown!r}"
         return (
             f"match {self.partition!r} {order!r} {parts!r} {found.skip_to!r} {shown!r} {columns!r}"
-            f" by {self.by} time{rows}"
+            f" by {self.by} time{rows}{' over changes' if self.corrects else ''}"
         )
 
     @property
@@ -183,6 +185,7 @@ class MatchRows(TimedRowsNode):
             ],
             "rowsPerMatch": ["ONE ROW PER MATCH" if self.shown is None else "ALL ROWS PER MATCH"],
             "after": [f"SKIP {' '.join([found.skip, *aims])}"],
+            "over": ["changes"] if self.corrects else [],
             "pattern": [f"({self.pattern})"],
             "within": [format_duration(found.within // 1000)] if found.within >= 0 else [],
             "define": [f"{names[each.variable]} AS {each.written}" for each in found.conditions],
@@ -191,10 +194,11 @@ class MatchRows(TimedRowsNode):
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         rows = {"name": "rows", "kind": "sorted", "bytes_per_key": 4 * WORD}
+        more = ROW_BYTES + (WORD if self.corrects else 0)
         parts = [
             *self.index_parts,
             {"name": "progress", "kind": "numbers", "bytes_per_key": 3 * WORD},
-            {**rows, "entries": self._stored_rows, **row_entries(self.input.schema, ROW_BYTES)},
+            {**rows, "entries": self._stored_rows, **row_entries(self.input.schema, more)},
         ]
         whole = self.footprint_of_rows(parts, ttl, [f"per key, {self._stored_rows}"])
         return {**whole, "compiled": backend != "python"}
@@ -234,6 +238,8 @@ class MatchRows(TimedRowsNode):
     @property
     def _stored_rows(self) -> str:
         """The rows that a key has in its state."""
+        if self.corrects:
+            return "all its rows"
         within, reach = self.definition.within, self._reach
         reasons = ["those that wait"] if self.by == "row" else []
         length = f" within {format_duration(within // 1000)}" if within >= 0 else ""

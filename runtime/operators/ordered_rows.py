@@ -25,7 +25,8 @@ class OrderedRowsState(SortedState):
     """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were emitted).
 
     keys: how many of the first columns are the key. results: the columns of values; none: values are not kept.
-    keeps_debts: whether orphan retractions are remembered. numbers: what is kept for each key besides, by name.
+    keeps_debts: whether orphan retractions are remembered. numbers, row_numbers: what is kept besides for each key and
+    for each row, by name.
     compacts: whether slots may get other numbers. directory: where the arena's arrays are mapped.
     """
 
@@ -38,12 +39,13 @@ class OrderedRowsState(SortedState):
         *,
         keeps_debts: bool = False,
         numbers: tuple[str, ...] = (),
+        row_numbers: tuple[str, ...] = (),
         compacts: bool = True,
         directory: Path | None = None,
     ) -> None:
         self.every, self.fields = list(fields), list(fields)[:keys]
         self.order, self.kept, self.keeps_debts = tuple(order), list(results), keeps_debts
-        self._numbers, self._compacts = numbers, compacts
+        self._numbers, self._row_numbers, self._compacts = numbers, row_numbers, compacts
         self._open(Arena(directory))
 
     @property
@@ -65,6 +67,10 @@ class OrderedRowsState(SortedState):
         """Return the number that is kept under a name for each slot."""
         return self.arena.array(name, 0, "i8")
 
+    def row_number(self, name: str) -> Array:
+        """Return the number that is kept under a name for each row."""
+        return self.arena.array(name, 0, "i8")
+
     @property
     def clock(self) -> Array:
         """The watermark that rows were judged by last."""
@@ -72,8 +78,9 @@ class OrderedRowsState(SortedState):
 
     def fit_rows(self) -> None:
         """Have room for what is kept by row, as many rows as there may be."""
-        if self.kept and len(self.value_numbers) != self.sorted.rows.capacity:
-            self.arena.resize("values", self.sorted.rows.capacity)
+        for name in (*self._row_numbers, *(["values"] if self.kept else [])):
+            if len(self.row_number(name)) != self.sorted.rows.capacity:
+                self.arena.resize(name, self.sorted.rows.capacity)
 
     def free(self, ids: RowIdArray) -> None:
         """Forget rows that are gone, and what was told of them."""
@@ -82,6 +89,8 @@ class OrderedRowsState(SortedState):
             values = self.value_numbers[ids]
             self.results.delete(values[values > 0] - 1)
             self.value_numbers[ids] = 0
+        for name in self._row_numbers:
+            self.row_number(name)[ids] = 0
         self.sorted.free(ids)
         self.fit_rows()
         if self.kept and not len(self.sorted):
@@ -119,6 +128,8 @@ class OrderedRowsState(SortedState):
             self.debts.check_restored(audit, used)
         for name in self._numbers:
             audit.require_length(len(used), name, self.number(name))
+        for name in self._row_numbers:
+            audit.require_length(self.sorted.rows.capacity, name, self.row_number(name))
         audit.require_length(1, "clock", self.clock)
 
     def _open(self, arena: Arena) -> None:
@@ -129,6 +140,8 @@ class OrderedRowsState(SortedState):
         if self.kept:
             self.results = RowStore(arena, "results", self.kept)
             arena.array("values", self.sorted.rows.capacity, "i8")
+        for name in self._row_numbers:
+            arena.array(name, self.sorted.rows.capacity, "i8")
         self.debts = None
         if self.keeps_debts:
             self.debts = RowBag(arena, self.pool, "debts", self.every, slots)
@@ -158,6 +171,10 @@ class OrderedRowsState(SortedState):
             values = arena.array("values", rows.rows.capacity, "i8")
             old = np.flatnonzero((places >= 0) & (self.value_numbers[: len(places)] > 0))
             values[places[old]] = numbers[self.value_numbers[old] - 1] + 1
+        for name in self._row_numbers:
+            numbers = arena.array(name, rows.rows.capacity, "i8")
+            old = np.flatnonzero(places >= 0)
+            numbers[places[old]] = self.row_number(name)[old]
         if self.debts is not None:
             self.debts.copy_into(arena, pool, moved, table.capacity)
         there = np.flatnonzero(moved >= 0)

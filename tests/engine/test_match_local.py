@@ -20,6 +20,8 @@ from aggloom.runtime.inspection.checkpoint import state, why
 from aggloom.tables import table_source
 
 SCHEMA = "g STRING, id INT, price INT, name STRING, rate DOUBLE, cost DECIMAL(10, 2), ts TIMESTAMP"
+NAMES = [column.split()[0] for column in SCHEMA.replace("10, 2", "10").split(", ")]
+KINDS = {"+I": "insert", "-U": "update_preimage", "+U": "update_postimage", "-D": "delete"}
 FILES = 6
 
 
@@ -35,13 +37,13 @@ def write_rows(folder: Path, rows: list[dict[str, Any]]) -> None:
         os.utime(file, (1_700_000_000 + number,) * 2)
 
 
-def job_over(folder: Path, query: Query, checkpoint: Path) -> Job:
+def job_over(folder: Path, query: Query, checkpoint: Path, changes: str = "append") -> Job:
     settings = {
         "path": str(folder),
         "format": "jsonl",
         "schema": SCHEMA,
         "watermark": "ts 1 second",
-        "changes": "append",
+        "changes": changes,
         "options": {"maxFilesPerTrigger": 1},
     }
     tables = (table_source("t", settings, "a test"),)
@@ -49,12 +51,20 @@ def job_over(folder: Path, query: Query, checkpoint: Path) -> Job:
     return complete({**entries, "checkpoint": checkpoint}, "a test")
 
 
+@pytest.mark.parametrize("changes", ["append", "retract"])
 @pytest.mark.parametrize("seed", range(4))
-def test_files_batches_and_restarts(seed: int, tmp_path: Path) -> None:
+def test_files_batches_and_restarts(seed: int, changes: str, tmp_path: Path) -> None:
     rng = random.Random(seed)
     query, rows = match_model.random_query(rng), match_model.random_rows(rng, 60)
-    write_rows(tmp_path / "in", rows)
-    job = job_over(tmp_path / "in", query, tmp_path / "checkpoint")
+    lines = rows
+    if changes == "retract":
+        waiting, live, lines = rows, dict[int, Any](), list[dict[str, Any]]()
+        while waiting:
+            for kind, *values in match_model.change_rows(rng, live, waiting):
+                lines.append({**dict(zip(NAMES, values, strict=True)), "_change_type": KINDS[kind]})
+        rows = list(live.values())
+    write_rows(tmp_path / "in", lines)
+    job = job_over(tmp_path / "in", query, tmp_path / "checkpoint", changes)
     for _ in range(3):
         # Two batches, and a process that ends.
         running = open_query(job, tmp_path / "checkpoint")

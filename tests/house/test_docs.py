@@ -35,7 +35,7 @@ ELSEWHERE = {
 HERE = {
     "formats.md": {"python": [0, 1, 2], "text": [0, 1]},
     "joins.md": {"sql": [0, 1, 2, 3], "python": [0, 1, 2, 3], "text": [0, 1]},
-    "match-recognize.md": {"python": [0], "text": [0]},
+    "match-recognize.md": {"python": [0, 1], "text": [0, 2]},
     "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
     "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},

@@ -143,6 +143,9 @@ def made() -> dict[str, Callable[[], Any]]:
     every["match"] = _by_sql(
         _MATCHED, watermarks={"t": ("t", 0)}, input_changes="append", dialect="flink"
     )
+    every["match, over changes"] = _by_sql(
+        _MATCHED, watermarks={"t": ("t", 0)}, on_orphan_retraction="keep", dialect="flink"
+    )
     split = {"distinct_agg_split_enabled": True, "distinct_agg_split_bucket_num": 4}
     every["split distinct"] = _by_sql(
         "SELECT k, COUNT(DISTINCT s) AS n, SUM(v) AS a FROM t GROUP BY k", **split

@@ -1,7 +1,8 @@
-"""MATCH_RECOGNIZE on Spark: matches over restarts with late rows, the end of WITHIN, state and why of a key."""
+"""MATCH_RECOGNIZE on Spark: matches over restarts with late rows, the end of WITHIN, changes, state of a key."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -55,3 +56,42 @@ def test_matches_over_restarts(spark: Any, tmp_path: Path) -> None:
         ("b", 99, None, 1, None, "lone"),
         (None, 99, None, 1, None, "lone"),
     }
+
+
+CHANGES = (
+    [("a", 1, 1, "insert"), ("a", 3, 2, "insert"), ("a", 5, 0, "insert"), ("b", 40, 99, "insert")],
+    # Behind the watermark of 31: a match begins later, and one is there that was not.
+    [("a", 1, 1, "delete"), ("b", 20, 99, "insert"), ("b", 50, 1, "insert")],
+    [("a", 3, 2, "update_preimage"), ("a", 3, 99, "update_postimage"), ("b", 20, 99, "delete")],
+)
+KINDS = {"+I": "insert", "-U": "update_preimage", "+U": "update_postimage", "-D": "delete"}
+
+
+def test_changes_over_restarts(spark: Any, tmp_path: Path) -> None:
+    """Each start reads one more file; the table has the matches of the rows that are there."""
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+    columns = {"g": "STRING", "ts": "TIMESTAMP", "n": "BIGINT"}
+    options: Any = {"input_changes": "retract", "backend": "python"}
+    harness = al.Harness.from_sql(SQL, {"t": columns}, **options)
+    kinds = {word: kind for kind, word in KINDS.items()}
+    newest = 0
+    for number, rows in enumerate(CHANGES):
+        lines = [
+            json.dumps({"g": g, "ts": at(ts), "n": n, "_change_type": kind}) + "\n"
+            for g, ts, n, kind in rows
+        ]
+        (source / f"{number}.jsonl").write_text("".join(lines), encoding="utf-8")
+        df = al.read_changes(spark, str(source), "jsonl", SCHEMA)
+        result = al.sql(SQL, t=df, watermarks={"t": ("ts", "9 seconds")}, **options)
+        await_end(al.write_changes(result, "table", checkpoint))
+        for g, ts, n, kind in rows:
+            harness.process([(kinds[kind], g, dt.datetime.fromisoformat(at(ts)), n)])
+        harness.flush()
+        newest = max(newest, *(ts for _, ts, _, _ in rows))
+        harness.watermark(
+            int(dt.datetime.fromisoformat(at(newest - 9) + "+00:00").timestamp() * 1000)
+        )
+        found = [tuple(row.values()) for row in al.read_table(checkpoint).to_pylist()]
+        assert sorted(map(str, found)) == sorted(map(str, harness.table())), number
+        assert len(found) == 1

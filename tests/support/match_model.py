@@ -87,7 +87,10 @@ def flip(truth: Any) -> Any:
 
 @dataclass
 class Query:
-    """A query and its parts. within: seconds or None. skip: the words, and a variable for TO FIRST and TO LAST."""
+    """A query and its parts. within: seconds or None. skip: the words, and a variable for TO FIRST and TO LAST.
+
+    left_out: names of MEASURES that it does not show.
+    """
 
     pattern: Pattern
     defines: dict[str, tuple[str, Test]]
@@ -95,13 +98,18 @@ class Query:
     within: int | None = None
     all_rows: bool = False
     names: list[str] = field(default_factory=list)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def measures(self) -> dict[str, str]:
+        return {name: sql for name, sql in MEASURES.items() if name not in self.left_out}
 
     def sql(self) -> str:
         within = f" WITHIN INTERVAL '{self.within}' SECOND" if self.within is not None else ""
         defines = ", ".join(f"{name} AS {sql}" for name, (sql, _) in self.defines.items())
         rows = "ALL ROWS PER MATCH" if self.all_rows else "ONE ROW PER MATCH"
-        measures = ", ".join(f"{sql} AS {name}" for name, sql in MEASURES.items())
-        columns = ", ".join(["g", *(["id"] if self.all_rows else []), *MEASURES])
+        measures = ", ".join(f"{sql} AS {name}" for name, sql in self.measures.items())
+        columns = ", ".join(["g", *(["id"] if self.all_rows else []), *self.measures])
         return (
             f"SELECT {columns} FROM t MATCH_RECOGNIZE (PARTITION BY g ORDER BY ts, id MEASURES {measures} {rows} "
             f"AFTER MATCH SKIP {' '.join(self.skip).strip()} PATTERN ({text_of(self.pattern)}){within} "
@@ -227,6 +235,8 @@ class Matcher:
             number += 1
             for size in range(1, len(path) + 1) if self.query.all_rows else [len(path)]:
                 values = measure_values(Look(self.rows, start, path[:size]), number)
+                named = zip(MEASURES, values, strict=True)
+                values = tuple(value for name, value in named if name in self.query.measures)
                 own = [self.rows[start + size - 1]["id"]] if self.query.all_rows else []
                 found.append((self.rows[start]["g"], *own, *values))
             start = self.next_start(start, path)
@@ -386,6 +396,31 @@ def random_rows(rng: random.Random, count: int) -> list[Row]:
             }
         )
     return rows
+
+
+def change_rows(
+    rng: random.Random, live: dict[int, Row], waiting: list[Row]
+) -> list[tuple[Any, ...]]:
+    """Bring random changes into the rows that are there: new ones, late ones among them, and others for old ones."""
+    changes = []
+    for _ in range(rng.randint(1, 4)):
+        action = rng.random()
+        if waiting and (action < 0.6 or not live):
+            row = waiting.pop(0 if rng.random() < 0.8 else rng.randrange(len(waiting)))
+            live[row["id"]] = row
+            changes.append(("+I", *row.values()))
+        elif live and action < 0.75:
+            changes.append(("-D", *live.pop(rng.choice(list(live))).values()))
+        elif live:
+            old = live[rng.choice(list(live))]
+            row = {**old, "price": rng.randint(0, 8)}
+            if rng.random() < 0.3:
+                row["ts"] += dt.timedelta(seconds=rng.randint(-4, 4))
+            if rng.random() < 0.1:
+                row["g"] = rng.choice("xy")
+            live[row["id"]] = row
+            changes += [("-U", *old.values()), ("+U", *row.values())]
+    return changes
 
 
 def expected(query: Query, rows: list[Row], known: dt.datetime | None) -> list[tuple[Any, ...]]:

@@ -49,13 +49,6 @@ class MatchBuilder(Protocol):
 def plan_match(builder: MatchBuilder, call: MatchCall) -> Node:
     """The plan of a MATCH_RECOGNIZE; raises SqlError and its kin for what no matcher does."""
     rows, tables = builder.relation(call.args["table"])
-    if builder.changes(rows) != "append":
-        fix = (
-            "its input may take rows back: match rows before they are aggregated or joined, and say of a table whose "
-            "rows are only added that they are ('changes'='append' in WITH, changes=append of --table, "
-            "input_changes='append' in Python)"
-        )
-        raise refusal(span(call), "MATCH_RECOGNIZE over rows that change is", fix)
     return _Planner(builder, call, rows, tables).plan()
 
 
@@ -78,6 +71,14 @@ class _Planner:
         by: Literal["row", "processing"] = "row"
         if order[0].column in self.rows.clock_columns:
             by = "processing"
+        corrects = self.builder.changes(self.rows) != "append"
+        if corrects and by == "processing":
+            fix = (
+                "order by a column with the time of the row, or say of a table whose rows are only added that they are "
+                "('changes'='append' in WITH, changes=append of --table, input_changes='append' in Python)"
+            )
+            what = "MATCH_RECOGNIZE by PROCTIME() over rows that change is"
+            raise refusal(self.call.args["order"], what, fix)
         words = self.call.args.get("rows") or "ONE ROW PER MATCH"
         if words.endswith(("SHOW EMPTY MATCHES", "OMIT EMPTY MATCHES", "WITH UNMATCHED ROWS")):
             fix = "write ALL ROWS PER MATCH; a match has a row at least"
@@ -100,6 +101,7 @@ class _Planner:
             dialect=self.builder.dialect,
             shown=columns,
             by=by,
+            corrects=corrects,
         )
         return self._items_over(node, items)
 

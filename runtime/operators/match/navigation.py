@@ -32,8 +32,14 @@ class Run(NamedTuple):
 class KeyStretches(NamedTuple):
     """The rows of each key, which lie beside each other in order, and where the search for its next match begins.
 
-    times: microseconds. within: those that may lie between the first and the last row of a match, -1: any. known: no
-    row at this time or before it is still to come. ended: no row at all is.
+    times: microseconds. at: the row at which a match is sought next. within: the time that may lie between the first
+    and the last row of a match, -1: any. known: no row at this time or before it is still to come. ended: no row at all
+    is. until: matches are sought that begin before this row.
+
+    marks: by row how it was searched: twice the number of rows from there on that searches up to it have looked at, and
+    1 if one began there; none: that is not noted. looked: the row behind the last one that searches have looked at.
+    settled: from this row on all is as it was; a search that comes to a row at which one began, and has looked no
+    further than those did, has met them (met), and ends.
     """
 
     times: Array  # int64[rows]
@@ -41,8 +47,13 @@ class KeyStretches(NamedTuple):
     stops: Array  # int64[keys]
     at: Array  # int64[keys]
     within: int
-    known: int
-    ended: bool
+    known: Array  # int64[keys]
+    ended: Array  # bool[keys]
+    until: Array  # int64[keys]
+    marks: Array  # int64[rows]
+    looked: Array  # int64[keys]
+    settled: Array  # int64[keys]
+    met: Array  # bool[keys]
 
 
 class Found(NamedTuple):

@@ -23,7 +23,7 @@ from aggloom.runtime.operators.match.settings import MatchSettings
 from aggloom.runtime.operators.ordered_rows import OrderedRowsState
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.timed_rows import TimedRows, TimedRowsOperator
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
@@ -34,13 +34,17 @@ the key is looked at next."""
 _NEVER = np.iinfo(np.int64).max
 
 
-class _SortedStretches(NamedTuple):
-    """The rows of some slots whose time has come, in order. due: their times in milliseconds."""
+class SortedStretches(NamedTuple):
+    """The rows of some slots whose time has come, in order.
+
+    due: their times in milliseconds. coming: by slot that of the first row that is still to come.
+    """
 
     slots: SlotArray
     batch: pa.RecordBatch
     ids: Array  # int64[rows]
     due: Array  # int64[rows]
+    coming: Array  # int64[slots]
     stretches: KeyStretches
 
 
@@ -63,7 +67,9 @@ class MatchOperator(TimedRowsOperator):
             spec.keys,
             spec.sort,
             (),
+            keeps_debts=spec.corrects and spec.on_orphan_retraction == "keep",
             numbers=_NUMBERS,
+            row_numbers=("looked",) if spec.corrects else (),
             directory=directory and directory / "rows",
         )
 
@@ -101,9 +107,8 @@ class MatchOperator(TimedRowsOperator):
             return
         batch = self._stamp_rows(batch, clock.processing)
         slots = state.lookup(batch)
-        times = state.number("due")
-        times[slots[state.sorted.sizes(slots)[0] == 0]] = _NEVER
-        np.minimum.at(times, slots, due)
+        self._begin_keys(slots)
+        np.minimum.at(state.number("due"), slots, due)
         state.sorted.insert(slots, batch)
         state.table.stamps("written")[slots] = clock.processing
 
@@ -111,13 +116,17 @@ class MatchOperator(TimedRowsOperator):
         """The matches that are certain, in order of their last rows."""
         state = self.state
         used = state.used_slots()
-        slots = used[state.number("due")[used] <= int(state.clock[0])]
+        slots = used[state.number("due")[used] <= self._now]
         if not len(slots):
             return no_rows(self.schema)
-        rows = self._collect_due(slots)
-        found = search_rows(self._matcher, rows.batch, rows.stretches)
-        changes = self._emit_matches(rows, found)
-        self._note_progress(rows)
+        passed = state.number("passed")[slots]
+        floors = self._floors(passed)
+        numbers, ids = state.sorted.collect_between(slots, floors, state.sorted.sizes(slots)[0])
+        rows = self._stretches(slots, numbers, ids, passed - floors, self._now)
+        found = self._search(rows)
+        changes = self._match_rows(rows, found, state.number("matches")[slots])
+        np.add.at(state.number("matches"), slots[found.keys], 1)
+        self._note_progress(rows, floors)
         return changes
 
     def drop_unwritten(self, now: int) -> None:
@@ -138,47 +147,66 @@ class MatchOperator(TimedRowsOperator):
             self.counters["expired"] += len(idle)
             state.forget(idle)
 
-    def _collect_due(self, slots: SlotArray) -> _SortedStretches:
-        """The rows of slots whose time has come."""
-        state, clock = self.state, int(self.state.clock[0])
-        numbers, ids = state.rows_of(slots)
-        batch = state.sorted.rows.gather(ids)
+    def _begin_keys(self, slots: SlotArray) -> None:
+        """Let keys without rows be due at no time."""
+        empty = slots[self.state.sorted.sizes(slots)[0] == 0]
+        self.state.number("due")[empty] = _NEVER
+
+    def _floors(self, passed: NumberArray) -> Array:
+        """The places of the first rows that are read to go on from these (int64[n]): of those that are left, all."""
+        return np.zeros(len(passed), np.int64)
+
+    def _stretches(
+        self, slots: SlotArray, numbers: NumberArray, ids: RowIdArray, passed: NumberArray, now: int
+    ) -> SortedStretches:
+        """Stored rows of slots that had come at a time; numbers: the place of each one's slot.
+
+        passed: by slot how many of its rows lie before the next search.
+        """
+        batch = self.state.sorted.rows.gather(ids)
         micros = _micros(batch.column(self.spec.sort[0].column))
         due = self._due(batch, 0) if self._waits else micros // 1000
-        there = due <= clock
-        # Those that are still to come are the last of each slot: the first of them is looked at next.
-        times = state.number("due")
-        times[slots] = _NEVER
-        np.minimum.at(times, slots[numbers[~there]], due[~there])
+        there = due <= now
+        coming = np.full(len(slots), _NEVER)
+        np.minimum.at(coming, numbers[~there], due[~there])
         if not there.all():
             batch, ids, numbers = batch.filter(pa.array(there)), ids[there], numbers[there]
             due, micros = due[there], micros[there]
         counts = np.bincount(numbers, minlength=len(slots))
         stops = np.cumsum(counts)
         starts = stops - counts
-        known = AFTER_ALL if clock >= AFTER_ALL // 1000 else clock * 1000 + 999
+        # The ends of time have no microseconds in 64 bits.
+        known = now * 1000 + 999 if abs(now) < AFTER_ALL // 1000 else now
+        keys = len(slots)
         stretches = KeyStretches(
             due * 1000 + micros % 1000,
             starts,
             stops,
-            starts + state.number("passed")[slots],
-            self.spec.definition.within,
-            known,
-            clock >= AFTER_ALL,
+            at=np.minimum(starts + passed, stops),
+            within=self.spec.definition.within,
+            known=np.full(keys, known),
+            ended=np.full(keys, now >= AFTER_ALL),
+            until=stops,
+            marks=np.zeros(0, np.int64),
+            looked=starts.copy(),
+            settled=stops,
+            met=np.zeros(keys, np.bool_),
         )
-        return _SortedStretches(slots, batch, ids, due, stretches)
+        return SortedStretches(slots, batch, ids, due, coming, stretches)
 
-    def _emit_matches(self, rows: _SortedStretches, found: Matches) -> Rows:
-        """The rows of the result of some matches."""
+    def _search(self, rows: SortedStretches) -> Matches:
+        """The matches in rows; where each key's search goes on is noted in its stretches."""
+        return search_rows(self._matcher, rows.batch, rows.stretches)
+
+    def _match_rows(self, rows: SortedStretches, found: Matches, before: NumberArray) -> Rows:
+        """The rows of the result of some matches; before: by key how many there were (int64[keys])."""
         count = len(found.keys)
         if not count:
             return no_rows(self.schema)
         spec, state = self.spec, self.state
         opens = np.r_[True, found.keys[1:] != found.keys[:-1]]
         first = np.maximum.accumulate(np.where(opens, np.arange(count), 0))
-        before = state.number("matches")
-        numbers = before[rows.slots[found.keys]] + np.arange(count) - first + 1
-        np.add.at(before, rows.slots[found.keys], 1)
+        numbers = before[found.keys] + np.arange(count) - first + 1
         all_rows = spec.shown is not None
         matched = MatchedRows.of(rows.batch, found, rows.stretches.starts, all_rows=all_rows)
         results = matched.matches if all_rows else np.arange(count)
@@ -199,17 +227,23 @@ class MatchOperator(TimedRowsOperator):
         order = np.argsort(rank[results], kind="stable")
         return whole.take(pa.array(order)), np.full(len(order), INSERT, np.int8)
 
-    def _note_progress(self, rows: _SortedStretches) -> None:
-        """Note where the search goes on, and forget the rows that nothing looks back to."""
+    def _note_due(self, rows: SortedStretches) -> None:
+        """Note when keys are looked at next: with their next row, or when an open match is decided without one."""
+        stops, at = rows.stretches.stops, rows.stretches.at
+        open_ = np.flatnonzero(at < stops)
+        times = rows.coming.copy()
+        # A match that has begun is decided when its time is over, or with the end of the input, if no row decides it.
+        ends = np.full(len(open_), AFTER_ALL)
+        if self.spec.definition.within >= 0:
+            ends = (rows.stretches.times[at[open_]] + self.spec.definition.within) // 1000
+        times[open_] = np.minimum(times[open_], ends)
+        self.state.number("due")[rows.slots] = times
+
+    def _note_progress(self, rows: SortedStretches, floors: NumberArray) -> None:
+        """Note where the search goes on, and forget the rows that nothing looks back to; floors: as in _floors."""
+        self._note_due(rows)
         state, spec, slots = self.state, self.spec, rows.slots
         starts, stops, at = rows.stretches.starts, rows.stretches.stops, rows.stretches.at
-        # A match that has begun is decided when its time is over, or with the end of the input, if no row decides it.
-        open_ = np.flatnonzero(at < stops)
-        ends = np.full(len(open_), AFTER_ALL)
-        if spec.definition.within >= 0:
-            ends = (rows.stretches.times[at[open_]] + spec.definition.within) // 1000
-        times = state.number("due")
-        times[slots[open_]] = np.minimum(times[slots[open_]], ends)
         keep = np.maximum(at - spec.reach, starts)
         state.number("passed")[slots] = at - keep
         gone = np.arange(len(rows.ids)) < np.repeat(keep, stops - starts)

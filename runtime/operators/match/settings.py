@@ -7,7 +7,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, MatchDefinition
+from aggloom.codegen import AggSpec, MatchDefinition, OrphanPolicy
+from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.timed_spec import TimedRowsSettings
 
 
@@ -36,6 +37,7 @@ class MatchSettings(TimedRowsSettings):
 
     shown: the columns that each row of a match has in the result, if it has all of them; None: a match has one row.
     measures: the columns behind them, and their fields. spec: what the handler of the aggregates is generated from.
+    corrects: rows may be taken back, or come late, and matches with them.
     """
 
     definition: MatchDefinition
@@ -43,6 +45,8 @@ class MatchSettings(TimedRowsSettings):
     fields: tuple[pa.Field, ...]
     spec: AggSpec
     shown: tuple[int, ...] | None = None
+    corrects: bool = False
+    on_orphan_retraction: Changing[OrphanPolicy] = "drop"
 
     @cached_property
     def result(self) -> pa.Schema:

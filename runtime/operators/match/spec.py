@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import MatchRows, PlanOptions
 from aggloom.runtime.operators.base import Operator, TimeMode
+from aggloom.runtime.operators.match.corrections import CorrectingMatchOperator
 from aggloom.runtime.operators.match.operator import MatchOperator
 from aggloom.runtime.operators.match.settings import MatchSettings, MeasureColumn
 from aggloom.runtime.operators.timed_spec import TimedRowsSpec, order_of
@@ -47,12 +48,15 @@ class MatchSpec(MatchSettings, TimedRowsSpec[MatchRows]):
             by=node.by,
             zone=options.local_time_zone,
             state_ttl_ms=options.state_ttl,
-            is_chained=node.is_chained,
-            late_rows=node.waits and options.late_rows,
+            corrects=node.corrects,
+            on_orphan_retraction=options.on_orphan_retraction,
+            is_chained=node.is_chained and not node.corrects,
+            late_rows=node.waits and options.late_rows and not node.corrects,
         )
 
     def make(self, handler_class: Any, bucket: int = 0, directory: Path | None = None) -> Operator:
-        return MatchOperator(self, handler_class, directory)
+        operator = CorrectingMatchOperator if self.corrects else MatchOperator
+        return operator(self, handler_class, directory)
 
     @property
     def handler_spec(self) -> AggSpec:
