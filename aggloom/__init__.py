@@ -1,4 +1,4 @@
-"""The front door: one name for each thing a user needs, imported when it is first asked for.
+"""The public API: one name for each thing that a user needs, imported on first use.
 
 Generating source needs no Spark and running needs no parser: nothing heavy is imported before its
 name is used.

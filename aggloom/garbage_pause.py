@@ -1,4 +1,4 @@
-"""Work that makes many objects which stay: collecting garbage meanwhile looks at them again and again, for nothing."""
+"""Pauses of the garbage collector while many lasting objects are created, which it would scan in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows behind those that a schema was inferred from: values that would have made it another one are refused.
+"""Rows that were not read when a schema was inferred: values that would have changed it are refused.
 
 A reader takes what fits its type: `007` of a BIGINT is 7, and a DOUBLE rounds an id of 20 digits. That is right for a
 type that somebody declared, and a wrong answer for one that the first rows suggest.

@@ -1,4 +1,4 @@
-"""Queries over changes in this process, without Spark and Java: the Python door of the local engine.
+"""Queries over changes in this process, without Spark and Java: the Python API of the local engine.
 
 The calls have the form of those on Spark. Tables are made by `read_changes`, `read_kafka`, `read_delta`, `read_iceberg`
 or `from_rows`, `sql` gives the changes of a query over them, `write_changes` starts it.

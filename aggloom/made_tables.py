@@ -1,4 +1,4 @@
-"""Tables of a job whose rows are made: `connector: datagen`."""
+"""Tables of a job whose rows are generated: `connector: datagen`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that are imported when they are first asked for: the faces of packages that no command needs whole."""
+"""Names that are imported on first use, for packages of which no command needs everything."""
 
 from __future__ import annotations
 

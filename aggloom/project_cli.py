@@ -1,4 +1,4 @@
-"""The commands `aggloom init` and `aggloom completion`: what there is to do before the first query."""
+"""The commands `aggloom init` and `aggloom completion`: preparations for a first query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a query names where a table stands, as DuckDB reads them: FROM 'orders.csv'."""
+"""Files that a query names in place of a table, as in DuckDB: FROM 'orders.csv'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results that the shell shows: rows in their order; below a drawn table their number and the types of columns."""
+"""The results that the shell prints: a table, with the number of rows and the types of columns below it."""
 
 from __future__ import annotations
 

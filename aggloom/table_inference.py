@@ -1,4 +1,4 @@
-"""A table by its local files, where little is said of it: their format, and the columns with their types."""
+"""Inference of a table from its local files: their format, and the columns with their types."""
 
 from __future__ import annotations
 

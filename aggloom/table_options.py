@@ -1,4 +1,4 @@
-"""Words: the options of a created table, as those take them who read from it or write into it."""
+"""Words: the options of a created table, as its source or sink takes them one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a file that a user names, or what keeps it from being read, in words."""
+"""The text of a file that a user names, or a message that says why it cannot be read."""
 
 from __future__ import annotations
 

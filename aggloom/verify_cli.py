@@ -1,4 +1,4 @@
-"""The command `aggloom verify`: does a checkpoint hold what its query has over its source?"""
+"""The command `aggloom verify`: compare a checkpoint with a new run of its query over its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of tests: the query that it is about, and for each test what is given and what is expected."""
+"""A file of tests: its query, and for each test the given and the expected rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a test: feeds what is given, step by step, and holds what comes out against what is expected."""
+"""The run of a test: feed the given rows step by step, and compare the result with the expected rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists, sets, texts, JSON, and what ranks values: modes, medians, percentiles."""
+"""Lists, sets, texts, JSON, and functions of ranked values: modes, medians, percentiles."""
 
 from __future__ import annotations
 

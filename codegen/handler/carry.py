@@ -1,4 +1,4 @@
-"""The parts of an old handler's state that a new one takes over, when the calls of a query change.
+"""The parts of an old handler's state that a new one can use, when the calls of a query change.
 
 A part is known by the call whose state it is. The old calls are planned once more with the added ones behind them. What
 is planned for an old call then has its name of the old plan, and what an added call shares with it is the same part.

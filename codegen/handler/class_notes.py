@@ -1,4 +1,4 @@
-"""Notes on users' functions in a plan: which are compiled, and what it takes that their rows can be taken back."""
+"""Notes on users' functions in a plan: which are compiled, and what taking their rows back costs."""
 
 from __future__ import annotations
 

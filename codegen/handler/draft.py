@@ -1,4 +1,4 @@
-"""A plan while it is drafted: what the calls of a spec share, and the one place that gives names."""
+"""A plan while it is drafted: the parts that calls share, and the one place that assigns names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands: what of a row a call's state is made of, and how generated code reads it.
+"""Operands: the values of a row that a call keeps in its state, and how generated code reads them.
 
 A *word* stands for one value, a *row* for several as bytes that sort as they do (runtime/values/rows.py); a *real* is a
 number as a DOUBLE. While a row is applied they come from the bound columns; while a DISTINCT view is merged they

@@ -1,4 +1,4 @@
-"""The plan: everything that the template prints, decided here.
+"""The plan of a handler: every decision about the module that the template prints.
 
 Calls over the same arguments with the same FILTER make one block; equal state is kept once; DISTINCT calls over
 the same arguments share one view with a count column for each FILTER; the record counter also serves COUNT(*).

@@ -1,4 +1,4 @@
-"""Outputs of a plan: the value of each call over its state, and what becomes of it as a column."""
+"""Outputs of a plan: the value of each call over its state, and how it becomes a column."""
 
 from __future__ import annotations
 

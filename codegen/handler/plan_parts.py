@@ -1,4 +1,4 @@
-"""The parts of a plan: what a template prints, as data."""
+"""The parts of a handler's plan, as data for the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan's part about users' functions: what expressions call arguments, and the state of classes."""
+"""The plan's part about users' functions: the arguments of expressions, and the state of classes."""
 
 from __future__ import annotations
 

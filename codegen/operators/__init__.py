@@ -1,4 +1,4 @@
-"""The operators of a plan, a room each: what the planner may ask of a node stands in the node's own file."""
+"""The nodes of a plan, one file each. A node answers everything that the planner asks about it."""
 
 from __future__ import annotations
 

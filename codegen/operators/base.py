@@ -1,4 +1,4 @@
-"""The contract of a plan's nodes: frozen, printable, and each answers by itself what the planner asks of it.
+"""The contract of a plan's nodes: frozen, printable data that answers the planner's questions about itself.
 
 A node that leaves a question open cannot be made. Rows that come from other nodes are asked for through `inputs`, so
 that an answer never depends on which operator stands below.

@@ -1,4 +1,4 @@
-"""The footprint of a stateful node: the parts of its state, what bounds them, and how many bytes a key takes.
+"""The footprint of a stateful node: the parts of its state, their bounds, and the bytes of a key.
 
 The numbers are those of the arrays in `runtime/` with some 100,000 keys or more, in memory: what arrays have reserved
 beyond what they hold is not touched. Tables and trees are fuller or emptier as they grow and count with what lies in

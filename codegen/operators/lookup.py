@@ -1,4 +1,4 @@
-"""Lookup join: rows that ask a table when they come.
+"""Lookup join: rows that query a table when they arrive.
 
 Where nothing is taken back a row is answered and forgotten (LookupJoin, a step). Else what a row got is remembered with
 it (MaterialisedLookup): rows are asked for below the exchange (Lookup), so that the log of the state holds the answers.

@@ -1,4 +1,4 @@
-"""Lookup tables in a plan: one by its name in FROM, and what rows ask of it."""
+"""Lookup tables in a plan: the table by its name in FROM, and the question that rows ask it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookup joins over changes: rows ask below the exchange, and what each got is remembered above it."""
+"""Lookup joins over changes: rows query the table below the exchange, and their answers are stored above it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalise: the upserts of a table with a key, made whole (Flink's ChangelogNormalize)."""
+"""Normalise: upserts of a table with a key, completed with the old rows (Flink's ChangelogNormalize)."""
 
 from __future__ import annotations
 

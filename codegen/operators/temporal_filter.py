@@ -1,4 +1,4 @@
-"""TemporalFilter: rows that come and leave by the clock, as `WHERE ts > NOW() - INTERVAL '1' DAY` says."""
+"""TemporalFilter: rows enter and leave as time passes, as `WHERE ts > NOW() - INTERVAL '1' DAY` says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TwoSided: what joins of two inputs answer alike, whichever rows match."""
+"""TwoSided: the answers that all joins of two inputs share, whichever rows match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explain`: the plan of a query and, for a single aggregate, its calls, what a key keeps, and what is compiled."""
+"""`explain`: the plan of a query and, for a single aggregate, its calls, its state by key, and what is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of Flink that mean nothing here: they are about Flink's cluster, its checkpoints or its planner's search.
+"""Options of Flink that mean nothing here: those of its cluster, its checkpoints and its planner's search.
 
 No result depends on them, so that a script of Flink's runs with them as it is; a warning names them once.
 """

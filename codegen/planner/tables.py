@@ -1,4 +1,4 @@
-"""The tables of a query: their columns, their keys, and what kinds of changes they send."""
+"""The tables of a query: their columns, keys and kinds of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays, maps and rows: made of values, their items, and what is made of whole ones."""
+"""Arrays, maps and rows: their construction, their items, and functions over all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of Flink that Spark lacks, besides those of JSON: what computes them."""
+"""Functions of Flink that Spark lacks, except those of JSON, and the code that computes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of functions and numbers of arguments: what neither Spark nor the catalogue knows is refused by name."""
+"""Names of functions and numbers of arguments: unknown ones are refused by name."""
 
 from __future__ import annotations
 

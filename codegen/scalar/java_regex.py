@@ -1,4 +1,4 @@
-"""Regular expressions of Java as Python's that mean the same; what differs is refused.
+"""Java's regular expressions as Python's with the same meaning; those without one are refused.
 
 Letters are ASCII's, as Java has them by default: `\\w`, `\\d`, `\\s` and letters without regard to case. A dot and `$`
 know Java's ends of lines. Refused are classes within classes, Unicode's properties, `\\b`, whose letters depend on the

@@ -1,4 +1,4 @@
-"""Spark SQL of a syntax tree: the one place that writes it, which refuses what the text would lose."""
+"""The one place that writes a syntax tree as Spark SQL. It refuses a tree of which the text would lose a part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The column in which rows of upserts say which columns they leave out, so that what these had is kept."""
+"""The column in which an upsert names the columns that it leaves out, so that they keep their values."""
 
 from __future__ import annotations
 

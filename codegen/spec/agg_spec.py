@@ -1,4 +1,4 @@
-"""The spec, a user's request as data: frozen, hashable, checked when it is made, the same in text.
+"""The spec: a user's request as frozen, hashable data, checked when it is created, with one text form.
 
 A spec names an input schema, the group keys and the aggregate calls. SQL, YAML and JSON are front
 ends that build the same spec, and its digest is what a generated module is called by.

@@ -1,4 +1,4 @@
-"""The type that a call returns, and what is wrong with its arguments and options."""
+"""The type that a call returns, and errors in its arguments and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks that every spec passes when it is made: each message says where, what, and the fix."""
+"""The checks that every spec passes when it is created: each message names the place, the cause and the fix."""
 
 from __future__ import annotations
 

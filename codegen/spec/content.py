@@ -1,4 +1,4 @@
-"""The content of a spec, field by field, and the schemas and types that follow from it; nothing is checked here."""
+"""The content of a spec, field by field, and the schemas and types that follow from it, without checks."""
 
 from __future__ import annotations
 

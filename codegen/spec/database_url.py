@@ -1,4 +1,4 @@
-"""A database by its URL, as Flink's JDBC connector has it: what opens a connection in a worker."""
+"""A database by its URL, as in Flink's JDBC connector, and the function that opens a connection in a worker."""
 
 from __future__ import annotations
 

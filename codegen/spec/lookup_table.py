@@ -1,4 +1,4 @@
-"""Lookup tables: what a query asks row by row when a row comes, where the answers come from, how long they are kept.
+"""Lookup tables: where the answers to rows come from, and how long they are cached.
 
 Nothing is read while a query is planned; `runtime/lookup/` asks.
 """

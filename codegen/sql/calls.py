@@ -1,4 +1,4 @@
-"""An aggregate call of a query to an AggCall: what each part between and after its parentheses means."""
+"""An aggregate call of a query as an AggCall: the meaning of each part inside and after its parentheses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions on the clock: which comparisons of NOW() with a row say when the row comes and when it leaves.
+"""Conditions on the clock: comparisons of NOW() with a row that say when the row enters and leaves the result.
 
 Each is brought to the form `clock < value + shift`, or with another comparison, over a value of the row. What has no
 such form has no two moments between which the row is there, and is refused.

@@ -1,4 +1,4 @@
-"""Queries with window functions: what is computed below them, the functions, and what is computed of their values.
+"""Queries with window functions: the query below them, the functions, and the expressions over their values.
 
 Such a query is split into a plain one, whose columns the functions and the items around them read, and the items over
 these columns and the functions' values. Columns that only they read follow the plain query's own.

@@ -1,4 +1,4 @@
-"""The tables of a FROM clause: what their columns may be called, and what each is called in the joined rows."""
+"""The tables of a FROM clause: the names by which a query calls their columns, and those in the joined rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CASTs whose type has a length or a precision: what Spark has no type for is written with its functions.
+"""CASTs to a type with a length or a precision: Spark lacks some of these types, and its functions replace them.
 
 CHAR(n) is cut off and padded and VARCHAR(n) is cut off in dialect flink; in dialect spark both are STRING, as in
 Spark. TIMESTAMP(p) keeps p digits after the second in both. Whatever else has a length is refused.

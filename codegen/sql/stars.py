@@ -1,4 +1,4 @@
-"""The columns that * stands for: all of them, but those that its EXCEPT names, as Spark 4 has it."""
+"""The columns of a *: all of them except those in its EXCEPT, as in Spark 4."""
 
 from __future__ import annotations
 

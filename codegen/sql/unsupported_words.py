@@ -1,4 +1,4 @@
-"""Constructs that the parser stumbles over: each is refused by its name, where sqlglot would say what it expects next.
+"""Constructs that the parser cannot read: each is refused by its name instead of by the next expected token.
 
 They are found among the tokens, before the text is parsed. A word in quotes is a name and none of them.
 """

@@ -1,4 +1,4 @@
-"""A class without `retract` over rows that come and go: a class around it that keeps the live rows of a key.
+"""A wrapper of a class without `retract`, which keeps the live rows of a key over changes.
 
 Its state is that of the class, the arguments of the live rows with their counts, and whether the first has to be made
 anew. A row that comes is added at once. After one that goes, and after a merge, the state is folded anew from `create`

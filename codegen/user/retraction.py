@@ -1,4 +1,4 @@
-"""Classes without a `retract` over rows that come and go: an inverse that the source proves, or the live rows."""
+"""Classes without a `retract` over changes: an inverse that is proved from the source, or the live rows."""
 
 from __future__ import annotations
 

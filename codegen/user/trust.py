@@ -1,4 +1,4 @@
-"""Trust in the Python source of users' functions: what was registered in this process, or said to be trusted, may run.
+"""Trust in the Python source of users' functions: it may run if this process registered it, or the user trusts it.
 
 No reading of a source tells that it is harmless. What comes with the text of a spec is data: it is shown, explained and
 written into modules, and runs only once its reader has said the word.

@@ -1,4 +1,4 @@
-"""A windowing as data, as it lies in a checkpoint, and back: what is built in by its class and fields, no code."""
+"""A windowing as data in a checkpoint, and back: built-in parts by their class and fields, never code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trigger that goes by the values of rows: Flink's DeltaTrigger."""
+"""A trigger that fires when a value has moved by more than a threshold since the last firing: Flink's DeltaTrigger."""
 
 from __future__ import annotations
 

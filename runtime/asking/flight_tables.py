@@ -1,4 +1,4 @@
-"""The answers of Flight SQL about what there is: catalogues, schemas, tables, and facts about the server."""
+"""The answers of Flight SQL about metadata: catalogues, schemas, tables, and facts about the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a schema registry: where it is, and how one may ask it; what is secret is in no text of them."""
+"""The settings of a schema registry: its address and credentials; secrets never appear in a text of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema that a subject of a registry has, held against the one that is about to be written.
+"""The schema that a subject of a registry has, compared with the one that is about to be written.
 
 A registry compares types by Avro's rules, which pass over logical types: by a schema of its own a reader would take
 microseconds for milliseconds, or a decimal of another scale, without an error. So fields that both schemas have must

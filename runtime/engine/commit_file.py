@@ -1,4 +1,4 @@
-"""A commit as a file: what the query was at after a batch, and the rows of state that the batch has added.
+"""A commit as a file: the position of a query after a batch, and the rows of state that the batch has added.
 
 The file is a header and rows, one behind the other, under one checksum:
 

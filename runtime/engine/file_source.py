@@ -1,4 +1,4 @@
-"""Files of changes as a source: each file is read once, those that are there together in the order of their times."""
+"""Files of changes as a source: each file is read once, new ones in the order of their times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of a query on the local engine: what each batch was, for those who watch it."""
+"""The journal of a query on the local engine: facts about each batch, for those who watch it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of a table that a plan reads: the others need not leave the disk."""
+"""The columns of a table that a plan reads: all others stay on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of the local engine: what is new, and the rows of a range that was planned."""
+"""Sources of the local engine: they report new input, and read the rows of a planned range."""
 
 from __future__ import annotations
 

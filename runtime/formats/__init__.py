@@ -1,1 +1,1 @@
-"""Formats of messages: what a line of a file, or a broker's message, says of a table's rows. One format, one file."""
+"""Formats of messages: how a line of a file or a broker's message becomes changes of a table. One file each."""

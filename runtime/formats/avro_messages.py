@@ -1,4 +1,4 @@
-"""AvroMessages: what formats of Avro do alike: messages as records, and the readers of their columns by schema."""
+"""AvroMessages: the base of Avro's formats: messages as records, and the readers of their columns by schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""canal-json: what Canal tells of MySQL's tables, several rows in a message, values as texts.
+"""canal-json: Canal's messages about MySQL's tables, several rows in a message, values as texts.
 
 `data` has the rows after, or the deleted ones; `old` has of each updated row the columns that have changed.
 """

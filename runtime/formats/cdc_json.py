@@ -1,4 +1,4 @@
-"""CapturedJson: what formats do alike whose messages are JSON objects about the rows of a database's tables."""
+"""CapturedJson: the base of formats whose messages are JSON objects about the rows of a database's tables."""
 
 from __future__ import annotations
 

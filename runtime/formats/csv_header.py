@@ -1,4 +1,4 @@
-"""The header of a CSV file: what to do where the names in its first line are not the columns."""
+"""The header of a CSV file, and the policy where the names in its first line are not the columns."""
 
 from __future__ import annotations
 

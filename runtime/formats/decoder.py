@@ -1,4 +1,4 @@
-"""A decoder: messages in, columns of changes out, and what becomes of a message that cannot be read.
+"""A decoder: messages in, columns of changes out, with a policy for messages that cannot be read.
 
 It stops with an error (the default), is counted and passed over, or goes with the reason into a side table.
 """

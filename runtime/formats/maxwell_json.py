@@ -1,4 +1,4 @@
-"""maxwell-json: what Maxwell tells of MySQL's tables, a row in a message, of updates the columns that have changed."""
+"""maxwell-json: Maxwell's messages about MySQL's tables, one row each, with the old values of changed columns."""
 
 from __future__ import annotations
 

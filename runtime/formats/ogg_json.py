@@ -1,4 +1,4 @@
-"""ogg-json: what Oracle GoldenGate tells of tables: the row before, the row after, and the operation."""
+"""ogg-json: Oracle GoldenGate's messages about tables: the row before, the row after, and the operation."""
 
 from __future__ import annotations
 

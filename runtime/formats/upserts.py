@@ -1,4 +1,4 @@
-"""Upserts: what becomes of keys: a key with a row, or with nothing, which takes its row away (a tombstone)."""
+"""Upserts: a key with its new row, or without one, which deletes its row (a tombstone)."""
 
 from __future__ import annotations
 

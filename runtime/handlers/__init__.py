@@ -1,1 +1,1 @@
-"""Parts of which generated handlers are made."""
+"""The building blocks of generated handlers."""

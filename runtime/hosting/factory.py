@@ -1,4 +1,4 @@
-"""The factory of a stateful node: how a worker makes its fragment, and what a checkpoint says of it."""
+"""The factory of a stateful node: it creates the fragment in a worker, and its description in a checkpoint."""
 
 from __future__ import annotations
 

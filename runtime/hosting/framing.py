@@ -1,4 +1,4 @@
-"""One frame around every blob of durable state: what it is, whose it is, and whether it is whole.
+"""One frame around every blob of durable state: its kind, its owner, and proof that it is whole.
 
 Checkpoints are untrusted input. Nothing inside a frame is read before its magic number, layout version, owner,
 place, length and checksum have been checked, and each refusal says what to do.

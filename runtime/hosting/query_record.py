@@ -1,4 +1,4 @@
-"""The query that a checkpoint belongs to, in a file of ours beside Spark's: what its state is made from, by batch.
+"""The query of a checkpoint, in a file of ours beside Spark's: the description of its state, by batch.
 
 A description says what an operator's state is made from; `result`: what of the query is above its operators. The file
 has the query of the last committed batch, and that which is to run from the next one on. It lies on a local disk only.

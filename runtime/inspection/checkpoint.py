@@ -1,4 +1,4 @@
-"""`state` and `why`: what a checkpoint holds, and how a key came to its value, whichever engine wrote it."""
+"""`state` and `why`: the contents of a checkpoint, and how a key got its value, whichever engine wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of a state, as it lies in a checkpoint: handler and operator are made from it again.
+"""The description of a state in a checkpoint, from which handler and operator are created again.
 
 A checkpoint is untrusted input. Nothing in it is executed: the handler is generated from the spec, windows are made
 from built-in classes, and a spec that carries Python source is refused unless the user trusts it.

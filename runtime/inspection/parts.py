@@ -1,4 +1,4 @@
-"""The parts that an operator holds of one key: all of it, or its open windows with what their slices come to."""
+"""The parts of an operator's state for one key: all of it, or its open windows with the sums of their slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state in a checkpoint as every engine's reader gives it: operators, buckets, and what lies in them."""
+"""The state in a checkpoint, as the reader of every engine presents it: operators, buckets and their contents."""
 
 from __future__ import annotations
 

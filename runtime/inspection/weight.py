@@ -1,4 +1,4 @@
-"""The weight of a checkpoint: what its operators hold, and what a key is, within bounds of bytes and time."""
+"""The weight of a checkpoint: the size of its operators and of a key, read within bounds of bytes and time."""
 
 from __future__ import annotations
 

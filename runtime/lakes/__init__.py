@@ -1,1 +1,1 @@
-"""Tables of files as changes, Delta's and Iceberg's: what lies between two versions, in pieces, and a piece's rows."""
+"""Tables of files as changes, Delta's and Iceberg's: the pieces between two versions, and the rows of a piece."""

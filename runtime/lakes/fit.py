@@ -1,4 +1,4 @@
-"""Types of a table of files that is there already, against those of the result: which values fit, and which are cast.
+"""Types of an existing table of files compared with those of the result: which values fit, and which are cast.
 
 Libraries of such tables take rows in the table's own types. A wider type holds every value exactly and is taken as it
 is. Otherwise `cast` decides: with it values are rounded and cut as in a database, and one that the table's type does

@@ -1,4 +1,4 @@
-"""The pieces in which a lake's changes are read: what a task is given, as text, and who makes and reads them."""
+"""The pieces in which a lake's changes are read: the text that a task is given, and who writes and reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of a timeline, as data: the rows that came, the windows that they went to, and what was emitted."""
+"""The story of a timeline, as data: the rows, the windows that they belong to, and the emitted changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows of a timeline's rows, and the rows that a result covers: what operators know and do not tell."""
+"""The windows of a timeline's rows, and the rows behind each result, which operators know and do not emit."""
 
 from __future__ import annotations
 

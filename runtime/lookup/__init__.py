@@ -1,1 +1,1 @@
-"""Lookup tables as a worker asks them: sources, a file each, and what is kept of their answers."""
+"""Lookup tables as a worker queries them: sources, one file each, and caches of their answers."""

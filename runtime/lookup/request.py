@@ -1,4 +1,4 @@
-"""A query's request to a lookup table, and what asks it."""
+"""A query's request to a lookup table, and the classes that answer it."""
 
 from __future__ import annotations
 

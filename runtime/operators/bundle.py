@@ -1,4 +1,4 @@
-"""A bundle of rows on its way into an operator's state: which slots it touches, and how it is added up there."""
+"""A bundle of rows before an operator's state: the slots that it touches, and how it is added to them."""
 
 from __future__ import annotations
 

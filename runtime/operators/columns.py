@@ -1,4 +1,4 @@
-"""Columns as JSON can hold them: in what a checkpoint says of an operator."""
+"""Columns as JSON, in an operator's description in a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An old query's description beside the new one's: what has changed, and whether state outlives it.
+"""The descriptions of an old and a new query compared: the changes, and whether state outlives them.
 
 Descriptions are the JSON that lies in a checkpoint beside the state. They are compared as data: nothing that an old
 one says is made, or run, before it is known to be part of the new query as well.

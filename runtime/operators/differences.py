@@ -1,4 +1,4 @@
-"""The difference of rows that go and rows that come: which are halves of one update, their kinds, their order.
+"""The difference between removed and added rows: which are halves of one update, their kinds, their order.
 
 Rows stand in one list, those that go first. A partner is the place of the row on the other side, or -1. Operators
 choose what makes partners: the same key, number, identity, or nothing.

@@ -1,4 +1,4 @@
-"""State that outlives a change of its query: what stays of an operator's state when calls come, go or move.
+"""State that outlives a change of its query: the parts that stay when calls are added, removed or moved.
 
 An old operator is brought to the state that it left, then its accumulators are merged into those of a new one: merging
 into new accumulators is copying, and what the new handler does not know is not read. Nothing here knows Spark.

@@ -1,4 +1,4 @@
-"""Keys and their accumulators in one arena: what every keyed operator remembers, and how two of them are added up."""
+"""Keys and their accumulators in one arena: the state of every operator with a handler, and how two are merged."""
 
 from __future__ import annotations
 

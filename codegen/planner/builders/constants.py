@@ -1,4 +1,4 @@
-"""Rows that the query itself says: VALUES, and a SELECT without FROM. They come once, with the first batch."""
+"""Rows that are written in the query: VALUES, and a SELECT without FROM. The first batch reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""INSERT INTO: the result of a query under the names and in the types of the table into which it goes."""
+"""INSERT INTO: the result of a query in the names and types of its target table."""
 
 from __future__ import annotations
 

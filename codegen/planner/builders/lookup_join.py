@@ -1,4 +1,4 @@
-"""FOR SYSTEM_TIME AS OF processing time over a lookup table: what of ON is asked for, and what is tested after."""
+"""FOR SYSTEM_TIME AS OF processing time: which parts of ON are looked up, and which are tested after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call of a table function on its way into a plan: over expressions, with the names that the query gives."""
+"""A planned call of a table function: its argument expressions, and the names that the query gives it."""
 
 from __future__ import annotations
 

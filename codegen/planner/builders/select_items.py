@@ -1,4 +1,4 @@
-"""The items of a SELECT over joined rows: each * written out, names that come twice distinguished."""
+"""The items of a SELECT over joined rows: each * is expanded, and repeated names are made unique."""
 
 from __future__ import annotations
 

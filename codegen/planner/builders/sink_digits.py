@@ -1,4 +1,4 @@
-"""Digits after the second that times have as they reach a table, which cuts off what it declares fewer of."""
+"""The digits of seconds that times have when they reach a table, which cuts them to those that it declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spec to a logical plan: what stands before its aggregate, the aggregate, what stands after."""
+"""The logical plan of a spec: the steps below its aggregate, the aggregate, the steps above it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""exchanges: every operator with keyed state reads rows that come to it by its keys."""
+"""exchanges: every operator with keyed state reads rows that are distributed by its keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fragments: operators whose rows can lie by the same columns share an exchange, and so a stateful node."""
+"""fragments: operators whose rows can be distributed by the same columns share an exchange and a stateful node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""join_state: what each side of a join remembers follows from its unique keys."""
+"""join_state: the rows that each side of a join stores follow from its unique keys."""
 
 from __future__ import annotations
 

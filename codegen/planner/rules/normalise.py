@@ -1,4 +1,4 @@
-"""normalise: the operator that makes upserts whole takes filters into it, and goes where nobody asks for old rows."""
+"""normalise: take filters into the operator that completes upserts, and remove it where nobody needs old rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rank_strategy: how much a Rank remembers follows from its input; its number leaves where nobody reads it."""
+"""rank_strategy: the rows that a Rank stores follow from its input; its number is removed where nobody reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""reuse: what several inputs of a stateful node have in common is computed once, and comes to it once."""
+"""reuse: steps that several inputs of a stateful node share are computed and shuffled once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""session_rows: the rows of sessions that nothing groups by wait, each in its session, and leave with its bounds.
+"""session_rows: without GROUP BY, the rows of a session wait until it is over, and are emitted with its bounds.
 
 Where a session ends is known when it is over. A list of its rows is an aggregate like any other: it takes rows back,
 waits for the watermark or the clock, and is unnested where it leaves.

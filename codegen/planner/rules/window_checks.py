@@ -1,4 +1,4 @@
-"""The windows of a plan that no operator can run, refused once the rules have done what they can."""
+"""Windows that no operator can run, refused after all rules have run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that somebody types, cut into statements: those that are whole, and what is begun."""
+"""Typed text, separated into statements: the complete ones, and the one that has begun."""
 
 from __future__ import annotations
 

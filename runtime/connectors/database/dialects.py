@@ -1,4 +1,4 @@
-"""Dialects of databases: placeholders, types, and what their drivers take for values."""
+"""Dialects of databases: placeholders, types, and the values that their drivers accept."""
 
 from __future__ import annotations
 

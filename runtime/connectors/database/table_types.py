@@ -1,4 +1,4 @@
-"""Types of a table that is there already, against those of the result: which of them would change its values.
+"""Types of an existing table compared with those of the result: which would change its values.
 
 A database rounds a number to the digits of its column, and cuts a time to its day, without an error. Values that do
 not fit at all are refused by the database itself.

@@ -1,1 +1,1 @@
-"""Rows that are made: Flink's connector `datagen`."""
+"""Generated rows: Flink's connector `datagen`."""

@@ -1,4 +1,4 @@
-"""The options of made rows: how many, how fast, and by which rule the values of each column are made."""
+"""The options of generated rows: how many, how fast, and the rule for the values of each column."""
 
 from __future__ import annotations
 

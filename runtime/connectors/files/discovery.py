@@ -1,4 +1,4 @@
-"""The files that a directory, a pattern or a path stands for: those that Spark's sources read, at every door.
+"""The files of a directory, a pattern or a path: the same ones that Spark's sources read, on every engine.
 
 Spark reads the files of a directory, and none of the directories in it. Where one of these is called as a column with
 a value (`day=1/`) it reads all that are, at any depth, and passes over the files beside them. It says neither. Of the

@@ -1,4 +1,4 @@
-"""Rows as JSON, exactly: what a format of messages reads back is what was written."""
+"""Rows as JSON, exactly: a format of messages reads back the value that was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka: a topic, into which a result is written as what becomes of keys, or as its changes; each batch once.
+"""kafka: a topic that gets the result as upserts by key or as its changes, each batch once.
 
 A batch and its number are one transaction of Kafka: the number is the offset of a consumer group that is called by the
 checkpoint. Whoever reads committed messages only (read_committed) sees each batch once, whatever is killed.

@@ -1,1 +1,1 @@
-"""Lookup joins: rows that ask a table when they come, and what they got."""
+"""Lookup joins: rows that query a table when they arrive, and their answers."""
