@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token
 
 from aggloom.codegen.sql.errors import refusal, span
+from aggloom.codegen.sql.recursion import STEPS
 
 _MODIFIERS: Final = "with_ order limit offset"
 _SETS: Final = f"this expression distinct {_MODIFIERS}"
@@ -79,6 +80,7 @@ _WORDS: Final = {
     "format": "FORMAT",
 }
 _FIXES: Final = {
+    "connect": STEPS,
     "join_mark": "write LEFT JOIN or RIGHT JOIN",
     "to": "write DATE_TRUNC('DAY', t)",
     "sort": "a changelog has no order; sort the table",

@@ -21,6 +21,26 @@ TABLES = {"t": "i INT, v STRING, emit INT, ts TIMESTAMP, `a:b` INT", "u": "i INT
         ),
         ("SELECT i FROM t EMIT ON WINDOW CLOSE", "EMIT ON WINDOW CLOSE is", "EMIT ON WINDOW"),
         ("SELECT i FROM t EMIT CHANGES", "EMIT CHANGES is", "EMIT CHANGES"),
+        (
+            "WITH RECURSIVE r AS (SELECT i FROM u UNION SELECT t.i FROM R JOIN t ON r.i < t.i) SELECT i FROM r",
+            "WITH RECURSIVE, where r reads itself, is",
+            "R JOIN",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT i FROM s), s AS (SELECT i FROM r) SELECT i FROM r",
+            "WITH RECURSIVE, where r reads s, which follows it, is",
+            "s), s",
+        ),
+        (
+            "WITH MUTUALLY RECURSIVE r (i INT) AS (SELECT i FROM u) SELECT i FROM r",
+            "WITH MUTUALLY RECURSIVE is",
+            "WITH MUTUALLY",
+        ),
+        (
+            "WITH RECURSIVE r MAX RECURSION LEVEL 5 AS (SELECT i FROM r) SELECT i FROM r",
+            "MAX RECURSION LEVEL is",
+            "MAX RECURSION",
+        ),
         ("SELECT v:name FROM t", "a path behind a colon (v:name) is", "v:name"),
         ("SELECT v:name.first[0]::INT FROM t", "a path behind a colon (v:name) is", "v:name"),
         ("SELECT `v`:name AS n FROM t", "a path behind a colon (v:name) is", "`v`:name"),
@@ -50,6 +70,7 @@ def test_a_construct_is_refused_by_its_name(query: str, name: str, piece: str) -
         "SELECT JSON_OBJECTAGG(KEY v : i) AS o FROM t",
         "SELECT i FROM t -- v:name EMIT CHANGES",
         "SELECT i AS match_recognize FROM t",
+        "WITH RECURSIVE r AS (SELECT i FROM t), s AS (SELECT i FROM r) SELECT i FROM s",
     ],
 )
 def test_what_only_looks_like_one_is_read(query: str) -> None:

@@ -58,6 +58,7 @@ from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.pivots import pivot_query
 from aggloom.codegen.sql.query import SelectBlock
+from aggloom.codegen.sql.recursion import refuse_recursion
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source, without_pivots
 from aggloom.codegen.sql.stars import select_star_columns
@@ -125,9 +126,7 @@ class _Builder:
         clause = tree.args.get("with_")
         if clause is None:
             return self
-        if clause.args.get("recursive"):
-            fix = "no plan ends for it; write the steps out"
-            raise refusal(clause, "WITH RECURSIVE is", fix)
+        refuse_recursion(clause)
         builder = _Builder(self.named, self.dialect, self.options, self.notes, self.open)
         own: set[str] = set()
         for item in clause.expressions:
