@@ -24,6 +24,14 @@ from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalise_rows
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, plan_rank
+from aggloom.codegen.operators.rolling import (
+    HORIZON,
+    RollingAggregate,
+    RollingColumn,
+    RollingLayout,
+    RollingTable,
+    rolling_schema,
+)
 from aggloom.codegen.operators.row_numbers import Chosen, Numbered
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
 from aggloom.codegen.operators.table_call import (
@@ -47,6 +55,7 @@ CHOICES: tuple[Chosen, ...] = (plan_deduplicate, plan_rank)
 
 __all__ = [
     "CHOICES",
+    "HORIZON",
     "ONE_ROW",
     "AggregateNode",
     "AsOfJoin",
@@ -77,6 +86,10 @@ __all__ = [
     "Over",
     "OverCall",
     "Rank",
+    "RollingAggregate",
+    "RollingColumn",
+    "RollingLayout",
+    "RollingTable",
     "Scan",
     "Series",
     "Shape",
@@ -102,6 +115,7 @@ __all__ = [
     "one_row",
     "pick",
     "rename_columns",
+    "rolling_schema",
     "transform",
     "union_parts",
     "walk",

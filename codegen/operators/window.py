@@ -80,6 +80,11 @@ class WindowTable(Passing):
         return pa.schema([*self.input.schema, *self.bounds.fields])
 
     @property
+    def roles(self) -> dict[str, str]:
+        """The meaning of each column that it adds: start, end, time, or horizon."""
+        return dict(zip(self.bounds.names, ("start", "end", "time"), strict=True))
+
+    @property
     def unique_keys(self) -> tuple[Key, ...]:
         return tuple((*key, self.bounds.start, self.bounds.end) for key in self.input.unique_keys)
 

@@ -7,7 +7,7 @@ from typing import Any
 from aggloom.codegen.operators.footprint import CELL, WORD, index_bytes, state_of
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.durations import format_duration
-from aggloom.codegen.windows import GlobalWindow, Session, Windowing
+from aggloom.codegen.windows import GlobalWindow, Rolling, Session, Windowing
 
 # Start, end, three links, a mark, and the first session of the key.
 _SESSION = 2 * WORD + 3 * CELL + 1 + CELL
@@ -41,7 +41,7 @@ def _add_parts(footprint: dict[str, Any], keys: tuple[str, ...], windowing: Wind
         rest.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
     else:
         again += key["bytes_per_key"]
-    if windowing.updates:
+    if windowing.updates and not isinstance(windowing.assigner, Rolling):
         rest.append({"name": "emitted", "kind": "results", "bytes_per_key": again})
     footprint["parts"] = [key, *rest]
     footprint["bytes_per_key"] = sum(part["bytes_per_key"] for part in footprint["parts"])
@@ -60,6 +60,11 @@ def _describe_bound(keys: tuple[str, ...], windowing: Windowing) -> str:
     assigner = windowing.assigner
     if isinstance(assigner, GlobalWindow):
         return "the number of keys" if keys else "one key"
+    if isinstance(assigner, Rolling):
+        by = f"the watermark on `{assigner.on}`" if assigner.event_time else "the clock"
+        # Results are of the key, not of each slice, so that no part of a slice says it.
+        results = f"{len(assigner.horizons)} results a key"
+        return f"{results}, the slices of {format_duration(assigner.size_ms)} before {by}"
     if not assigner.event_time:
         return "the open windows, by the clock"
     late = windowing.allowed_lateness

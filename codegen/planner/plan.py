@@ -31,6 +31,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.clock_columns import clock_columns
 from aggloom.codegen.planner.rules.exchanges import exchanges
 from aggloom.codegen.planner.rules.fragments import fragments
+from aggloom.codegen.planner.rules.horizons import horizons
 from aggloom.codegen.planner.rules.incremental import incremental
 from aggloom.codegen.planner.rules.join_state import join_state
 from aggloom.codegen.planner.rules.monotonic_extremes import monotonic_extremes
@@ -64,6 +65,7 @@ Rule = Callable[[Node, PlanOptions, Notes], Node]
 
 RULES: tuple[Rule, ...] = (
     normalise,
+    horizons,
     windows,
     window_ranks,
     prune_calls,

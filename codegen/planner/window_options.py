@@ -12,6 +12,7 @@ from aggloom.codegen.windows import (
     EventTimeTrigger,
     GlobalWindow,
     ProcessingTimeTrigger,
+    Rolling,
     Windowing,
 )
 from aggloom.errors import OptionError
@@ -44,6 +45,8 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
 
 def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     """A user's windows; where they say nothing of firing, the options do."""
+    if isinstance(windowing.assigner, Rolling):
+        return replace(windowing, late_rows=windowing.late_rows or options.late_rows)
     plain = Windowing(windowing.assigner)
     changed = windowing.trigger != plain.trigger or windowing.evictor != plain.evictor
     changed = changed or windowing.function is not None

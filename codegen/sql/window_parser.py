@@ -15,7 +15,7 @@ from sqlglot.tokens import Token, TokenType
 from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.scalar.dialect import ScalarSpark
 
-TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION", "ROLLING")
 SPARK_FUNCTIONS: Final = ("WINDOW", "SESSION_WINDOW")
 PARTS: Final = ("START", "END", "ROWTIME", "PROCTIME")
 """Endings of TUMBLE_START and its kin."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import (
@@ -23,7 +23,7 @@ from aggloom.codegen.sql.window_parser import (
     TableArgument,
     WindowCall,
 )
-from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
+from aggloom.codegen.windows import Assigner, Cumulate, Hop, Rolling, Session, Tumble
 from aggloom.codegen.windows.calendar import CalendarCumulate, CalendarHop, CalendarTumble
 from aggloom.errors import OptionError, SqlError, UnknownFunctionError, nearest
 
@@ -32,11 +32,13 @@ _LENGTHS: Final[dict[str, tuple[str, ...]]] = {
     "HOP": ("SLIDE", "SIZE"),
     "CUMULATE": ("STEP", "SIZE"),
     "SESSION": ("GAP",),
+    "ROLLING": ("STEP",),
     "WINDOW": ("SIZE",),
     "SESSION_WINDOW": ("GAP",),
 }
 _OPTIONAL: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("TUMBLE", "HOP", "CUMULATE"), ("OFFSET",)),
+    "ROLLING": (),
     "WINDOW": ("SLIDE", "OFFSET"),
 }
 _UNITS: Final = {
@@ -64,7 +66,7 @@ _SPAN: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 class WindowArguments:
     """The arguments of a window function: its table (None in GROUP BY), its time, and lengths in milliseconds.
 
-    months: those of its lengths that are of the calendar, by name.
+    months: those of its lengths that are of the calendar, by name. horizons: those of ROLLING, by name.
     """
 
     call: WindowCall
@@ -72,6 +74,7 @@ class WindowArguments:
     lengths: dict[str, int]
     table: TableArgument | None = None
     months: dict[str, int] = field(default_factory=dict)
+    horizons: dict[str, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -92,6 +95,8 @@ class WindowArguments:
             return self._calendar_assigner(on, zone)
         sizes = self.lengths
         offset = sizes.get("OFFSET", 0)
+        if self.kind == "ROLLING":
+            return Rolling(sizes["STEP"], self.horizons, on, offset)
         if self.kind == "SESSION":
             return Session(sizes["GAP"], on=on, time_zone=zone)
         if self.kind == "TUMBLE":
@@ -114,6 +119,7 @@ class WindowArguments:
 def table_arguments(call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in FROM, checked."""
     _check_name(call, TABLE_FUNCTIONS)
+    call, horizons = _take_horizons(call) if call.name == "ROLLING" else (call, {})
     arguments = _read_arguments(call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
     table, time = arguments.pop("DATA"), arguments.pop("TIMECOL")
     if not isinstance(table, TableArgument):
@@ -125,14 +131,16 @@ def table_arguments(call: WindowCall) -> WindowArguments:
         keys = table.args["partition"][0]
         raise _error(call, "has no partitions; take PARTITION BY out, or GROUP BY it", keys)
     months = _take_months(call, arguments)
-    return WindowArguments(call, time.expressions[0], _durations(call, arguments), table, months)
+    lengths = _durations(call, arguments)
+    return WindowArguments(call, time.expressions[0], lengths, table, months, horizons)
 
 
 def group_arguments(call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in GROUP BY, checked."""
-    if call.name == "CUMULATE":
-        fix = "read FROM TABLE(CUMULATE(TABLE t, ...)) and GROUP BY window_start, window_end"
-        raise refusal(call, "CUMULATE in GROUP BY is", fix)
+    keys = {"CUMULATE": "window_start, window_end", "ROLLING": "horizon"}.get(call.name)
+    if keys is not None:
+        fix = f"read FROM TABLE({call.name}(TABLE t, ...)) and GROUP BY {keys}"
+        raise refusal(call, f"{call.name} in GROUP BY is", fix)
     _check_name(call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
     arguments = _read_arguments(call, ("TIMECOL", *_LENGTHS[call.name]))
     time = arguments.pop("TIMECOL")
@@ -143,6 +151,43 @@ def group_arguments(call: WindowCall) -> WindowArguments:
     if call.name == "WINDOW" and lengths.get("SLIDE") == lengths["SIZE"]:
         del lengths["SLIDE"]
     return WindowArguments(call, time, lengths, months=months)
+
+
+def _take_horizons(call: WindowCall) -> tuple[WindowCall, dict[str, int]]:
+    """ROLLING without its horizons, and those in milliseconds by name: that of the argument, or as they are written."""
+    fixed = ("DATA", "TIMECOL", "STEP", "OFFSET")
+    own_items, horizons = list[exp.Expression](), dict[str, int]()
+    for place, item in enumerate(call.expressions):
+        named = isinstance(item, exp.Kwarg)
+        if (place < 3 and not named) or (named and str(item.this.name).upper() in fixed):
+            own_items.append(item)
+            continue
+        value = item.expression if named else item
+        (length,) = _durations(call, {"horizon": value}).values()
+        name = str(item.this.name) if named else _written_length(value, length)
+        if name in horizons:
+            raise _error(call, f"has the horizon {name} twice; take one out", item)
+        horizons[name] = length
+    if not horizons:
+        raise _error(call, "needs horizons after its step; write INTERVAL '1' HOUR", call)
+    rest = call.copy()
+    rest.set("expressions", own_items)
+    return rest, horizons
+
+
+def _written_length(node: exp.Expression, length: int) -> str:
+    """A length as it is written: 24 hours for INTERVAL '24' HOUR, and the text of a text."""
+    node = bare(node)
+    if isinstance(node, exp.Literal):
+        return str(node.this)
+    if (
+        isinstance(node, exp.Interval)
+        and isinstance(node.args.get("unit"), exp.Var)
+        and str(node.this.this).isdigit()
+    ):
+        number = int(node.this.this)
+        return f"{number} {_unit(node.args['unit']).lower()}{'s' * (number != 1)}"
+    return format_duration(length)
 
 
 def _take_months(call: WindowCall, arguments: dict[str, exp.Expression]) -> dict[str, int]:

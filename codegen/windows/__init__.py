@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TimeEvictor,
     )
     from aggloom.codegen.windows.function import WindowFunction, result_schema
+    from aggloom.codegen.windows.rolling import Rolling
     from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
     from aggloom.codegen.windows.trigger import Trigger, TriggerContext, TriggerResult
     from aggloom.codegen.windows.triggers import (
@@ -64,6 +65,7 @@ __all__ = [
     "ProcessingTimeTrigger",
     "ProcessingTimeoutTrigger",
     "PurgingTrigger",
+    "Rolling",
     "Session",
     "TimeEvictor",
     "Trigger",
@@ -116,6 +118,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "WindowFunction",
         "result_schema",
     ),
+    ".rolling": ("Rolling",),
     ".timeout_trigger": ("ProcessingTimeoutTrigger",),
     ".trigger": (
         "Trigger",

@@ -255,7 +255,7 @@ class Session(Assigner):
         if (self.gap is None) == (self.gap_column is None):
             raise SpecError("Session: give either gap, a duration, or gap_column.")
         if self.gap is not None:
-            object.__setattr__(self, "gap", _positive("gap", self.gap))
+            object.__setattr__(self, "gap", check_length("gap", self.gap))
         if self.time_zone is not None:
             object.__setattr__(self, "time_zone", check_zone(self.time_zone))
 
@@ -353,14 +353,15 @@ def distinct_times(times: Times, step: int) -> tuple[Times, Rows]:
 
 def _settle(assigner: Any, *lengths: str) -> None:
     for name in lengths:
-        object.__setattr__(assigner, name, _positive(name, getattr(assigner, name)))
+        object.__setattr__(assigner, name, check_length(name, getattr(assigner, name)))
     offset = milliseconds("offset", assigner.offset)
     object.__setattr__(assigner, "offset", offset)
     if assigner.time_zone is not None:
         object.__setattr__(assigner, "time_zone", check_zone(assigner.time_zone))
 
 
-def _positive(name: str, value: Any) -> int:
+def check_length(name: str, value: Any) -> int:
+    """A length of a window in milliseconds; raises SpecError, or OptionError, for one that is none."""
     ms = milliseconds(name, value)
     if ms <= 0:
         raise SpecError(f"{name} is {value!r}; a window's {name} must be longer than nothing.")

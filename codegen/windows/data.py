@@ -17,6 +17,7 @@ from aggloom.codegen.windows.assigners import (
 from aggloom.codegen.windows.calendar import CalendarCumulate, CalendarHop, CalendarTumble
 from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from aggloom.codegen.windows.rolling import Rolling
 from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
 from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
@@ -39,6 +40,7 @@ _BUILT_IN: dict[str, type[Any]] = {
         CalendarTumble,
         Hop,
         Cumulate,
+        Rolling,
         Session,
         GlobalWindow,
         CountWindow,
@@ -86,6 +88,8 @@ def _part_data(part: Any) -> dict[str, Any] | None:
     if not _is_built_in(kind) or any(callable(value) for value in values.values()):
         return {"own": f"{kind.__module__}.{kind.__qualname__}"}
     nested = {name: _part_data(v) for name, v in values.items() if isinstance(v, Trigger | Evictor)}
+    # As JSON gives them back, so that what is read compares with what is written.
+    values = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
     return {"class": kind.__name__, **values, **nested}
 
 

@@ -16,6 +16,7 @@ from aggloom.codegen.windows.assigners import (
 from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import CountEvictor, Evictor
 from aggloom.codegen.windows.function import WindowFunction
+from aggloom.codegen.windows.rolling import Rolling
 from aggloom.codegen.windows.timeout_trigger import ProcessingTimeoutTrigger
 from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
@@ -100,6 +101,8 @@ class Windowing:
                 )
         if self.assigner.merges:
             self._check_merging()
+        if isinstance(self.assigner, Rolling):
+            self._check_rolling()
         if getattr(trigger, "late", None) is not None and not self.allowed_lateness:
             raise SpecError("late firing needs allowed_lateness; say how long windows wait.")
         if self.late_rows and not self.assigner.event_time:
@@ -112,6 +115,23 @@ class Windowing:
                     raise SpecError(
                         f"{name}: a global window never ends, so that no row is late; take it out."
                     )
+
+    def _check_rolling(self) -> None:
+        """Refuse what is for windows that end: a rolling result follows the time, and late rows correct it."""
+        own, _ = self._defaults()
+        wrong = {
+            "a trigger": self.trigger != own,
+            "an evictor": self.evictor is not None,
+            "a window function": self.function is not None,
+            "allowed_lateness": bool(self.allowed_lateness),
+            "updates=False": self.updates is False,
+        }
+        for what, is_given in wrong.items():
+            if is_given:
+                raise SpecError(
+                    f"{what} is for windows that end, and Rolling moves on: a row that comes late corrects its "
+                    "horizons as long as it is in one; take it out."
+                )
 
     def _check_merging(self) -> None:
         """Refuse a built-in trigger that cannot say what two windows make together, also inside of another."""
@@ -155,6 +175,8 @@ class Windowing:
     @property
     def fires_again(self) -> bool:
         """True if a window may emit its result more than once."""
+        if isinstance(self.assigner, Rolling):
+            return True
         trigger = self.trigger
         if self._fires_at_its_end:
             return getattr(trigger, "early", None) is not None or bool(self.allowed_lateness)

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.planner import Node, Plan, Scan, WindowAggregate, WindowAssign, walk
+from aggloom.codegen.planner import (
+    Node,
+    Plan,
+    RollingAggregate,
+    Scan,
+    WindowAggregate,
+    WindowAssign,
+    walk,
+)
 from aggloom.codegen.windows import Session, to_instants
 from aggloom.errors import AggloomError, StateCorruptError, UnknownColumnError, nearest
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
@@ -44,6 +52,10 @@ def story_of(
     if len(nodes) != 1:
         fix = "draw each of its windows in a query of its own" if nodes else "give window=..."
         raise AggloomError(f"timeline: the plan has {len(nodes) or 'no'} window aggregates; {fix}.")
+    if isinstance(nodes[0], RollingAggregate):
+        raise AggloomError(
+            "timeline: rolling horizons are no windows that end; draw a HOP of one horizon."
+        )
     player = _Player(plan, nodes[0], handler_of, label, options)
     restores = [at for at, (what, _) in enumerate(history) if what == "restore"]
     for what, entry in history[restores[-1] if restores else 0 :]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SPECS = {
     "group aggregate": "group_aggregate:GroupAggSpec",
     "window aggregate": "windows.make:WindowSettings",
+    "rolling aggregate": "windows.make:RollingSettings",
     "deduplicate": "deduplicate.spec:DeduplicateSpec",
     "normalise": "normalise:NormaliseSpec",
     "rank": "rank.spec:RankSpec",
@@ -36,6 +37,7 @@ KINDS = {
     "GroupAggregate": "group aggregate",
     "IncrementalAggregate": "group aggregate",
     "WindowAggregate": "window aggregate",
+    "RollingAggregate": "rolling aggregate",
     "Deduplicate": "deduplicate",
     "Normalise": "normalise",
     "Rank": "rank",

@@ -346,9 +346,11 @@ NAMED = {
     "codegen/planner/rules/clock_columns.py": {"WindowTable"},
     "codegen/planner/builders/window_query.py": {"WindowTable"},
     "codegen/planner/rules/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
+    "codegen/planner/rules/horizons.py": {"AggregateNode"},
+    "codegen/planner/rules/lifted_windows.py": {"WindowTable"},
     "codegen/planner/rules/windows.py": {
         *("AggregateNode", "Deduplicate", "Join"),
-        *("WindowAggregate", "WindowAssign", "WindowTable"),
+        *("WindowAggregate", "WindowAssign"),
     },
     "runtime/local/handler_choice.py": {"WindowAggregate"},
     "runtime/local/pipeline.py": {"LocalAggregator"},

@@ -16,6 +16,7 @@ from aggloom.codegen.windows import (
     Cumulate,
     EventTimeTrigger,
     Hop,
+    Rolling,
     Session,
     Tumble,
     Windowing,
@@ -67,6 +68,7 @@ _SQL = {
 _WINDOWS = {
     "tumble": Windowing(Tumble(100, on="t")),
     "hop, late": Windowing(Hop(200, 100, on="t"), allowed_lateness=300),
+    "rolling": Windowing(Rolling(100, [200, 600], on="t")),
     "cumulate": Windowing(Cumulate(300, 100, on="t")),
     "session": Windowing(Session(60, on="t")),
     "session, late": Windowing(Session(60, on="t"), allowed_lateness=200),

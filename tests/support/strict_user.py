@@ -66,6 +66,7 @@ def windows(spec: al.AggSpec) -> None:
     assigners: list[al.Assigner] = [
         al.Tumble("1 hour", on="ts"),
         al.Hop("1 hour", "10 minutes", on="ts"),
+        al.Rolling("5 minutes", ["1 hour", "24 hours"], on="ts"),
         al.Cumulate("1 day", "1 hour", on="ts"),
         al.Session("5 minutes", on="ts"),
         al.CountWindow(10),

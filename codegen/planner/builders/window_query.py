@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Bounds, Calc, Node, WindowTable, mark
+from aggloom.codegen.operators import HORIZON, Bounds, Calc, Node, RollingTable, WindowTable, mark
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import in_zone
 from aggloom.codegen.scalar.expressions import quote_name
@@ -46,7 +46,8 @@ def table_window(
     """The WindowTable of a function in FROM over the plan of its table."""
     column = bare(scope.resolve(arguments.time))
     keys = [bare(scope.resolve(key)) for key in arguments.partition]
-    rows, renamed = _rename_shadowed(rows)
+    names = (HORIZON,) if arguments.kind == "ROLLING" else NAMES
+    rows, renamed = _rename_shadowed(rows, names)
     on = renamed.get(column.name, column.name)
     partition = tuple(renamed.get(key.name, key.name) for key in keys)
     return _make_window_table(
@@ -73,14 +74,15 @@ def _make_window_table(
     if dtype == INSTANT:
         assigner = in_zone(assigner, options.local_time_zone)
     bounds = Bounds(*names, *bounds_types(dtype, scope.dialect))
-    return WindowTable(rows, assigner, bounds, partition)
+    table = RollingTable if arguments.kind == "ROLLING" else WindowTable
+    return table(rows, assigner, bounds, partition)
 
 
-def _rename_shadowed(rows: Node) -> tuple[Node, dict[str, str]]:
-    """The rows with other names for columns that are called as the bounds are, and those names."""
+def _rename_shadowed(rows: Node, added: Sequence[str]) -> tuple[Node, dict[str, str]]:
+    """The rows with other names for columns that are called as those that are added, and those names."""
     column_names = set(rows.schema.names)
     renamed = {}
-    for name in NAMES:
+    for name in added:
         if name in column_names:
             renamed[name] = next(n for i in range(999) if (n := f"{name}{i}") not in column_names)
             column_names.add(renamed[name])

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.codegen.operators import Bounds, Calc, Node, Scan
+from aggloom.codegen.operators import HORIZON, Bounds, Calc, Node, RollingLayout, RollingTable, Scan
 from aggloom.codegen.planner.builders.spec_plan import calculate_columns, core_of
 from aggloom.codegen.planner.builders.window_query import bounds_types, time_type
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.rules.horizons import rolling_over
 from aggloom.codegen.planner.rules.windows import namespace_spec, over_windows
 from aggloom.codegen.planner.window_options import in_zone, with_options
 from aggloom.codegen.scalar.expressions import columns as columns_of
@@ -19,8 +20,8 @@ from aggloom.codegen.scalar.expressions import infer_type, quote_name
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import INSTANT, type_name
-from aggloom.codegen.windows import DeltaTrigger, Trigger, Windowing, result_schema
-from aggloom.errors import DuplicateNameError, TypeMismatchError
+from aggloom.codegen.windows import DeltaTrigger, Rolling, Trigger, Windowing, result_schema
+from aggloom.errors import DuplicateNameError, SpecError, TypeMismatchError
 
 Select = tuple[tuple[str, str], ...]
 _WHERE = "window"
@@ -40,6 +41,11 @@ def plan_of_windows(
     """The logical plan of a spec in windows over its table: rows, aggregate, HAVING and the final projection."""
     dtype = _check_columns(spec, windowing)
     windowing = with_options(windowing, options)
+    is_rolling = isinstance(windowing.assigner, Rolling)
+    if is_rolling and not windowing.assigner.event_time and not scan.appends_only:
+        raise SpecError(
+            f"{_WHERE}: Rolling in processing time over changes is not supported; give it a column on=...."
+        )
     if dtype == INSTANT:
         assigner = in_zone(windowing.assigner, options.local_time_zone)
         windowing = replace(windowing, assigner=assigner)
@@ -50,7 +56,7 @@ def plan_of_windows(
         )
     bounds = Bounds(*names, *bounds_types(dtype, spec.dialect))
     more = result_schema(windowing.function)
-    _refuse_clashes(spec, names, more)
+    _refuse_clashes(spec, (HORIZON,) if is_rolling else names, more)
     extras = _extras(spec, windowing)
     own = namespace_spec(core_of(spec), spec.group_by, spec.input_schema)
     read = [name for name in own.schema.names if name != own.group_by[-1]]
@@ -58,7 +64,11 @@ def plan_of_windows(
     rows = calculate_columns(spec, scan, needed)
     besides = tuple(name for name in extras if name not in read)
     notes.add("windows", own, True, "the windows are those that were asked for")
-    node = over_windows(rows, own, windowing, bounds, besides)
+    if isinstance(windowing.assigner, Rolling):
+        table = RollingTable(scan, windowing.assigner, bounds)
+        node: Node = rolling_over(rows, own, windowing, table, RollingLayout())
+    else:
+        node = over_windows(rows, own, windowing, bounds, besides)
     return _results(spec, node, having or spec.having, select or spec.select)
 
 
@@ -100,7 +110,7 @@ def _on(windowing: Windowing) -> str | None:
     return getattr(windowing.assigner, "on", None)
 
 
-def _refuse_clashes(spec: AggSpec, bounds: tuple[str, str, str], more: pa.Schema) -> None:
+def _refuse_clashes(spec: AggSpec, bounds: tuple[str, ...], more: pa.Schema) -> None:
     names = (*bounds, *more.names)
     for name in names:
         if name in spec.aggregate_schema.names or names.count(name) > 1:

@@ -9,7 +9,7 @@ from aggloom.codegen.operators import Node, TemporalFilter, WindowAggregate, Win
 from aggloom.codegen.planner.clock import clock_value
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.sql.errors import Span, refusal
-from aggloom.codegen.windows import Assigner, Session
+from aggloom.codegen.windows import Assigner, Rolling, Session
 
 
 def check_windows(root: Node, notes: Notes) -> None:
@@ -37,8 +37,8 @@ def _refuse_filters_below(node: Node) -> None:
 
 
 def _is_stateless(assigner: Assigner) -> bool:
-    """Tell whether each row's windows are known from the row alone."""
-    return assigner.event_time and not assigner.merges
+    """Tell whether each row's windows are known from the row alone, for good."""
+    return assigner.event_time and not assigner.merges and not isinstance(assigner, Rolling)
 
 
 def _what(node: WindowTable, notes: Notes) -> str:
@@ -47,11 +47,12 @@ def _what(node: WindowTable, notes: Notes) -> str:
     every_note = [note for listed in notes.by_spec.values() for note in listed]
     whys = {note.why for note in every_note if note.rule == "windows" and not note.fired}
     why = f" ({whys.pop()})" if len(whys) == 1 else ""
-    return f"{_word(node.assigner)}{clock} without a GROUP BY of its windows{why} is"
+    parts = " or ".join(node.roles) if isinstance(node.assigner, Rolling) else "its windows"
+    return f"{_word(node.assigner)}{clock} without a GROUP BY of {parts}{why} is"
 
 
 def _fix(node: WindowTable) -> str:
-    fix = f"GROUP BY {node.bounds.start}, {node.bounds.end}"
+    fix = f"GROUP BY {', '.join(list(node.roles)[:2])}"
     if not isinstance(node.assigner, Session):
         return f"{fix}, and compute with them only after it"
     keys = ", ".join(node.partition or ())

@@ -6,7 +6,7 @@ watermark or the clock. What the table's bounds were named comes back after the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -14,14 +14,11 @@ from aggloom.codegen.operators import (
     AggregateNode,
     Bounds,
     Calc,
-    Column,
     Deduplicate,
-    Expand,
     Join,
     Node,
     WindowAggregate,
     WindowAssign,
-    WindowTable,
     mark,
     pick,
     transform,
@@ -29,10 +26,10 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.rules.lifted_windows import LiftedWindow, lift_window
 from aggloom.codegen.planner.rules.timed_joins import timed_join
 from aggloom.codegen.planner.window_options import windowing_of
 from aggloom.codegen.scalar.expressions import column_name, quote_name
-from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Session, Windowing
 
@@ -51,8 +48,8 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
             return timed_join(node, notes)
         if not isinstance(node, AggregateNode):
             return node
-        lifted = _lift_window(node.input)
-        if lifted is None:
+        lifted = lift_window(node.input)
+        if lifted is None or "horizon" in lifted.table.roles.values():
             return node
         reason = lifted.barrier or _obstacle(node.spec, lifted)
         if reason:
@@ -110,101 +107,7 @@ def namespace_spec(spec: AggSpec, keys: tuple[str, ...], reserved: pa.Schema) ->
     return replace(namespaced, schema=namespaced.handler_schema)
 
 
-@dataclass(frozen=True)
-class _Lifted:
-    """A WindowTable brought above the steps over it: what is left of them, and what became of the bounds.
-
-    roles: start, end or time, by the column that is it now. carried: the assigner's columns by their names below.
-    mixed: columns that are computed from the bounds. barrier: why rows may not pass by the window.
-    """
-
-    rows: Node
-    table: WindowTable
-    roles: dict[str, str]
-    carried: dict[str, str]
-    mixed: frozenset[str] = frozenset()
-    barrier: str = ""
-
-
-def _lift_window(node: Node) -> _Lifted | None:
-    if isinstance(node, WindowTable):
-        roles = dict(zip(node.bounds.names, ("start", "end", "time"), strict=True))
-        return _Lifted(node.input, node, roles, {name: name for name in node.assigner.columns})
-    if not isinstance(node, Calc | Expand):
-        return None
-    below = _lift_window(node.input)
-    if below is None:
-        return None
-    return _over_calc(node, below) if isinstance(node, Calc) else _over_expand(node, below)
-
-
-def _over_calc(node: Calc, below: _Lifted) -> _Lifted:
-    """The projection without the bounds, with the columns by which rows find their windows."""
-    roles, columns, mixed = {}, [], set()
-    hidden = below.roles.keys() | below.mixed
-    for name, sql in node.select:
-        role = below.roles.get(column_name(sql) or "")
-        if role is not None:
-            roles[name] = role
-        elif hidden & set(columns_of(sql)):
-            mixed.add(name)
-        else:
-            columns.append((name, sql))
-    fields = [node.columns.field(name) for name, _ in columns]
-    carried = {}
-    for column, name in below.carried.items():
-        copied = next((own for own, sql in columns if column_name(sql) == name), None)
-        if copied is None:
-            copied = _fresh(name, [*node.columns.names, *(field.name for field in fields)])
-            columns.append((copied, quote_name(name)))
-            fields.append(pa.field(copied, below.rows.schema.field(name).type))
-        carried[column] = copied
-    rows = Calc(below.rows, tuple(columns), pa.schema(fields), node.where)
-    if rows.picked_columns == tuple(rows.schema.names) == tuple(below.rows.schema.names):
-        return replace(below, roles=roles, carried=carried, mixed=frozenset(mixed))
-    barrier = below.barrier or _barrier(node.where, hidden, below.table)
-    return _Lifted(rows, below.table, roles, carried, frozenset(mixed), barrier)
-
-
-def _barrier(where: str | None, hidden: set[str], table: WindowTable) -> str:
-    if where is None:
-        return ""
-    if hidden & set(columns_of(where)):
-        return f"WHERE {where} looks at the window's bounds"
-    if isinstance(table.assigner, Session) and table.partition is not None:
-        return f"WHERE {where} stands after the sessions are made"
-    return ""
-
-
-def _over_expand(node: Expand, below: _Lifted) -> _Lifted:
-    """The expansion without the bounds; a bound that is not in every set is none any more."""
-    roles, mixed, places = {}, set(), []
-    for place, name in enumerate(node.schema.names):
-        items = {project[place] for project in node.projects}
-        sources = {item.name if isinstance(item, Column) else "" for item in items}
-        source_roles = {below.roles.get(source) for source in sources}
-        if len(source_roles) == 1 and None not in source_roles:
-            roles[name] = next(role for role in source_roles if role)
-        elif sources & (below.roles.keys() | below.mixed):
-            mixed.add(name)
-        else:
-            places.append(place)
-    names = {name: _fresh(name, node.schema.names) for name in below.carried.values()}
-    more = tuple(Column(name) for name in names)
-    projects = tuple((*(project[place] for place in places), *more) for project in node.projects)
-    fields = [node.schema.field(place) for place in places]
-    fields += [pa.field(new, below.rows.schema.field(name).type) for name, new in names.items()]
-    rows = Expand(below.rows, projects, pa.schema(fields))
-    carried = {column: names[name] for column, name in below.carried.items()}
-    return _Lifted(rows, below.table, roles, carried, frozenset(mixed), below.barrier)
-
-
-def _fresh(name: str, names_used: list[str]) -> str:
-    names = (name, *(f"{name}_{number}" for number in range(2, 999)))
-    return next(each for each in names if each not in names_used)
-
-
-def _obstacle(spec: AggSpec, lifted: _Lifted) -> str:
+def _obstacle(spec: AggSpec, lifted: LiftedWindow) -> str:
     """Why an aggregate does not know its windows; empty if it may."""
     keys = {lifted.roles.get(name) for name in spec.group_by}
     if not {"start", "end"} <= keys:
@@ -219,7 +122,7 @@ def _obstacle(spec: AggSpec, lifted: _Lifted) -> str:
     return _find_key_mismatch(spec, lifted)
 
 
-def _find_key_mismatch(spec: AggSpec, lifted: _Lifted) -> str:
+def _find_key_mismatch(spec: AggSpec, lifted: LiftedWindow) -> str:
     """Why the keys are not those by which sessions were made."""
     partition = lifted.table.partition
     if partition is None or not isinstance(lifted.table.assigner, Session):
@@ -241,7 +144,7 @@ def _source(node: Node, name: str) -> str | None:
 
 
 def _make_window_aggregate(
-    node: AggregateNode, lifted: _Lifted, options: PlanOptions, notes: Notes
+    node: AggregateNode, lifted: LiftedWindow, options: PlanOptions, notes: Notes
 ) -> Node:
     old = node.spec
     keys = tuple(name for name in old.group_by if name not in lifted.roles)

@@ -39,6 +39,26 @@ def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         yield StoredKeyState(*_merge_slices(operator.slices, inside), (start, end), before)
 
 
+def of_horizons(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+    """The horizons of a key in a RollingWindowOperator, the shortest first, and what has not come into any yet."""
+    slots, ends = _slots_and_windows(operator.slices, key)
+    places, spans = _slots_and_windows(operator.emitted, key)
+    emitted = dict(zip(spans.tolist(), places.tolist(), strict=True))
+    edge = operator.edge
+    for span in operator.spans:
+        inside = slots[(ends > edge - span) & (ends <= edge)]
+        place = int(emitted.get(span, -1))
+        is_emitted = place >= 0 and operator.emitted.records[place] > 0
+        before = (operator.emitted.handler, place) if is_emitted else None
+        if len(inside) or before:
+            yield StoredKeyState(
+                *_merge_slices(operator.slices, inside), (edge - span, edge), before
+            )
+    for slot, end in zip(slots[ends > edge].tolist(), ends[ends > edge].tolist(), strict=True):
+        start = end - operator.windowing.assigner.slice_ms
+        yield StoredKeyState(operator.slices.handler, slot, (start, end))
+
+
 def _merge_slices(state: KeyedState, slots: SlotArray) -> tuple[Any, int | None]:
     """The accumulators of slices together: a handler and a slot, None if there is no slice."""
     if len(slots) < 2:

@@ -1,21 +1,28 @@
-"""The choice of the operator that runs a WindowAggregate."""
+"""The choice of the operator that runs a WindowAggregate, and that of a RollingAggregate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec
-from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
+from aggloom.codegen.planner import (
+    Bounds,
+    PlanOptions,
+    RollingAggregate,
+    RollingLayout,
+    WindowAggregate,
+)
 from aggloom.codegen.windows import Aligned, Session, Windowing
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.operators.windows.general import GeneralWindowOperator
 from aggloom.runtime.operators.windows.output import WindowOutput
+from aggloom.runtime.operators.windows.rolling import RollingWindowOperator
 from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
 from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 
@@ -115,3 +122,41 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
         assigner = self.windowing.assigner
         shares = isinstance(assigner, Aligned) and assigner.slice_ms != assigner.size_ms
         return shares and not assigner.event_time and handler_class.RETRACTING
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollingSettings(WindowSettings):
+    """The settings that a worker needs, besides the handler, to make the operator of a RollingAggregate."""
+
+    kind: ClassVar[str] = "rolling aggregate"
+    layout: RollingLayout
+
+    @classmethod
+    def of(cls, node: WindowAggregate, options: PlanOptions, zone: str = "UTC") -> Self:
+        assert isinstance(node, RollingAggregate)
+        shared = WindowSettings.of(node, options, zone)
+        values = {each.name: getattr(shared, each.name) for each in fields(shared)}
+        return cls(**values, layout=node.layout)
+
+    def make(
+        self, handler_class: Any, bucket: int = 0, directory: Path | None = None
+    ) -> WindowOperator:
+        return RollingWindowOperator(
+            handler_class,
+            self.windowing,
+            self.bounds,
+            self.layout,
+            on_orphan_retraction=self.on_orphan_retraction,
+            update_before=self.update_before,
+            is_chained=self.is_chained,
+            directory=directory,
+        )
+
+    @property
+    def calls_python(self) -> bool:
+        return False
+
+    @property
+    def wakes(self) -> bool:
+        # Nothing here is due by another clock than the one of its timers.
+        return False
