@@ -49,6 +49,7 @@ class Partial:
             self._drop(key)
         now = self._times.now()
         self._entries[key] = rows, now, now
+        # A key without rows counts as well, so that misses cannot fill the memory.
         self._rows += max(1, len(rows))
         while self._rows > self._settings.max_rows:
             self._drop(next(iter(self._entries)))
@@ -88,6 +89,7 @@ class Whole:
         rows_by_key: dict[Key, list[Row]] = {}
         for row in self._read():
             key = self._key_of(row)
+            # A NULL in a key equals nothing, so that no row would ever find it.
             if None not in key:
                 rows_by_key.setdefault(key, []).append(row)
         self._rows, self._since, self._batch = rows_by_key, now, batch

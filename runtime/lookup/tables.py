@@ -199,6 +199,7 @@ class OpenTable:
             ) from error
         self.counters[f"lookup_errors_{policy}"] += 1
         number = self.counters[f"lookup_errors_{policy}"]
+        # The first, the second, the fourth and so on: a table that is away must not fill the log.
         if number & (number - 1) == 0:
             what = "goes on without an answer" if policy == "null" else "is left out"
             _LOG.warning(

@@ -140,6 +140,7 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         state.row[slots] = NONE
         state.row[slots[there]] = state.rows.insert(rows, row[there]) + 1
         state.write_times[slots] = now
+        # A key without a row is forgotten at once: an upsert brings it back as new.
         gone = slots[~there]
         if len(gone):
             state.forget(gone)

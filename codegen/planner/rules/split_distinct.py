@@ -165,6 +165,7 @@ class _Split:
             expand.schema, tuple(keys), tuple(self.partial), spec.input_changes, spec.dialect
         )
         narrowed, partial = _take_read(expand, partial)
+        # Parts are updated while rows are added, so that the final aggregate always takes retractions.
         final = AggSpec(
             partial.aggregate_schema, spec.group_by, tuple(self.final), "retract", spec.dialect
         )
@@ -201,11 +202,12 @@ class _Split:
         result_type = self.spec.result_type(call)
         if part == "whole":
             name = self._partial(call, call.function)
-            made = AggCall("SINGLE_VALUE", (name,), filter=self.whole)
-            self._show(call, made, lambda made: made)
+            # The result of a whole call is in the one part of its key that has no bucket.
+            only = AggCall("SINGLE_VALUE", (name,), filter=self.whole)
+            self._show(call, only, lambda sql: sql)
         elif part == "extreme":
             name = self._partial(call, call.function)
-            self._show(call, AggCall(call.function, (name,)), lambda made: made)
+            self._show(call, AggCall(call.function, (name,)), lambda sql: sql)
         elif call.function == "AVG":
             total = self._final(
                 AggCall("SUM0", (self._partial(call, "SUM0", self._widen_argument(call)),))
@@ -217,6 +219,7 @@ class _Split:
             self.results.append((call.output_name, f"CAST({text} AS {type_name(result_type)})"))
         else:
             name = self._partial(call, call.function)
+            # A count of no rows is 0, where a sum of no parts would be NULL.
             function = "SUM" if call.function == "SUM" else "SUM0"
             self._show(call, AggCall(function, (name,)), _cast_to(result_type))
 
@@ -258,6 +261,7 @@ class _Split:
 
     def _filter(self, call: AggCall) -> str | None:
         """The column that says which rows of the expanded input are for a call."""
+        # With one set each row is there once, and the call's own FILTER is all that decides.
         if self._sets() == 1:
             return call.filter
         key = (self._set_of(call), call.filter)
@@ -281,6 +285,7 @@ class _Split:
             items: list[Item] = [Column(name) for name in spec.group_by]
             for place, columns in enumerate(self.hashed):
                 spread = Bucket(columns, self.buckets)
+                # The columns of other sets are NULL, which keeps the buckets of each set apart from theirs.
                 items.append(spread if place == number else Constant(None))
             items += [Constant(number == len(self.hashed))] * self._has_whole()
             items += [Column(name) for name in (*passed, *self.wide.values())]

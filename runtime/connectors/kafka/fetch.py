@@ -62,6 +62,7 @@ class _Part:
         offset = message.offset()
         if self.next <= offset < self.end:
             self.messages.append(message)
+        # Offsets have gaps, where messages were compacted and where transactions end: what counts is the next one.
         self.next = offset + 1
         self.is_done |= self.next >= self.end
 
@@ -87,6 +88,7 @@ class MessageFetcher:
         """Yield the messages of ranges in their order, some thousands at a time."""
         for group in _group(ranges):
             parts = [_Part(each) for each in group]
+            # Assigned and not subscribed to: the checkpoint says from where to where, and no consumer group does.
             self._consumer.assign([self._new(*p.place, p.next) for p in parts])
             try:
                 yield from self._fetch_parts(parts)
@@ -107,6 +109,7 @@ class MessageFetcher:
             else:
                 self._check_patience(left, time.monotonic() - heard)
             while left:
+                # In the order of the ranges, however their messages arrive: a batch that runs again has the same order.
                 ready += left[0].messages
                 left[0].messages = []
                 if not left[0].is_done:
@@ -133,6 +136,7 @@ class MessageFetcher:
         """Take messages of the one partition that is fetched; False where they have to be looked at one by one."""
         if [message for message in messages if message.error() is not None]:
             return False
+        # The usual case: messages of one partition arrive in order, and none has to be looked at by itself.
         first, last = messages[0].offset(), messages[-1].offset()
         if first < part.next or last >= part.end or part.is_done:
             return False

@@ -106,6 +106,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         if state.holds:
             changes = self._replace_rows(batch, choice, before, acting, fresh)
         else:
+            # First rows by arrival are never replaced: that there was one is all that has to be known.
             state.row[written] = EMITTED
             changes = batch.take(pa.array(acting)), np.full(len(acting), INSERT, np.int8)
         if times is not None:
