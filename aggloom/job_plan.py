@@ -123,6 +123,9 @@ def source_options(table: TableSource) -> dict[str, Any]:
         options |= table.checks
     if table.metadata:
         options["metadata"] = table.metadata
+    if table.format == "parquet" and table.schema is None:
+        # The columns of all files together: none has to have all of them.
+        options.setdefault("missing", "null")
     sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES - _OF_STREAMS
     for name in options:
         is_ours = table.format in MESSAGES and name.lower() == MULTILINE.lower()

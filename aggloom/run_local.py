@@ -33,6 +33,7 @@ from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.replayed_input import ReplayedInput
 from aggloom.runtime.engine.rows_source import RowsInput
 from aggloom.runtime.engine.scan_columns import scan_columns, time_columns
+from aggloom.runtime.engine.settle import settle_plan
 from aggloom.runtime.engine.side_input import SideInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
@@ -105,11 +106,15 @@ def open_query(
     threads: that run them; 0: one for each core. ranges: of each batch by table, where they are known before.
     forgets: whether it is opened to forget a subject.
     """
-    plan = plan_of_job(job)
+    chosen = plan_of_job(job)
+    if forgets:
+        # A batch that forgets changes nothing else, and may be one that was begun before.
+        chosen = replace(chosen, options=replace(chosen.options, added_columns="ignore"))
+    plan, added = settle_plan(checkpoint, chosen, job.backend, buckets)
     check_run(job, plan)
     rows_by_table = rows or {}
 
-    def open_source(root: Path, name: str, position: Any) -> Source:
+    def open_source(plan: Plan, root: Path, name: str, position: Any) -> Source:
         if name in rows_by_table:
             return RowsInput(plan.scans[name], rows_by_table[name], position)
         if ranges is not None:
@@ -117,23 +122,26 @@ def open_query(
             return ReplayedInput(source, ranges.get(name, ()))
         return _open_source(job, plan, root, name, position)
 
-    query = LocalQuery(
-        plan,
-        open_source,
-        checkpoint,
-        QuerySettings(
-            sink=job.sink if function is None else FunctionBatches(function),
-            watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
-            key_columns=list(job.key) or None,
-            backend=job.backend,
-            buckets=buckets,
-            threads=threads,
-            keep_open=not job.ends,
-            forgets=forgets,
-            text=job.sql,
-            poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
-        ),
+    settings = QuerySettings(
+        sink=job.sink if function is None else FunctionBatches(function),
+        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
+        key_columns=list(job.key) or None,
+        backend=job.backend,
+        buckets=buckets,
+        threads=threads,
+        keep_open=not job.ends,
+        forgets=forgets,
+        text=job.sql,
+        poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
     )
+    if added is not None:
+        # A sink may have a batch that was killed before its commit: it is finished as it was begun.
+        former = LocalQuery(added.former, partial(open_source, added.former), checkpoint, settings)
+        try:
+            former.finish_planned()
+        finally:
+            former.close()
+    query = LocalQuery(plan, partial(open_source, plan), checkpoint, settings, added)
     note_job(checkpoint, job if function is None else replace(job, sink="console"), rows_by_table)
     return query
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         walk,
     )
     from aggloom.codegen.planner.lineages import above, collect_lineage, lineage
+    from aggloom.codegen.planner.narrowing import narrow_plan, refuse_edits
     from aggloom.codegen.planner.notes import Notes
     from aggloom.codegen.planner.options import PlanOptions
     from aggloom.codegen.planner.picture import as_svg
@@ -151,12 +152,14 @@ __all__ = [
     "lineage",
     "list_node_words",
     "list_stateful_nodes",
+    "narrow_plan",
     "one_row",
     "phrase_state",
     "plan_deduplicate",
     "plan_query",
     "plan_spec",
     "plan_windows",
+    "refuse_edits",
     "rename_columns",
     "rolling_schema",
     "tree_of",
@@ -224,6 +227,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "above",
         "collect_lineage",
         "lineage",
+    ),
+    ".narrowing": (
+        "narrow_plan",
+        "refuse_edits",
     ),
     ".notes": ("Notes",),
     ".options": ("PlanOptions",),

@@ -15,6 +15,7 @@ from aggloom.errors import OptionError, nearest
 
 PhaseStrategy = Literal["AUTO", "ONE_PHASE", "TWO_PHASE"]
 AddedCalls = Literal["refuse", "empty"]
+AddedColumns = Literal["refuse", "ignore", "carry"]
 MultiJoins = Literal["AUTO", "TRUE", "FALSE"]
 
 
@@ -32,6 +33,8 @@ class PlanOptions:
     fragments_enabled: whether operators whose rows can lie by the same columns run in one stateful node.
     added_calls: what becomes of a call that a checkpoint does not know, over rows that may be taken back: it is
     refused, or counts changes from now on.
+    added_columns: what becomes of columns that tables have gained since a checkpoint was begun, where they come into
+    the result: they are refused, left out as before, or carried along, NULL in the rows from before.
 
     Of Deduplicate: deduplicate_compact_changes: whether a bundle tells of a key's row by event time only what became
     of it in the end, and not every row that it had in between. deduplicate_insert: whether the first row of a key is
@@ -65,6 +68,7 @@ class PlanOptions:
     fragments_enabled: bool = True
     on_orphan_retraction: OrphanPolicy = "drop"
     added_calls: AddedCalls = "refuse"
+    added_columns: AddedColumns = "refuse"
     deduplicate_compact_changes: bool = True
     deduplicate_insert: bool = True
     deduplicate_insert_only: bool = False
@@ -191,6 +195,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "fragments_enabled": _flag,
     "on_orphan_retraction": _choice(OrphanPolicy, str.lower),
     "added_calls": _choice(AddedCalls, str.lower),
+    "added_columns": _choice(AddedColumns, str.lower),
     "deduplicate_compact_changes": _flag,
     "deduplicate_insert": _flag,
     "deduplicate_insert_only": _flag,

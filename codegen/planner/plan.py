@@ -230,7 +230,7 @@ def _plan_query(
     check_own_calls(logical)
     if script.target is not None:
         logical = plan_insertion(script, script.target, logical, dialect)
-    plan = _apply_rules(logical, RULES, chosen, dialect, notes)
+    plan = apply_rules(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes)
     return replace(plan, order=order.resolve(plan.schema))
 
@@ -243,7 +243,7 @@ def plan_spec(
     logical = plan_of_spec(spec, Scan("t", spec.schema, changes))
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     chosen = options or PlanOptions()
-    return _apply_rules(logical, rules, chosen, spec.dialect)
+    return apply_rules(logical, rules, chosen, spec.dialect)
 
 
 def plan_windows(
@@ -277,7 +277,7 @@ def plan_windows(
         select=items,
     )
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
-    return _apply_rules(logical, rules, chosen, spec.dialect, notes)
+    return apply_rules(logical, rules, chosen, spec.dialect, notes)
 
 
 def plan_deduplicate(
@@ -306,7 +306,7 @@ def plan_deduplicate(
         columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
         items = tuple((name, quote_name(of)) for name, of in select.items())
         logical = Calc(logical, items, pa.schema(columns))
-    return _apply_rules(logical, RULES, chosen, "spark")
+    return apply_rules(logical, RULES, chosen, "spark")
 
 
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
@@ -328,13 +328,14 @@ def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
     return next(each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
 
 
-def _apply_rules(
+def apply_rules(
     logical: Node,
     rules: tuple[Rule, ...],
     options: PlanOptions,
     dialect: str,
     notes: Notes | None = None,
 ) -> Plan:
+    """The plan of a logical one, after these rules in their order."""
     notes, root = notes or Notes(), logical
     for rule in rules:
         root = rule(root, options, notes)

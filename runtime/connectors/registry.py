@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -65,9 +65,15 @@ class Sink(Protocol):
 
 
 def made_sink(
-    options: Options, key: Sequence[str] | None, tells_before: bool | None
+    options: Options,
+    key: Sequence[str] | None,
+    tells_before: bool | None,
+    added: Set[str] = frozenset(),
 ) -> tuple[Sink, str]:
-    """The sink of options, and what to call it; key: the columns by which rows are distinguished."""
+    """The sink of options, and what to call it; key: the columns by which rows are distinguished.
+
+    added: the columns that a table which was there before may get, since the result has gained them.
+    """
     where = f"sink {options.kind}"
     if isinstance(options, PrintOptions):
         return PrintSink(options), where
@@ -81,15 +87,15 @@ def made_sink(
     if isinstance(options, DeltaOptions):
         from aggloom.runtime.connectors.delta.sink import DeltaSink
 
-        return DeltaSink(options, key, tells_before), where
+        return DeltaSink(options, key, tells_before, added=added), where
     if isinstance(options, IcebergOptions):
         from aggloom.runtime.connectors.iceberg.sink import IcebergSink
 
-        return IcebergSink(options, key, tells_before), where
+        return IcebergSink(options, key, tells_before, added=added), where
     from aggloom.runtime.connectors.database.sink import DatabaseSink
 
     assert key is not None
-    return DatabaseSink(options, key, tells_before), where
+    return DatabaseSink(options, key, tells_before, added), where
 
 
 def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:

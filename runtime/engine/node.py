@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,18 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Stateful
 from aggloom.runtime.engine.bucket_threads import BucketThreads
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
 from aggloom.runtime.engine.forgetter import Forgetter
 from aggloom.runtime.engine.state_rows import HeadOf
+from aggloom.runtime.hosting.added_columns import AddedColumns
 from aggloom.runtime.hosting.blobs import pack_blob, with_kinds
 from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore
 from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
-from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.handler_text import HandlerTexts
 from aggloom.runtime.hosting.local_phase import LocalPhase
 from aggloom.runtime.local.pipeline import Bundles, HostedNode, Parts
 from aggloom.runtime.operators.base import InputBatch
@@ -31,7 +31,6 @@ from aggloom.runtime.operators.fragment import Fragment, FragmentSpec
 from aggloom.runtime.operators.steps import MANY_ROWS, Rows, concat_changes, no_rows, split
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
-HandlerTexts = Callable[[AggSpec], HandlerText]
 _ROW_BYTES = 64
 _TIMER_STEPS = 16
 """An idle bucket forgets what is past its time to live once in so many parts of that time."""
@@ -42,7 +41,7 @@ class DurableHost:
     """Hosts the nodes of a plan over a checkpoint.
 
     added_calls: what becomes of calls that the state does not know. packers: packs the rows for the log beside the
-    operators. threads: run the buckets of large bundles.
+    operators. threads: run the buckets of large bundles. added: the columns that the checkpoint does not know.
     """
 
     checkpoint: LocalCheckpoint
@@ -50,6 +49,7 @@ class DurableHost:
     added_calls: str
     packers: Executor
     threads: BucketThreads
+    added: AddedColumns | None = None
     factories: dict[int, FragmentFactory] = field(default_factory=dict)
     nodes: dict[int, DurableNode] = field(default_factory=dict)
     operators: dict[int, Sequence[Stateful]] = field(default_factory=dict)
@@ -66,6 +66,8 @@ class DurableHost:
         """The node of this place in the plan; nodes: those of its operators."""
         texts = [None if each is None else self.text_of(each) for each in spec.handler_specs]
         factory = factory_of(nodes, place, buckets, tuple(texts), spec)
+        if self.added is not None:
+            factory = self.added.carry_over(place, factory)
         durable_buckets = [
             DurableBucket(self, factory, place, bucket, buckets) for bucket in range(buckets)
         ]

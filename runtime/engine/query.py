@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen import Backend, calculate, milliseconds
-from aggloom.codegen.planner import ONE_ROW, Calc, Plan, Stateful, above, walk
+from aggloom.codegen.planner import ONE_ROW, Calc, Plan, Stateful, walk
 from aggloom.errors import UnsupportedExpressionError
 from aggloom.runtime.engine.bucket_threads import BucketThreads
 from aggloom.runtime.engine.checkpoint import BatchPlan, LocalCheckpoint
@@ -25,18 +23,14 @@ from aggloom.runtime.engine.forgetter import Forgetter
 from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.read_ahead import ReadAhead
+from aggloom.runtime.engine.settle import note_query
 from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.totals import QueryTotals
-from aggloom.runtime.hosting.evolution import compare_operators
+from aggloom.runtime.hosting.added_columns import AddedColumns
 from aggloom.runtime.hosting.handler_text import handler_texts
 from aggloom.runtime.hosting.journal_files import JournalFiles
-from aggloom.runtime.hosting.query_record import (
-    Query,
-    known_buckets,
-    read_committed_query,
-    write,
-)
+from aggloom.runtime.hosting.query_record import known_buckets
 from aggloom.runtime.local.message_reader import Read
 from aggloom.runtime.local.pipeline import Pipeline, one_row
 from aggloom.runtime.local.watermarks import Watermarks
@@ -48,10 +42,8 @@ from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
 from aggloom.runtime.operators.windows.assign import row_times
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
-_LOG = logging.getLogger("aggloom")
 _ROWS_AT_ONCE = 500_000
 """Rows of a table are joined up to about so many before the operators run."""
-_ZONE = "UTC"
 BUCKETS = 4
 """State is cut into so many parts where nothing else is said."""
 
@@ -84,12 +76,18 @@ class QuerySettings:
 class LocalQuery:
     """A query over sources into a sink, with its checkpoint, which it has for itself until it is closed.
 
+    added: the columns that it carries and the checkpoint does not know.
     Raises StateError and its kin for a checkpoint of another query, SpecError for a sink that cannot take the result,
     UnsupportedExpressionError for an expression that only Spark evaluates.
     """
 
     def __init__(
-        self, plan: Plan, open_source: OpenSource, checkpoint: Path, settings: QuerySettings
+        self,
+        plan: Plan,
+        open_source: OpenSource,
+        checkpoint: Path,
+        settings: QuerySettings,
+        added: AddedColumns | None = None,
     ) -> None:
         check_expressions(plan)
         self.plan, self.settings = plan, settings
@@ -98,12 +96,12 @@ class LocalQuery:
         self._stop = threading.Event()
         self._closing = ExitStack()
         try:
-            self._open(checkpoint, open_source)
+            self._open(checkpoint, open_source, added)
         except BaseException:
             self._closing.close()
             raise
 
-    def _open(self, root: Path, open_source: OpenSource) -> None:
+    def _open(self, root: Path, open_source: OpenSource, added: AddedColumns | None) -> None:
         plan, settings = self.plan, self.settings
         opened = LocalCheckpoint(root, forgets=settings.forgets)
         self.checkpoint = self._closing.enter_context(opened)
@@ -111,14 +109,14 @@ class LocalQuery:
         packers = self._closing.enter_context(ThreadPoolExecutor(1, "aggloom-pack"))
         threads = self._closing.enter_context(BucketThreads(settings.threads))
         texts = handler_texts(settings.backend)
-        added = plan.options.added_calls
-        self._host = DurableHost(self.checkpoint, texts, added, packers, threads)
+        calls = plan.options.added_calls
+        self._host = DurableHost(self.checkpoint, texts, calls, packers, threads, added)
         handlers = cache(lambda spec: texts(spec).load())
         # The number of buckets is fixed for the life of a checkpoint, which may have begun on another engine.
         buckets = (known_buckets(root) if last else None) or settings.buckets
         self._pipeline = Pipeline(plan, handlers, buckets=buckets, host=self._host, workers=threads)
         self._closing.callback(self._pipeline.close)
-        self._record_query(root)
+        note_query(root, plan, self._host.factories, added)
         positions = last.positions if last else {}
         self._positions = dict(positions)
         self._sources = {
@@ -137,23 +135,12 @@ class LocalQuery:
             for name, ms in last.watermarks.items():
                 self._watermarks.advance(name, ms)
             self._watermarks.current = last.watermark
-        self._sink = open_sink(settings.sink, plan, root, self.checkpoint.id, settings.key_columns)
+        names = added.names if added else frozenset()
+        keys = settings.key_columns
+        self._sink = open_sink(settings.sink, plan, root, self.checkpoint.id, keys, names)
         self._totals = QueryTotals(self._host)
         self.journal = LocalJournal(JournalFiles(root))
         self._fresh = last is None
-
-    def _record_query(self, root: Path) -> None:
-        """Note the query in the checkpoint; raises StateMismatchError where the state is that of another."""
-        places = sorted(self._host.factories)
-        factories = [self._host.factories[place] for place in places]
-        new = Query(
-            tuple(json.loads(each.description) for each in factories), above(self.plan.root), _ZONE
-        )
-        old = read_committed_query(root)
-        if old is not None:
-            for calls, _ in compare_operators(old, new, factories, self.plan.options.added_calls):
-                _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
-        write(root, new)
 
     @property
     def counts(self) -> Counts:
@@ -189,6 +176,13 @@ class LocalQuery:
                 self.close_windows()
                 return
             self._stop.wait(self.settings.poll_seconds)
+
+    def finish_planned(self) -> None:
+        """Run the batch that was planned and not committed, if there is one."""
+        if self.checkpoint.planned is not None:
+            self.journal.begin(self.plan, self.settings.text, self._host)
+            self.run_batch()
+            self.journal.end(None)
 
     def stop(self) -> None:
         """Ask `run` to return after the batch that runs."""

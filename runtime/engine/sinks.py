@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -91,11 +91,16 @@ def open_sink(
     checkpoint: Path,
     checkpoint_id: str,
     key_columns: Sequence[str] | None,
+    added: Set[str] = frozenset(),
 ) -> BatchSink:
-    """Open the sink of a query; raises SpecError where it cannot take the result."""
+    """Open the sink of a query; raises SpecError where it cannot take the result.
+
+    added: the columns that the result has gained, which a table that was there before gets, too.
+    """
     if isinstance(sink, FunctionBatches):
         return sink
-    return NotedBatches(_open_named(sink, plan, checkpoint, checkpoint_id, key_columns), checkpoint)
+    named = _open_named(sink, plan, checkpoint, checkpoint_id, key_columns, added)
+    return NotedBatches(named, checkpoint)
 
 
 def _open_named(
@@ -104,6 +109,7 @@ def _open_named(
     checkpoint: Path,
     checkpoint_id: str,
     key_columns: Sequence[str] | None,
+    added: Set[str],
 ) -> BatchSink:
     kind, path, options = destination(sink)
     names = plan.schema.names
@@ -114,7 +120,7 @@ def _open_named(
             )
     if options is not None:
         key, has_before = find_key(plan, names, key_columns, options)
-        opened, _ = made_sink(options, key, has_before)
+        opened, _ = made_sink(options, key, has_before, added)
         check_start = getattr(opened, "check_start", None)
         if check_start is not None:
             # A table or a schema that was there before is held against the result before any row is read.

@@ -30,7 +30,7 @@ from aggloom.runtime.operators.comparison import (
 )
 from aggloom.runtime.operators.evolution import change_settings, evolve
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, feeds_from, inputs_from
-from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.steps import Rows, fill_columns, no_rows
 from aggloom.runtime.values.clock import Clock
 
 _LOG = logging.getLogger("aggloom")
@@ -50,14 +50,18 @@ def evolve_state(
     """
     former = store.former(head)
     where = store.owner.where
+    # Columns come last: calls and settings change in the rows as they were.
+    base = factory.former or factory
     with _reading_description(where):
         old, new = json.loads(former.description), json.loads(store.description)
-        steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
-        before = _as_it_was(factory, old, steps).open(None, store.owner.bucket)
+        if base is not factory:
+            new = json.loads(base.description)
+        steps = [_Step(*each, where, added_calls) for each in _pairs(base, old, new, where)]
+        before = _as_it_was(base, old, steps).open(None, store.owner.bucket)
     # The old query runs its own log: only its operators know what those rows did.
     former.rebuild(head, before)
     before.take_late()
-    after = factory.open(directory, store.owner.bucket)
+    after = base.open(directory if base is factory else None, store.owner.bucket)
     changes = no_rows(after.root.schema)
     try:
         for step, was, now in zip(steps, before.operators, after.operators, strict=True):
@@ -68,7 +72,12 @@ def evolve_state(
     if store.owner.bucket == 0:
         for step in steps:
             step.tell()
-    return after, changes
+    if base is factory:
+        return after, changes
+    wider = factory.open(directory, store.owner.bucket)
+    for was, now in zip(after.operators, wider.operators, strict=True):
+        now.take_narrower(was)
+    return wider, fill_columns(changes, wider.root.schema)
 
 
 def changed_calls(
@@ -84,12 +93,17 @@ def changed_calls(
 
 
 def compare_operators(
-    old: Query, new: Query, factories: Sequence[FragmentFactory], added_calls: str
+    old: Query,
+    new: Query,
+    factories: Sequence[FragmentFactory],
+    added_calls: str,
+    *,
+    warns: bool = True,
 ) -> list[tuple[str, int]]:
     """Return the calls that have changed, an operator a line, each with its number of buckets.
 
     old, new: the query that the checkpoint knows, and the one that is to go on from it. A warning names what has
-    changed above the operators. Raises StateMismatchError where anything else differs.
+    changed above the operators, if `warns`. Raises StateMismatchError where anything else differs.
     """
     differing = compare_queries(old, new)
     if differing is not None:
@@ -106,7 +120,7 @@ def compare_operators(
         if calls:
             changes.append((calls, int(now["buckets"])))
     above = changed_above(old, new)
-    if above:
+    if above and warns:
         _LOG.warning("what was emitted before does not follow: %s", "; ".join(above))
     return changes
 

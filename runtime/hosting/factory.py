@@ -25,7 +25,8 @@ Handlers = tuple[HandlerText | None, ...]
 class FragmentFactory:
     """Everything a worker needs to make a fragment; `description`: what its state is made from, as JSON.
 
-    handlers: one for each operator; None where it has none.
+    handlers: one for each operator; None where it has none. former: the factory that it was before its rows gained
+    columns, where a checkpoint has rows without them.
     """
 
     name: str
@@ -33,6 +34,7 @@ class FragmentFactory:
     description: str
     handlers: Handlers
     fragment: FragmentSpec
+    former: FragmentFactory | None = None
 
     def open(self, directory: Path | None, bucket: int) -> Fragment:
         """The fragment of a bucket, over the mapped files of `directory` if given."""

@@ -37,7 +37,11 @@ def _load_class(text: str, digest: str) -> type[Any]:
     return load_text(text, digest)
 
 
-def handler_texts(backend: Backend) -> Callable[[AggSpec], HandlerText]:
+HandlerTexts = Callable[[AggSpec], HandlerText]
+"""The function from the spec of a handler to its text."""
+
+
+def handler_texts(backend: Backend) -> HandlerTexts:
     """The generated texts of specs, each generated when it is first asked for."""
 
     @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,16 @@ _ZONED = re.compile(
 
 @dataclass(frozen=True)
 class Query:
-    """A query: the description of each operator by its place, what is above them as {what: text}, the time zone."""
+    """A query: the description of each operator by its place, what is above them as {what: text}, the time zone.
+
+    tables, columns: the names of the columns of each table, and of the result.
+    """
 
     operators: tuple[Description, ...]
     result: Mapping[str, str]
     zone: str = ""
+    tables: Mapping[str, list[str]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,4 +167,10 @@ def _query(data: Mapping[str, Any] | None) -> Query | None:
     texts = [*result, *result.values(), zone] if isinstance(result, dict) else [None]
     if not all(isinstance(each, str) for each in texts):
         raise TypeError("what is above the operators must be texts")
-    return Query(operators, result, zone)
+    tables, columns = data.get("tables", {}), data.get("columns", ())
+    if not isinstance(tables, dict):
+        raise TypeError("tables must be named")
+    for names in (*tables.values(), columns):
+        if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+            raise TypeError("columns must be names")
+    return Query(operators, result, zone, tables, tuple(columns))

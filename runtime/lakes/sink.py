@@ -10,7 +10,7 @@ import hashlib
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -61,13 +61,14 @@ class LakeSink(ABC):
     """Writes the batches of a result into a table of files.
 
     key: the columns by which rows are distinguished; a changelog needs none. tells_before: whether the changes tell
-    each row that is replaced; None: as each batch looks.
+    each row that is replaced; None: as each batch looks. added: the columns that the table gets if it lacks them.
     """
 
     options: Any
     key: Sequence[str] | None
     tells_before: bool | None
     pause: Callable[[float], None] = time.sleep
+    added: Set[str] = frozenset()
     kind: ClassVar[str]
 
     @property
@@ -85,7 +86,10 @@ class LakeSink(ABC):
         if self.options.form == "changelog" and CHANGE not in columns.names:
             columns = columns.append(pa.field(CHANGE, pa.string()))
         if self._exists():
-            self._fit_columns(self._open_table(columns), columns)
+            table = self._open_table(columns)
+            lacks = {field.name for field in self._find_lacking(table, columns)}
+            there = pa.schema([field for field in columns if field.name not in lacks])
+            self._fit_columns(table, there)
 
     @abstractmethod
     def _open_table(self, schema: pa.Schema) -> Any:
@@ -98,6 +102,15 @@ class LakeSink(ABC):
     @abstractmethod
     def _add_column(self, column: pa.Field) -> str:
         """Return what would add a column to the table."""
+
+    @abstractmethod
+    def _gain_columns(self, table: Any, columns: Sequence[pa.Field]) -> None:
+        """Add columns to the table, in a commit of their own; raises Conflict if another commit was first."""
+
+    def _find_lacking(self, table: Any, schema: pa.Schema) -> list[pa.Field]:
+        """The columns that the result has gained and the table does not have yet."""
+        there = self._schema_of(table).names
+        return [each for each in schema if each.name in self.added and each.name not in there]
 
     @abstractmethod
     def _last(self, table: Any, checkpoint: str) -> Last | None:
@@ -140,6 +153,11 @@ class LakeSink(ABC):
                 self.pause(random.uniform(0.5, 1) * min(_LONGEST, 0.1 * 2**attempt))
             try:
                 table = self._open_table(change.rows.schema)
+                lacking = self._find_lacking(table, change.rows.schema)
+                if lacking:
+                    # Before the batch: a kill in between leaves a table that has the columns already.
+                    self._gain_columns(table, lacking)
+                    table = self._open_table(change.rows.schema)
             except Conflict as error:
                 message = str(error)
                 continue

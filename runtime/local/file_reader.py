@@ -19,6 +19,7 @@ from aggloom.runtime.connectors.files.file_facts import (
     read_file_facts,
     split_sources,
 )
+from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
@@ -73,7 +74,7 @@ class FileReader:
         self._words = ChangeWords.of(left, where)
         if self._words.lacks_before and scan.changes != "upsert":
             raise SpecError(f"{where}: {NEEDS_KEYS}")
-        self._cuts = False
+        self._cuts, self._fills = False, False
         self._facts, beside = split_sources(left.pop("metadata", None) or {})
         check_file_facts(self._facts, scan.schema, where)
         if beside and format in FILES:
@@ -86,7 +87,9 @@ class FileReader:
         if format in FILES:
             self._words.check_declared(scan.schema.names, where)
             left = {name: value for name, value in left.items() if name not in OPTIONS}
-            self._cuts = format == "parquet" and _cuts_nanoseconds(left, where)
+            if format == "parquet":
+                self._fills = _fills_missing(left, where)
+                self._cuts = _cuts_nanoseconds(left, where)
         self._options = left
 
     def list_files(self) -> list[Path]:
@@ -107,8 +110,25 @@ class FileReader:
             if self._format == "csv":
                 yield _csv(file, self._scan, self._options, parts[file], self._words)
             else:
-                both = self._scan.schema, self._read
-                yield from _parquet(file, *both, parts[file], self._words, self._cuts)
+                yield from _parquet(
+                    file,
+                    self._scan.schema,
+                    self._read,
+                    parts[file],
+                    self._words,
+                    cuts=self._cuts,
+                    fills=self._fills,
+                )
+
+
+def _fills_missing(options: dict[str, Any], where: str) -> bool:
+    """Take the option of columns that a file lacks out of the options; raises SpecError."""
+    missing = options.pop("missing", "error")
+    if missing not in CHOICES["missing"]:
+        raise SpecError(
+            f"{where}: missing is {missing!r}; known are {', '.join(CHOICES['missing'])}"
+        )
+    return bool(missing == "null")
 
 
 def _cuts_nanoseconds(options: dict[str, Any], where: str) -> bool:
@@ -143,9 +163,14 @@ def _parquet(
     read_schema: pa.Schema,
     parts: Mapping[str, str | None],
     words: ChangeWords,
+    *,
     cuts: bool,
+    fills: bool,
 ) -> Iterator[Read]:
-    """Yield the rows of a file, of which some columns are read; all that are declared must be there."""
+    """Yield the rows of a file, of which some columns are read.
+
+    All that are declared must be there, or with `fills` one of them: the others are NULL.
+    """
     where, own = str(file), schema.names
     more = (*words.names(own), *words.list_markers(own))
     column_names = {name.lower() for name in (*read_schema.names, *more)}
@@ -153,6 +178,8 @@ def _parquet(
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.
         empty = add_partitions(parquet.schema_arrow.empty_table(), parts, schema, file)
+        lacking = _find_lacking(empty, schema) if fills else []
+        empty = _add_nulls(empty, lacking)
         arrow_rows(empty, None, schema, where, words)
         names = [name for name in parquet.schema_arrow.names if name.lower() in column_names]
         for groups in _cut_row_groups(parquet.metadata):
@@ -160,12 +187,26 @@ def _parquet(
             if cuts:
                 columns = [cut_nanoseconds(column) for column in read.columns]
                 read = pa.Table.from_arrays(columns, names=read.column_names)
-            table = add_partitions(read, parts, read_schema, file)
+            table = _add_nulls(add_partitions(read, parts, read_schema, file), lacking)
             yield *arrow_rows(table, None, read_schema, where, words), [], 0
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None
+
+
+def _find_lacking(table: pa.Table, schema: pa.Schema) -> list[pa.Field]:
+    """The declared columns that a table does not have in any case; none where it has none of them."""
+    names = {name.lower() for name in table.column_names}
+    lacking = [field for field in schema if field.name.lower() not in names]
+    return lacking if len(lacking) < len(schema) else []
+
+
+def _add_nulls(table: pa.Table, columns: Sequence[pa.Field]) -> pa.Table:
+    """The table with more columns, NULL in every row."""
+    for field in columns:
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table
 
 
 def _cut_row_groups(metadata: pq.FileMetaData) -> Iterator[list[int]]:

@@ -200,6 +200,14 @@ class Operator(ABC):
     def take_over(self, old: Any) -> None:  # noqa: B027
         """Take over what an operator remembered besides its states, which have been carried over already."""
 
+    def take_narrower(self, old: Any) -> None:
+        """Take over the state of an operator of before whose rows may lack columns of this one's.
+
+        What keeps no rows of columns is the same with and without them.
+        """
+        self.restore(old.snapshot())
+        self.take_over(old)
+
     def keeps_stamps(self, old: Any) -> bool:
         """Tell whether an old operator of the same calls kept the same times by key."""
         return True
@@ -261,6 +269,9 @@ class OneInput(Operator):
 
 class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
     """The settings of an operator and its factory: a frozen, keyword-only dataclass. NodeT: its node in a plan."""
+
+    carries: ClassVar[bool] = False
+    """True if its rows may gain a column that is only carried, while it has state."""
 
     @property
     def handler_spec(self) -> AggSpec | None:

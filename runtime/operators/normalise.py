@@ -154,6 +154,7 @@ class NormaliseSpec(OperatorSpec[Normalise]):
     """The description that a Normalise is made from; see NormaliseOperator."""
 
     kind: ClassVar[str] = "normalise"
+    carries: ClassVar[bool] = True
     schema: pa.Schema
     keys: int
     filtered: bool = False

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import StoredEntries
+from aggloom.runtime.operators.rows_by_key import StoredEntries, Stores
 from aggloom.runtime.operators.sorted_by_key import SortedState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
@@ -53,6 +53,14 @@ class OrderedRowsState(SortedState):
         """The things of which a key may have several, by name."""
         size = self.sorted.rows.text_bytes + (self.results.text_bytes if self.kept else 0)
         return {"rows": StoredEntries(len(self.sorted), int(self.sorted.key.by_bytes), size)}
+
+    @property
+    def stores(self) -> Stores:
+        return [
+            self.sorted,
+            *([self.results] if self.kept else []),
+            *([] if self.debts is None else [self.debts]),
+        ]
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
 from aggloom.runtime.operators.base import OneInput, Operator
+from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.state.row_layout import lay_out
+from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Arena, Array, SlotArray
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.pool_checks import check_pooled_values
+
+Stores = Sequence[RowStore | IdentifiedRows]
+"""The stores of rows of a state, always in the same order."""
 
 
 class StoredEntries(NamedTuple):
@@ -64,6 +71,32 @@ class RowState(ABC):
             audit.finish()
             check_pooled_values(audit)
 
+    @property
+    @abstractmethod
+    def stores(self) -> Stores:
+        """The stores of its rows."""
+
+    def take_narrower(self, old: Self) -> None:
+        """Take over the keys and rows of a state whose rows may lack columns; they have NULL in them.
+
+        Ids and slots stay as they are, and so does all that leads to them; what is found by a hash of all columns is
+        entered anew.
+        """
+        arena = Arena()
+        pairs = list(zip(self.stores, old.stores, strict=True))
+        laid_out = {
+            name for store, was in pairs for name in lay_out(arena, rows_in(store), rows_in(was))
+        }
+        for name, array in old.arena:
+            if name not in laid_out:
+                columns = array.shape[1] if array.ndim == 2 else 0
+                arena.array(name, len(array), array.dtype.str, columns)[:] = array
+        self.arena.adopt(arena)
+        self._open(self.arena)
+        for store in self.stores:
+            if isinstance(store, IdentifiedRows):
+                store.enter_anew()
+
     def flush_files(self) -> None:
         """Bring everything into the mapped files."""
         self.arena.flush()
@@ -110,6 +143,13 @@ class KeyedRows(Operator, Generic[S]):
         """Keys that the state holds."""
         return len(self.state.table)
 
+    def take_narrower(self, old: Any) -> None:
+        self.state.take_narrower(old.state)
+        with reading_snapshot():
+            self.rebuild_derived()
+            self.check_restored()
+        self.take_over(old)
+
     def key_columns(self) -> list[pa.Array]:
         return self.state.table.key_columns(self.state.used_slots())
 
@@ -124,3 +164,8 @@ class KeyedRowsOperator(KeyedRows[S], OneInput):
         if len(expired):
             self.counters["expired"] += len(expired)
             self.state.forget(expired)
+
+
+def rows_in(store: RowStore | IdentifiedRows) -> RowStore:
+    """The rows themselves of a store."""
+    return store.rows if isinstance(store, IdentifiedRows) else store

@@ -81,6 +81,17 @@ def cut_evenly(rows: Rows, workers: Workers) -> list[Rows]:
     return [(batch.slice(at, size), kinds[at : at + size]) for at in starts]
 
 
+def fill_columns(rows: Rows, schema: pa.Schema) -> Rows:
+    """The changes in more columns, NULL in those that they lack."""
+    batch, kinds = rows
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema), kinds
+
+
 def concat_changes(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
     """All parts as one batch."""
     parts = [part for part in parts if part[0].num_rows]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from aggloom.codegen.planner import Plan
+from aggloom.errors import StateMismatchError
 from aggloom.runtime.connectors.files.source_log import (
     FileSourceNote,
     check_batch_names,
@@ -26,8 +28,10 @@ from aggloom.runtime.connectors.files.source_log import (
 )
 from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.hosting import query_record
-from aggloom.runtime.hosting.checkpoint_paths import is_local, local, refuse_unfinished
+from aggloom.runtime.hosting.added_columns import describe_query, settle_columns, tell_added
+from aggloom.runtime.hosting.checkpoint_paths import batches, is_local, local, refuse_unfinished
 from aggloom.runtime.hosting.evolution import compare_operators
+from aggloom.runtime.hosting.factory import FragmentFactory
 from aggloom.runtime.hosting.query_record import Query, buckets_of
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.moving.begin import begin_handed_over
@@ -38,6 +42,25 @@ from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.watch.repartition import note_repartitions
 
 _log = logging.getLogger("aggloom")
+
+
+def settle_changelog(df: DataFrame, checkpoint: str | Path) -> DataFrame:
+    """The changelog as it goes on from a checkpoint that may know its tables with fewer columns; see settle_columns."""
+    query = find_lowering(df)
+    if query is None or not is_local(checkpoint):
+        return df
+    old = query_record.read_committed_query(checkpoint)
+    buckets = query_record.known_buckets(checkpoint) if old else None
+    settings = replace(query.settings, buckets=buckets or query.settings.buckets)
+
+    def describe_nodes(plan: Plan) -> dict[int, FragmentFactory]:
+        lowering = SparkLowering(plan, query.tables, query.handler_of, settings)
+        lowering.result()
+        return dict(enumerate(lowering.factories))
+
+    settled = settle_columns(old, query.plan, query.zone, describe_nodes)
+    changes = settled.added is not None or settled.plan is not query.plan
+    return query.lower_again(settled=settled) if changes else df
 
 
 def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
@@ -77,7 +100,9 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         query = find_lowering(df)
         assert query is not None
         new = query.about()
-    calls = _describe_calls(old, query, new) if old else []
+    lines = _describe_changes(old, query, new) if old else []
+    if query.added is not None:
+        _refuse_begun(checkpoint, batch)
     if old:
         fragments = [each.fragment for each in query.factories]
         check_timers(checkpoint, fragments, query.plan.awaits_watermark)
@@ -96,9 +121,9 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         _log.warning(
             "%s: no stream, so read with the first batch and not again: %s", checkpoint, names
         )
-    for line in calls:
+    for line in lines:
         _log.warning("%s: %s", checkpoint, line)
-    return query.lower_again(carries=batch) if calls else df
+    return query.lower_again(carries=batch) if lines else df
 
 
 def ordered_by_name(query: SparkLowering | None) -> dict[str, FileSourceNote]:
@@ -126,11 +151,25 @@ class WithFiles:
         self.sink(batch, batch_id)
 
 
-def _describe_calls(old: Query, query: SparkLowering, new: Query) -> list[str]:
-    """Return the lines on operators whose calls have changed; raises StateMismatchError where anything else has."""
-    changed = compare_operators(old, new, query.factories, query.plan.options.added_calls)
-    return [
+def _describe_changes(old: Query, query: SparkLowering, new: Query) -> list[str]:
+    """Return lines on the columns and calls that have changed; raises StateMismatchError where anything else has."""
+    added, factories = query.added, query.factories
+    if added is not None:
+        # The query of before is compared: what has changed in it beside the columns is told of it.
+        new = describe_query(added.former, added.factories, query.zone)
+        factories = [each for _, each in sorted(added.factories.items())]
+    changed = compare_operators(old, new, factories, query.plan.options.added_calls)
+    return [*tell_added(added)] + [
         f"the calls of the query have changed: {calls}. All {buckets} buckets follow in the next batch; without new "
         "rows there is none, and results stay those of the query before"
         for calls, buckets in changed
     ]
+
+
+def _refuse_begun(checkpoint: str | Path, batch: int) -> None:
+    """Raise StateMismatchError where a batch was begun without the columns that the query has now."""
+    if max(batches(local(checkpoint) / "offsets"), default=-1) >= batch:
+        raise StateMismatchError(
+            f"{checkpoint}: batch {batch} was begun and not committed, and its sink may have it without the columns "
+            "that the tables have gained. Let it end with added_columns='ignore' once, then start with 'carry'."
+        )

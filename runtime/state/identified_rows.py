@@ -74,6 +74,11 @@ class IdentifiedRows(ABC):
         if len(self.rows) == 0:
             self._shrink()
 
+    def enter_anew(self) -> None:
+        """Have the index name the same rows by the hashes of their identities, which have changed."""
+        if self.is_indexed:
+            self.index.enter_anew(self.rows.arrays)
+
     def trim(self) -> None:
         """Give back the room that no row has used yet."""
         self.rows.trim()

@@ -237,6 +237,13 @@ class RowIndex:
         """Name rows in an empty index that has room for them; each has its slot, and no two are the same."""
         _enter_all(self.arrays, rows, ids)
 
+    def enter_anew(self, rows: RowArrays) -> None:
+        """Name the same rows once more, by the hashes that they have now."""
+        ids = self.collect_ids()
+        self.arena.replace(f"{self.name}.table", len(self.arrays.table))
+        self._reload()
+        self.enter(rows, ids)
+
     def check_restored(self, audit: Audit, rows: RowStore, entries: int, used: Array) -> None:
         """Raise StateCorruptError unless the arrays of a snapshot name so many of the rows.
 

@@ -13,7 +13,12 @@ from aggloom.codegen.spec.agg_spec import AggSpec
 
 def prune_calls(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """The plan without calls, and without columns between its steps, that nothing reads."""
-    return _Pruning(notes).input(root, list(root.schema.names))
+    return keep_columns(root, list(root.schema.names), notes)
+
+
+def keep_columns(root: Node, names: list[str], notes: Notes) -> Node:
+    """The plan with at least these of the result's columns, and nothing that none of them is made of."""
+    return _Pruning(notes).input(root, names)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from itertools import groupby
 from typing import Any
@@ -51,12 +51,17 @@ class DatabaseSink:
     """Writes the batches of a result into a table.
 
     key: the columns by which rows are distinguished. tells_before: whether the changes tell each row that is replaced;
-    None: as each batch looks.
+    None: as each batch looks. added: the columns that the table gets if it lacks them.
     """
 
     def __init__(
-        self, options: DatabaseOptions, key: Sequence[str], tells_before: bool | None
+        self,
+        options: DatabaseOptions,
+        key: Sequence[str],
+        tells_before: bool | None,
+        added: Set[str] = frozenset(),
     ) -> None:
+        self._added = added
         self.options, self.key, self.tells_before = options, tuple(key), tells_before
         self._checked: pa.Schema | None = None
         self._table = TableColumns({}, frozenset(), frozenset())
@@ -259,6 +264,14 @@ class DatabaseSink:
         # Some drivers execute nothing before all rows are fetched.
         cursor.fetchall()
         lacks = [name for name in say.schema.names if name not in there]
+        if lacks and self._added >= set(lacks):
+            # In the transaction of the batch; MySQL commits them by themselves, before any row of it.
+            for name in lacks:
+                cursor.execute(say.add_column(name))
+            cursor.execute(say.any_row)
+            self._fits_blocks = fit_blocks(say, cursor.description)
+            cursor.fetchall()
+            lacks = []
         if lacks:
             fixes = "; ".join(map(say.add_column, lacks))
             raise SinkError(

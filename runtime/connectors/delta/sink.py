@@ -6,7 +6,7 @@ the epoch of the table, which goes up when a checkpoint makes the table anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -136,6 +136,13 @@ class DeltaSink(LakeSink):
                     return
                 if commit.get("operation") == "RESTORE":
                     restored.append(_target(commit.get("operationParameters") or {}))
+
+    def _gain_columns(self, table: Any, columns: Sequence[pa.Field]) -> None:
+        library = _library()
+        fields = library.Schema.from_arrow(pa.schema(columns)).fields
+        with self._translate_errors():
+            table.alter.add_columns(fields)
+        self._table = None
 
     def _has_rows(self, table: Any) -> bool:
         with self._translate_errors():

@@ -6,7 +6,7 @@ A batch is one transaction of the catalog: the rows, and a property of the table
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +113,10 @@ class IcebergSink(LakeSink):
                 "Start with an empty checkpoint and existing=replace"
             )
         return Last(batch, digest)
+
+    def _gain_columns(self, table: Any, columns: Sequence[pa.Field]) -> None:
+        with self._translate_errors(), table.update_schema() as update:
+            update.union_by_name(pa.schema(columns))
 
     def _has_rows(self, table: Any) -> bool:
         with self._translate_errors():

@@ -21,6 +21,7 @@ class AsOfSpec(AsOfSettings, WaitingSpec[AsOfJoin]):
     """The description that an AsOfJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "as_of"
+    carries: ClassVar[bool] = True
 
     @classmethod
     def of(cls, node: AsOfJoin, options: PlanOptions, zone: str = "UTC") -> Self:

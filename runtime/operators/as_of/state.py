@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.side import AsOfSide
-from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries, Stores
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
@@ -39,6 +39,10 @@ class AsOfState(RowState):
             side.name: StoredEntries(len(side.rows), 0, side.rows.rows.text_bytes)
             for side in self.sides
         }
+
+    @property
+    def stores(self) -> Stores:
+        return [each for side in self.sides for each in (side.rows, side.debts) if each is not None]
 
     @property
     def match_numbers(self) -> Array:

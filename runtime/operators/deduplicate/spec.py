@@ -26,6 +26,7 @@ class DeduplicateSpec(WaitingSpec[Deduplicate]):
     """
 
     kind: ClassVar[str] = "deduplicate"
+    carries: ClassVar[bool] = True
     schema: pa.Schema
     keys: int
     keep: Keep

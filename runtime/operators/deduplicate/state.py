@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.operators.rows_by_key import RowState, Stores
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Arena, Array, SlotArray
@@ -75,6 +75,10 @@ class DeduplicateState(RowState):
     def write_times(self) -> Array:
         """When each slot was written."""
         return self.table.stamps("written")
+
+    @property
+    def stores(self) -> Stores:
+        return [self.rows] if self.holds else []
 
     def with_rows(self) -> Array:
         """The slots that have a row."""

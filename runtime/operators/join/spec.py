@@ -36,6 +36,7 @@ class JoinSpec(JoinSettings, JoinedSpec[Join]):
     """The description that a Join is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "join"
+    carries: ClassVar[bool] = True
 
     @classmethod
     def of(cls, node: Join, options: PlanOptions, zone: str = "UTC") -> Self:

@@ -9,7 +9,7 @@ import numpy as np
 from aggloom.runtime.operators.join.settings import JoinedSettings
 from aggloom.runtime.operators.join.side import JoinSide
 from aggloom.runtime.operators.join.side_kernels import add_distinct
-from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries, Stores
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array, SlotArray
@@ -43,6 +43,10 @@ class JoinState(RowState):
             )
             for side in self.sides
         }
+
+    @property
+    def stores(self) -> Stores:
+        return self._bags()
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of rows of all inputs that each slot has."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries, Stores
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import (
@@ -57,6 +57,10 @@ class LookupState(RowState):
     def entries(self) -> dict[str, StoredEntries]:
         """The things of which a key may have several, by name."""
         return {"answers": StoredEntries(len(self.bag), 0, self.bag.rows.text_bytes)}
+
+    @property
+    def stores(self) -> Stores:
+        return [self.bag]
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of rows that each slot has taken."""

@@ -19,6 +19,7 @@ class MultiJoinSpec(MultiJoinSettings, JoinedSpec[MultiJoin]):
     """The description that a MultiJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "multi_join"
+    carries: ClassVar[bool] = True
 
     @classmethod
     def of(cls, node: MultiJoin, options: PlanOptions, zone: str = "UTC") -> Self:

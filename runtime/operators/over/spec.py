@@ -20,6 +20,7 @@ class OverSpec(OverSettings, TimedRowsSpec[Over]):
     """The description that an Over is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "over"
+    carries: ClassVar[bool] = True
 
     @classmethod
     def of(cls, node: Over, options: PlanOptions, zone: str = "UTC") -> Self:

@@ -21,6 +21,7 @@ class RankSpec(RankSettings, OperatorSpec[Rank]):
     """The description that a Rank is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "rank"
+    carries: ClassVar[bool] = True
 
     @classmethod
     def of(cls, node: Rank, options: PlanOptions, zone: str = "UTC") -> Self:

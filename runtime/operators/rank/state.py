@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import StoredEntries
+from aggloom.runtime.operators.rows_by_key import StoredEntries, Stores
 from aggloom.runtime.operators.sorted_by_key import SortedState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
@@ -52,6 +52,10 @@ class RankState(SortedState):
         """The things of which a key may have several, by name."""
         texts, size = int(self.sorted.key.by_bytes), self.sorted.rows.text_bytes
         return {"rows": StoredEntries(len(self.sorted), texts, size, self.most)}
+
+    @property
+    def stores(self) -> Stores:
+        return [self.sorted] if self.debts is None else [self.sorted, self.debts]
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot; None where it keeps too few of them to tell."""

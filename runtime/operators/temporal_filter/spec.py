@@ -21,6 +21,7 @@ class TemporalFilterSpec(OperatorSpec[TemporalFilter]):
     """The description that a TemporalFilter is made from; see TemporalFilterOperator."""
 
     kind: ClassVar[str] = "temporal filter"
+    carries: ClassVar[bool] = True
     schema: pa.Schema
     keys: int
     row_schema: pa.Schema

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries
+from aggloom.runtime.operators.rows_by_key import RowState, StoredEntries, Stores
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array, NumberArray, RowIdArray, SlotArray
@@ -99,6 +99,10 @@ class TemporalState(RowState):
         self.pool.sweep()
         if self.table.is_airy or self.bag.is_airy:
             self._compact()
+
+    @property
+    def stores(self) -> Stores:
+        return self._bags
 
     def count_slot_rows(self, slots: SlotArray) -> Array:
         """Return the number of rows that each slot has."""

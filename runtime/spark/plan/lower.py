@@ -5,8 +5,7 @@ Calcs that Arrow computes, and Expands, run where rows are packed, and UNION ALL
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from weakref import WeakKeyDictionary
@@ -16,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType
 
-from aggloom.codegen import AggSpec, quicken_expression, spell_zone
+from aggloom.codegen import quicken_expression, spell_zone
 from aggloom.codegen.planner import (
     ONE_ROW,
     Calc,
@@ -26,13 +25,13 @@ from aggloom.codegen.planner import (
     Scan,
     Stateful,
     Union,
-    above,
     below_unions,
     union_parts,
 )
 from aggloom.errors import OptionError, SpecError
+from aggloom.runtime.hosting.added_columns import AddedColumns, SettledPlan, describe_query
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
-from aggloom.runtime.hosting.handler_text import HandlerText
+from aggloom.runtime.hosting.handler_text import HandlerTexts
 from aggloom.runtime.hosting.query_record import Query
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
@@ -79,7 +78,6 @@ from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.release import for_state, ready_for_state
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
-HandlerOf = Callable[[AggSpec], HandlerText]
 LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
@@ -98,18 +96,19 @@ class SparkLowering:
     still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
     depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
     called. text: the query, if it was said as SQL. handed_over: the directory from which each bucket takes its state in
-    the first batch. scans: the tables in the order in which the query reads them, once each time.
+    the first batch. scans: the tables in the order in which the query reads them. added: columns new to the checkpoint.
     """
 
     def __init__(
         self,
         plan: Plan,
         tables: Mapping[str, InputTable],
-        handler_of: HandlerOf,
+        handler_of: HandlerTexts,
         settings: HostSettings,
         carries: int | None = None,
         text: str | None = None,
         handed_over: str | None = None,
+        added: AddedColumns | None = None,
     ) -> None:
         self.scans: list[str] = []
         self._streams = any(table.df.isStreaming for table in tables.values())
@@ -124,13 +123,13 @@ class SparkLowering:
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings
-        self._carries, self.text, self._handed_over = carries, text, handed_over
+        self._carries, self.text, self._handed_over, self.added = carries, text, handed_over, added
         self.nodes: dict[int, tuple[Stateful, ...]] = {}
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
         self._places, self._reads, self._number = 0, 0, metrics.number()
         conf = _any(tables).df.sparkSession.conf
-        self._zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
+        self.zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
         self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
 
@@ -156,11 +155,13 @@ class SparkLowering:
         buckets: int | None = None,
         tables: Mapping[str, InputTable] | None = None,
         handed_over: str | None = None,
+        settled: SettledPlan | None = None,
     ) -> DataFrame:
-        """The result once more, with other settings: a batch in which every bucket is called, buckets, tables."""
+        """The result once more, with other settings: a batch in which every bucket is called, buckets, tables, plan."""
+        plan, added = settled or SettledPlan(self.plan, self.added)
         settings = replace(self.settings, buckets=buckets or self.settings.buckets)
-        about = self.handler_of, settings, carries, self.text, handed_over
-        return SparkLowering(self.plan, tables or self.tables, *about).result()
+        about = self.handler_of, settings, carries, self.text, handed_over, added
+        return SparkLowering(plan, tables or self.tables, *about).result()
 
     @property
     def factories(self) -> list[FragmentFactory]:
@@ -169,8 +170,7 @@ class SparkLowering:
 
     def about(self) -> Query:
         """Return the facts that a checkpoint is to know of a plan that has been lowered."""
-        operators = tuple(json.loads(factory.description) for factory in self.factories)
-        return Query(operators, above(self.plan.root), self._zone)
+        return describe_query(self.plan, self._factories, self.zone)
 
     def _stands_still(self, table: InputTable) -> bool:
         """Tell whether a table is a batch beside streams."""
@@ -186,7 +186,7 @@ class SparkLowering:
         if not isinstance(node, Calc | Scan):
             return apply_result_step(self._lower_result(node.inputs[0]), node, profile)
         if isinstance(node, Calc):
-            below, node = compute_own_calls(self._lower_result(node.input), node, self._zone)
+            below, node = compute_own_calls(self._lower_result(node.input), node, self.zone)
             late = [name for name in below.columns if name == LATE_ROW]
             if node.where is not None:
                 below = filter_changes(
@@ -215,7 +215,7 @@ class SparkLowering:
             rows = self._rows(node.inputs[0])
             return replace(rows, df=apply_step(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
-        df, node = compute_own_calls(below.df, node, self._zone)
+        df, node = compute_own_calls(below.df, node, self.zone)
         below = replace(below, df=df)
         df = below.df if node.where is None else below.filter(quicken_expression(node.where))
         df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
@@ -247,11 +247,11 @@ class SparkLowering:
     def _step(self, node: Node) -> Step | None:
         """A node as a step on packed rows; None if it is none, or if only Spark evaluates its expressions."""
         if is_step(node):
-            return step_of(node, self._zone)
+            return step_of(node, self.zone)
         if not isinstance(node, Calc) or not self._is_ansi:
             return None
         try:
-            return step_of(node, self._zone)
+            return step_of(node, self.zone)
         except SpecError:
             return None
 
@@ -312,8 +312,7 @@ class SparkLowering:
 
     def _unpack_changes(self, node: Stateful, profile: str | None) -> DataFrame:
         """An aggregate's changes as ordinary columns."""
-        kind = pa.string() if profile else pa.int8()
-        fields = node.schema
+        kind, fields = pa.string() if profile else pa.int8(), node.schema
         late = operator_of(node, self.plan.options).late_columns if profile else None
         if late is not None:
             fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
@@ -326,7 +325,7 @@ class SparkLowering:
 
     def _host_fragment(self, node: Stateful, encoding: OutputEncoding) -> DataFrame:
         """The fragment that a node emits from, and how changes leave it."""
-        fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
+        fragment, exchanges, nodes = fragment_of(node, self.plan.options, self.zone)
         if fragment.evaluates and not self._is_ansi:
             raise OptionError(
                 "fragments_enabled is true, and the session is not in ANSI mode, whose meaning expressions inside a "
@@ -349,6 +348,7 @@ class SparkLowering:
             None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
         )
         factory = factory_of(nodes, place, buckets, handlers, fragment)
+        factory = self.added.carry_over(place, factory) if self.added else factory
         self._factories[place], self.nodes[place] = factory, nodes
         # Batch queries end with their rows.
         stamped = self._streams and is_stamped(fragment, self.plan.awaits_watermark)

@@ -56,7 +56,8 @@ class EachBatch:
         key, before = find_key(
             lowering.plan if lowering is not None else None, names, key_columns, options
         )
-        sink, where = made_sink(options, key, before)
+        added = lowering.added if lowering is not None else None
+        sink, where = made_sink(options, key, before, added.names if added else frozenset())
         if isinstance(sink, LakeSink | KafkaSink):
             # A table or a registered schema that was there before is held against the result before any row is read.
             schema = to_schema(df)

@@ -28,7 +28,7 @@ from aggloom.runtime.spark.failures import explain_failure, start_query, transla
 from aggloom.runtime.spark.plan.lower import find_lowering
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.sessions.session import is_here
-from aggloom.runtime.spark.start_checks import WithFiles, ordered_by_name, ready
+from aggloom.runtime.spark.start_checks import WithFiles, ordered_by_name, ready, settle_changelog
 from aggloom.runtime.spark.watch.journal import follow_query
 from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
@@ -108,6 +108,7 @@ def write_changes(
         check_checkpoint_directory(local(checkpoint))
     if path and is_local(path):
         check_output_directory(local(path))
+    df = settle_changelog(df, checkpoint)
     lowering = entry_lowering = find_lowering(df)
     written = path or getattr(options, "path", None)
     if written and lowering is not None:

@@ -1,0 +1,89 @@
+"""The plan with which a query goes on from a checkpoint, where tables have gained columns since."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen import Backend
+from aggloom.codegen.planner import Plan, Stateful
+from aggloom.runtime.hosting.added_columns import (
+    AddedColumns,
+    Factories,
+    SettledPlan,
+    describe_query,
+    settle_columns,
+    tell_added,
+)
+from aggloom.runtime.hosting.evolution import compare_operators
+from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
+from aggloom.runtime.hosting.handler_text import HandlerTexts, handler_texts
+from aggloom.runtime.hosting.query_record import known_buckets, read_committed_query, write
+from aggloom.runtime.local.pipeline import HostedNode, MemoryNode, Parts, Pipeline
+from aggloom.runtime.operators.fragment import FragmentSpec
+
+_LOG = logging.getLogger("aggloom")
+ZONE = "UTC"
+"""The time zone in which the local engine evaluates expressions."""
+
+
+def settle_plan(root: Path, plan: Plan, backend: Backend, buckets: int) -> SettledPlan:
+    """Return the plan of a query over a checkpoint that may know its tables with fewer columns.
+
+    buckets: into how many parts the state of a new checkpoint is cut. Raises StateMismatchError, see settle_columns.
+    """
+    texts = handler_texts(backend)
+    parts = known_buckets(root) or buckets
+    old = read_committed_query(root)
+    return settle_columns(old, plan, ZONE, lambda each: describe_nodes(each, texts, parts))
+
+
+def describe_nodes(plan: Plan, texts: HandlerTexts, buckets: int) -> dict[int, FragmentFactory]:
+    """Return the factories of a plan's stateful nodes by place, none of which is opened."""
+    host = _DescribingHost(texts)
+    Pipeline(plan, cache(lambda spec: texts(spec).load()), buckets=buckets, host=host)
+    return host.factories
+
+
+def note_query(root: Path, plan: Plan, factories: Factories, added: AddedColumns | None) -> None:
+    """Note the query in its checkpoint; raises StateMismatchError where the state is that of another.
+
+    added: the columns that it carries and the checkpoint does not know.
+    """
+    new = describe_query(plan, factories, ZONE)
+    old = read_committed_query(root)
+    if old is not None:
+        # The query of before is compared: what has changed in it beside the columns is told of it.
+        known = describe_query(added.former, added.factories, ZONE) if added else new
+        listed = [each for _, each in sorted((added.factories if added else factories).items())]
+        for calls, _ in compare_operators(old, known, listed, plan.options.added_calls):
+            _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
+        for line in tell_added(added):
+            _LOG.warning("%s: %s", root, line)
+    write(root, new)
+
+
+@dataclass
+class _DescribingHost:
+    """The host of a plan that is described and does not run."""
+
+    texts: HandlerTexts
+    factories: dict[int, FragmentFactory] = field(default_factory=dict)
+
+    def open_node(
+        self, place: int, nodes: Sequence[Stateful], spec: FragmentSpec, buckets: int
+    ) -> HostedNode:
+        """Note the factory of a node."""
+        texts = tuple(None if each is None else self.texts(each) for each in spec.handler_specs)
+        self.factories[place] = factory_of(nodes, place, buckets, texts, spec)
+        return MemoryNode([])
+
+    def aggregate(
+        self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
+    ) -> list[tuple[Parts, list[bytes]]]:
+        """No rows come here."""
+        raise NotImplementedError
