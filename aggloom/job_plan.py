@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from aggloom.codegen import explain, to_schema
-from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.windows import Rolling
 from aggloom.errors import SpecError
 from aggloom.made_tables import feed_made_rows
 from aggloom.runtime.connectors.kafka.options import KafkaSource
@@ -98,8 +100,39 @@ def feed_job(job: Job, *, ordered: bool = False, session: Any = None) -> Harness
     for table in job.tables:
         if table.name in harness.plan.scans:
             feed_table(harness, table)
-    harness.end_of_input()
+    end_input(harness, job)
     return harness
+
+
+def end_input(harness: Harness, job: Job) -> None:
+    """End the input of a job's query.
+
+    Rolling horizons show the state of a moment, which at the end of input is the last watermark. As in a run, that is
+    the one behind the rows of the tables.
+    """
+    if any(
+        isinstance(node, WindowAggregate) and isinstance(node.windowing.assigner, Rolling)
+        for node in walk(harness.plan.root)
+    ):
+        harness.flush()
+        for table in job.tables:
+            if (last := _last_watermark(harness, table)) is not None:
+                harness.watermark(last, table.name)
+    harness.end_of_input()
+
+
+def _last_watermark(harness: Harness, table: TableSource) -> int | None:
+    """The watermark behind all rows of a table so far, in milliseconds; None where it has none, or no rows."""
+    from aggloom.runtime.operators.windows.assign import row_times
+
+    if table.watermark is None:
+        return None
+    column, delay = table.watermark
+    fed = (content for kind, content in harness.history if kind == "rows")
+    times = [row_times(rows, column) for name, rows, _ in fed if name == table.name and len(rows)]
+    # As in Flink a watermark says that all rows up to its time, that included, are there.
+    late = milliseconds(f"watermark of {table.name}", delay) + 1
+    return max(int(each.max()) for each in times) - late if times else None
 
 
 def feed_table(harness: Harness, table: TableSource) -> int:

@@ -19,7 +19,7 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.job import Job
-from aggloom.job_plan import feed_table, harness_of
+from aggloom.job_plan import end_input, feed_table, harness_of
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, KIND_NAMES, spellings
 from aggloom.script import jobs_of
 from aggloom.tables import relative_to, table_source
@@ -75,7 +75,7 @@ def _run(file: TestFile, test: Test) -> TestOutcome:
                 _step(harness, name, content, file.path.parent, test.where)
             harness.flush()
         if ends:
-            harness.end_of_input()
+            end_input(harness, job)
         dropped = harness.counts.describe_dropped(by_time=False)
         return TestOutcome(test, tuple(_compare_result(harness, test)), dropped)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pytest
 import udafs
 from changelog_laws import check_laws
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggloom as al
+from aggloom.cli import main
 from aggloom.codegen.windows import Rolling, Windowing
 from aggloom.codegen.windows.data import windowing_data, windowing_of
 from aggloom.errors import AggloomError, NotMergeableError
@@ -366,3 +369,23 @@ def test_functions_have_to_merge() -> None:
         harness(query) as rolling,
     ):
         rolling.process([("+I", "x", 2, "a", at(0))])
+
+
+def test_a_shell_shows_what_a_run_shows(tmp_path: Path) -> None:
+    """When files end, the table is that at the watermark behind their rows."""
+    (tmp_path / "t.csv").write_text(
+        "k,v,ts\na,1,2026-03-01 00:01:00\na,5,2026-03-01 02:30:00\nb,2,2026-03-01 03:00:00\n"
+    )
+    table = f"t={tmp_path / 't.csv'},schema=k STRING, v INT, ts TIMESTAMP,watermark=ts 1 minute"
+    query = f"SELECT k, horizon, SUM(v) AS s FROM {ROLLING} GROUP BY k, horizon"
+    shown = CliRunner().invoke(main, ["sql", "--format", "csv", "--table", table, "-c", query])
+    assert sorted(shown.stdout.splitlines()) == ["a,2 hours,5", "a,hour,5", "k,horizon,s"]
+    state = str(tmp_path / "state")
+    written = ("--sink", "table", "--checkpoint", state, "--engine", "local")
+    ended = CliRunner().invoke(main, ["run", "--table", table, "--sql", query, *written])
+    assert ended.exit_code == 0, ended.output
+    rows = al.read_table(state).to_pylist()
+    assert sorted(map(repr, (list(row.values()) for row in rows))) == [
+        "['a', '2 hours', 5]",
+        "['a', 'hour', 5]",
+    ]
