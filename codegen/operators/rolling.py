@@ -12,6 +12,7 @@ from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, cons
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.window import WindowAggregate, WindowTable, shown_windows
+from aggloom.codegen.spec.durations import format_duration
 from aggloom.codegen.windows import Rolling
 
 HORIZON = "horizon"
@@ -39,6 +40,15 @@ class RollingLayout:
 
     horizon: str = HORIZON
     columns: tuple[RollingColumn, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The columns besides the keys and, by horizon, the calls, in a line."""
+        if self.horizon:
+            return f"by {self.horizon}"
+        return ", ".join(
+            f"{c.name}={c.call} over {format_duration(c.horizon)}" for c in self.columns
+        )
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,8 @@ class RollingAggregate(WindowAggregate):
 
     @property
     def state_description(self) -> dict[str, Any]:
-        return super().state_description | {"columns": repr(self.layout)}
+        # What was emitted is told apart by these columns: a state belongs to them, as it does to its windows.
+        return super().state_description | {"windows": f"{self._windows}, {self.layout.text}"}
 
     @property
     def name(self) -> str:

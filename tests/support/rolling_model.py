@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-QUERY = """SELECT k, SUM(v) FILTER (WHERE horizon = '10 minutes') AS short,
+ROLLING = """TABLE(ROLLING(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE,
+    INTERVAL '10' MINUTE, INTERVAL '1' HOUR))"""
+QUERY = f"""SELECT k, SUM(v) FILTER (WHERE horizon = '10 minutes') AS short,
     COUNT(*) FILTER (WHERE horizon = '1 hour') AS n, MAX(v) FILTER (WHERE horizon = '1 hour') AS top
-  FROM TABLE(ROLLING(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE, INTERVAL '10' MINUTE, INTERVAL '1' HOUR))
-  GROUP BY k"""
+  FROM {ROLLING} GROUP BY k"""
 COLUMNS = ("k", "short", "n", "top")
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 DELAY, STEP = 3, 5
