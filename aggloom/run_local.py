@@ -134,7 +134,7 @@ def open_query(
         text=job.sql,
         poll_seconds=(plan.options.mini_batch_allow_latency or 100) / 1000,
     )
-    if added is not None:
+    if added is not None and added.is_begun:
         # A sink may have a batch that was killed before its commit: it is finished as it was begun.
         former = LocalQuery(added.former, partial(open_source, added.former), checkpoint, settings)
         try:

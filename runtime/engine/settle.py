@@ -16,6 +16,7 @@ from aggloom.runtime.hosting.added_columns import (
     Factories,
     SettledPlan,
     describe_query,
+    read_begun_query,
     settle_columns,
     tell_added,
 )
@@ -39,7 +40,8 @@ def settle_plan(root: Path, plan: Plan, backend: Backend, buckets: int) -> Settl
     texts = handler_texts(backend)
     parts = known_buckets(root) or buckets
     old = read_committed_query(root)
-    return settle_columns(old, plan, ZONE, lambda each: describe_nodes(each, texts, parts))
+    begun = read_begun_query(root, "plans") if old is not None else None
+    return settle_columns(old, plan, ZONE, lambda each: describe_nodes(each, texts, parts), begun)
 
 
 def describe_nodes(plan: Plan, texts: HandlerTexts, buckets: int) -> dict[int, FragmentFactory]:

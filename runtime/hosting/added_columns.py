@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,9 +17,10 @@ import pyarrow as pa
 from aggloom.codegen import type_name
 from aggloom.codegen.planner import Plan, above, narrow_plan, refuse_edits
 from aggloom.errors import StateMismatchError
+from aggloom.runtime.hosting.checkpoint_paths import batches, local
 from aggloom.runtime.hosting.evolution import compare_operators
 from aggloom.runtime.hosting.factory import FragmentFactory
-from aggloom.runtime.hosting.query_record import Query
+from aggloom.runtime.hosting.query_record import Query, next_batch, read_queries
 from aggloom.runtime.operators.comparison import LINE
 
 Factories = Mapping[int, FragmentFactory]
@@ -39,13 +41,14 @@ class AddedColumns:
     """The columns of a result that came with tables, and the query as it was before them.
 
     former, factories: the plan and the stateful nodes of before. columns: those that the result has gained. lines: what
-    changes, a line each.
+    changes, a line each. is_begun: whether a batch was begun without them and not committed.
     """
 
     former: Plan
     factories: Factories
     columns: tuple[pa.Field, ...]
     lines: tuple[str, ...]
+    is_begun: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -72,11 +75,25 @@ class SettledPlan(NamedTuple):
     added: AddedColumns | None = None
 
 
-def settle_columns(old: Query | None, plan: Plan, zone: str, describe: DescribePlan) -> SettledPlan:
+def read_begun_query(checkpoint: str | Path, plans: str) -> Query | None:
+    """Return the query that has begun a batch and not committed it; None if there is no such batch.
+
+    plans: the directory of the checkpoint that has the numbers of batches that were begun. A query is noted before it
+    begins a batch, and one with more columns than another only where no batch of the other is left.
+    """
+    if max(batches(local(checkpoint) / plans), default=-1) < next_batch(checkpoint):
+        return None
+    return next(iter(read_queries(checkpoint)[::-1]), None)
+
+
+def settle_columns(
+    old: Query | None, plan: Plan, zone: str, describe: DescribePlan, begun: Query | None = None
+) -> SettledPlan:
     """Return the plan with which a query goes on from a checkpoint, as its option added_columns says.
 
-    old: the query that the checkpoint belongs to. Raises StateMismatchError where columns came with its tables that are
-    refused, or that cannot be only carried; what else differs is not looked at.
+    old: the query that the checkpoint belongs to. begun: that which has begun a batch and not committed it. Raises
+    StateMismatchError where columns came with its tables that are refused, or that cannot be only carried; what else
+    differs is not looked at.
     """
     if old is None or not _gained(old, plan):
         return SettledPlan(plan)
@@ -90,13 +107,25 @@ def settle_columns(old: Query | None, plan: Plan, zone: str, describe: DescribeP
         before = describe(former)
         if _is_known(old, describe_query(former, before, zone), before, former):
             if plan.options.added_columns == "ignore":
+                _check_begun(begun, old.columns)
                 return SettledPlan(former)
+            _check_begun(begun, old.columns, tuple(plan.schema.names))
             refuse_edits(plan, former, _gained(old, plan))
             columns = tuple(each for each in plan.schema if each.name not in names)
             lines = _list_changes(before, factories, plan)
-            added = AddedColumns(former, before, columns, lines)
+            is_begun = begun is not None and begun.columns == old.columns
+            added = AddedColumns(former, before, columns, lines, is_begun)
             return SettledPlan(plan, _check_choice(plan, added))
     return SettledPlan(plan)
+
+
+def _check_begun(begun: Query | None, *known: tuple[str, ...]) -> None:
+    """Raise StateMismatchError where a batch was begun with other columns of the result than these."""
+    if begun is not None and begun.columns not in known:
+        raise StateMismatchError(
+            f"a batch was begun with the columns {', '.join(begun.columns)} and not committed, and its sink may have "
+            "it. Let it end: start once with added_columns='carry', over tables with the columns that they had then."
+        )
 
 
 def _check_choice(plan: Plan, added: AddedColumns) -> AddedColumns:

@@ -28,8 +28,13 @@ from aggloom.runtime.connectors.files.source_log import (
 )
 from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.hosting import query_record
-from aggloom.runtime.hosting.added_columns import describe_query, settle_columns, tell_added
-from aggloom.runtime.hosting.checkpoint_paths import batches, is_local, local, refuse_unfinished
+from aggloom.runtime.hosting.added_columns import (
+    describe_query,
+    read_begun_query,
+    settle_columns,
+    tell_added,
+)
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local, refuse_unfinished
 from aggloom.runtime.hosting.evolution import compare_operators
 from aggloom.runtime.hosting.factory import FragmentFactory
 from aggloom.runtime.hosting.query_record import Query, buckets_of
@@ -58,7 +63,8 @@ def settle_changelog(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         lowering.result()
         return dict(enumerate(lowering.factories))
 
-    settled = settle_columns(old, query.plan, query.zone, describe_nodes)
+    begun = read_begun_query(checkpoint, "offsets") if old else None
+    settled = settle_columns(old, query.plan, query.zone, describe_nodes, begun)
     changes = settled.added is not None or settled.plan is not query.plan
     return query.lower_again(settled=settled) if changes else df
 
@@ -101,8 +107,11 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         assert query is not None
         new = query.about()
     lines = _describe_changes(old, query, new) if old else []
-    if query.added is not None:
-        _refuse_begun(checkpoint, batch)
+    if query.added is not None and query.added.is_begun:
+        raise StateMismatchError(
+            f"{checkpoint}: batch {batch} was begun and not committed, and its sink may have it without the columns "
+            "that the tables have gained. Let it end with added_columns='ignore' once, then start with 'carry'."
+        )
     if old:
         fragments = [each.fragment for each in query.factories]
         check_timers(checkpoint, fragments, query.plan.awaits_watermark)
@@ -164,12 +173,3 @@ def _describe_changes(old: Query, query: SparkLowering, new: Query) -> list[str]
         "rows there is none, and results stay those of the query before"
         for calls, buckets in changed
     ]
-
-
-def _refuse_begun(checkpoint: str | Path, batch: int) -> None:
-    """Raise StateMismatchError where a batch was begun without the columns that the query has now."""
-    if max(batches(local(checkpoint) / "offsets"), default=-1) >= batch:
-        raise StateMismatchError(
-            f"{checkpoint}: batch {batch} was begun and not committed, and its sink may have it without the columns "
-            "that the tables have gained. Let it end with added_columns='ignore' once, then start with 'carry'."
-        )

@@ -21,7 +21,7 @@ from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.engine import checkpoint, file_log, file_sink
 from aggloom.tables import table_source
 
-_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:16").split(":"))
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "100:16").split(":"))
 
 
 class Killed(BaseException):
@@ -207,3 +207,22 @@ def test_files_without_the_column_go_on_beside_those_with_it(tmp_path: Path) -> 
     columns = ("k", "n", "extra", "r")
     found = read_table(tmp_path / "state").select(columns).to_pylist()
     assert sorted(tuple(row.values()) for row in found) == rows
+
+
+def test_a_batch_ends_with_the_columns_that_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that was begun with the column, and killed before its commit, is not finished without it."""
+    begin(tmp_path, TOP)
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as killing:
+        killing.setattr(checkpoint.LocalCheckpoint, "commit", die)
+        with pytest.raises(Killed):
+            go_on(tmp_path, TOP, added_columns="carry")
+    with pytest.raises(StateMismatchError, match=r"begun with the columns id, k, extra, .*'carry'"):
+        run(job_of(tmp_path, TOP, WIDE, "table", added_columns="ignore"))
+    run(job_of(tmp_path, TOP, WIDE, "table", added_columns="carry"))
+    assert (900, 1, "e", "new", 7, 1) in rows_of_table(tmp_path / "state")
