@@ -39,6 +39,7 @@ from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.engine.topic_source import TopicInput
 from aggloom.runtime.formats.side_table import side_table
+from aggloom.runtime.platform.memory_reuse import keep_memory
 from aggloom.runtime.sinks.stop import STOP
 from aggloom.terminal_table import in_order, show_table
 
@@ -56,6 +57,8 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
     clear: deletes what is kept for this run alone. report: prints the counts of a job.
     """
     STOP.reset()
+    # This process is the run's alone; where a program opens a query, its memory is the program's matter.
+    keep_memory()
     with Interrupts(clear) as interrupts, ExitStack() as closing, ProgressLines() as lines:
         runs: list[_Run] = []
         watches = [KernelWatch(partial(_modules_of_job, job)) for job, _ in placed]

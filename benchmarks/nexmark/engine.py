@@ -25,6 +25,7 @@ from aggloom.runtime.engine.rows_source import RowsInput
 from aggloom.runtime.engine.scan_columns import scan_columns
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
+from aggloom.runtime.platform.memory_reuse import keep_memory
 from nexmark.catalogue import NAMES, QUERIES, Query
 from nexmark.events import SIDE_SCHEMA, Events
 from nexmark.local import _COUNT_CHAR, plan_arguments
@@ -126,6 +127,8 @@ def measure(query: Query, events: Events) -> dict[str, float]:
 @click.option("--unmeasured", is_flag=True, help="Compare the tables only.")
 def main(events: int, queries: str, corrections: bool, unchecked: bool, unmeasured: bool) -> None:
     """Run the queries on the local engine; a line of JSON each."""
+    # As the command does.
+    keep_memory()
     made = Events(events, corrections)
     wanted = queries.replace(",", " ").split() or list(NAMES)
     oracle = None if unchecked else Oracle(made)

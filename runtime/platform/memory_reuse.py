@@ -1,8 +1,8 @@
-"""Memory that Spark's processes no longer need: they keep it, within limits, for the next batch.
+"""Memory that processes of ours no longer need: they keep it, within limits, for the next batch.
 
-The binaries of a batch are tens of megabytes each. The C library asks the system for each of them anew and gives it
-back at once, and each page that comes is cleared first: with wide rows that is a third of a worker's processor time,
-and of what Java takes, whose RocksDB holds them too.
+The arrays and binaries of a batch are tens of megabytes each. The C library asks the system for each of them anew and
+gives it back at once, and each page that comes is cleared first: with wide rows that is a third of a worker's processor
+time, of the local engine's, and of what Java takes, whose RocksDB holds them too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from aggloom.platform_switch import is_tuned
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 KEPT_BYTES: Final = 1 << 30
 _AHEAD: Final = 64 << 20
 _VARIABLES: Final = {
@@ -50,7 +50,9 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return False
-    options = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, KEPT_BYTES), (_TOP_PAD, _AHEAD))
+    limits = (_MMAP_MAX, 0), (_TRIM_THRESHOLD, KEPT_BYTES), (_TOP_PAD, _AHEAD)
+    # What one thread gave back serves the others, too: an arena for each would keep its own.
+    options = (*limits, (_ARENA_MAX, 1))
     if not all(mallopt(option, value) for option, value in options):
         return False
     # Arrow's own allocator gives back what it has, too.
