@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "5bd9a2b2d0492535"
-DIGEST = "b0fb2004aca702de"
+SUPPORT = "ab9f9d114183d84c"
+DIGEST = "92e99b9b9a45fb19"
 
 
 class Inputs(NamedTuple):
@@ -37,7 +37,7 @@ class State(NamedTuple):
     count_seconds: Any  # int64[slots]
     sum_seconds: Any  # float64[slots, 7]
     least_seconds: Any  # int64[slots]
-    distinct_user: Any  # multiset[slots]
+    distinct_user: Any  # seen[slots]
     spill: Any  # spill[slots]
 
 
@@ -80,18 +80,16 @@ def accumulate_row(state, inputs, i, s):
 
     if inputs.in_user_valid[i]:
         word = inputs.in_user_word[i]
-        entry = rt.multiset_entry(state.distinct_user, state.pool, False, s, word)
+        entry = rt.seen_meet(state.distinct_user, state.pool, False, s, word, 1)
         # COUNT(DISTINCT user) AS users
-        if rt.multiset_change(state.distinct_user, entry, 0, 1) == 1:
+        if rt.seen_mark(state.distinct_user, entry, 0):
             count_user_distinct = state.count_user_distinct[s]
             state.count_user_distinct[s] = count_user_distinct + 1
 
         # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
-        if inputs.in_not_bot_flag[i] and rt.multiset_change(state.distinct_user, entry, 1, 1) == 1:
+        if inputs.in_not_bot_flag[i] and rt.seen_mark(state.distinct_user, entry, 1):
             count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
             state.count_user_distinct_if_not_bot[s] = count_user_distinct_if_not_bot + 1
-
-        rt.multiset_mend(state.distinct_user, state.pool, False, s, entry)
 
 
 @rt.inner_kernel
@@ -104,7 +102,7 @@ def reset_row(state, s):
     rt.clear_float(state.sum_seconds, s)
     rt.spill_reset(state.spill, s, 0)
     state.least_seconds[s] = 0
-    rt.multiset_clear(state.distinct_user, state.pool, False, s)
+    rt.seen_clear(state.distinct_user, state.pool, False, s)
     rt.spill_clear(state.spill, state.pool, False, s)
 
 
@@ -135,27 +133,33 @@ def merge_row(state, s, other, o):
         else least_seconds
     )
 
-    theirs = rt.multiset_first(other.distinct_user, o)
+    theirs = rt.seen_first(other.distinct_user, o)
     while theirs:
-        other_word = rt.multiset_word(other.distinct_user, theirs)
+        other_word = rt.seen_word(other.distinct_user, theirs)
         word = other_word
-        entry = rt.multiset_entry(state.distinct_user, state.pool, False, s, word)
+        entry = rt.seen_meet(
+            state.distinct_user,
+            state.pool,
+            False,
+            s,
+            word,
+            rt.seen_times(other.distinct_user, theirs),
+        )
         # COUNT(DISTINCT user) AS users
-        change = rt.multiset_count(other.distinct_user, theirs, 0)
-        count = rt.multiset_change(state.distinct_user, entry, 0, change)
-        if count > 0 and count - change <= 0:
+        if rt.seen_has(other.distinct_user, theirs, 0) and rt.seen_mark(
+            state.distinct_user, entry, 0
+        ):
             count_user_distinct = state.count_user_distinct[s]
             state.count_user_distinct[s] = count_user_distinct + 1
 
         # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
-        change = rt.multiset_count(other.distinct_user, theirs, 1)
-        count = rt.multiset_change(state.distinct_user, entry, 1, change)
-        if count > 0 and count - change <= 0:
+        if rt.seen_has(other.distinct_user, theirs, 1) and rt.seen_mark(
+            state.distinct_user, entry, 1
+        ):
             count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
             state.count_user_distinct_if_not_bot[s] = count_user_distinct_if_not_bot + 1
 
-        rt.multiset_settle(state.distinct_user, state.pool, False, s, entry)
-        theirs = rt.multiset_after(other.distinct_user, other.pool, o, theirs)
+        theirs = rt.seen_after(other.distinct_user, other.pool, o, theirs)
 
 
 @rt.part
@@ -300,7 +304,7 @@ class GroupAggsHandler(rt.Handler):
         rt.FieldLayout("least_seconds", "i8", columns=0, kind="word", pooled=False),
     )
     VIEWS = (
-        rt.ViewLayout("distinct_user", "multiset", pooled=False, width=2),
+        rt.ViewLayout("distinct_user", "seen", pooled=False, width=2),
         rt.ViewLayout("spill", "spill", pooled=False, width=1),
     )
     OUTPUTS = (

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "5bd9a2b2d0492535"
-DIGEST = "e3ac637c7e497763"
+SUPPORT = "ab9f9d114183d84c"
+DIGEST = "4390b98917f494bc"
 
 
 class Inputs(NamedTuple):

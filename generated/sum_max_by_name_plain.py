@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "f7d433e9575bf3dd"
-DIGEST = "288f455b47dd772c"
+SUPPORT = "ff6b8f6845e0be1c"
+DIGEST = "af66cd9a183cf2bd"
 
 
 class Inputs(NamedTuple):

@@ -12,7 +12,9 @@ from aggloom.codegen.handler.operands import (
 )
 from aggloom.codegen.handler.plan_parts import CallBlock, Distinct, StateView
 from aggloom.codegen.spec.agg_call import AggCall
-from aggloom.codegen.views import MULTISET
+from aggloom.codegen.views import MULTISET, SEEN
+from aggloom.codegen.views.kind import ViewKind
+from aggloom.codegen.views.seen import CALLS
 
 
 def is_distinct(call: AggCall, entry: Aggregate) -> bool:
@@ -57,6 +59,12 @@ def _distinct_key(draft: Draft, call: AggCall, entry: Aggregate) -> object:
     return operand.form, operand.columns, parts, tuple(_guards(draft, call, entry))
 
 
+def _distinct_kind(draft: Draft, calls: int) -> ViewKind:
+    """The kind of a view that so many filters share."""
+    # A count a call is needed only where rows are taken back; one call alone has one number in either kind.
+    return SEEN if not draft.has_retractions and 1 < calls <= CALLS else MULTISET
+
+
 def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand) -> CallBlock:
     key, spec = _distinct_key(draft, call, entry), draft.spec
     same = [c for c in spec.calls if _distinct_key(draft, c, spec.entry(c)) == key]
@@ -64,7 +72,8 @@ def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Oper
     if key not in draft.distincts:
         word = draft.read_operand(operand)
         attr = f"distinct_{'_'.join(draft.columns[c] for c in operand.columns)}"
-        view = StateView(draft.unique(attr), MULTISET, operand.is_pooled, len(filters))
+        kind = _distinct_kind(draft, len(filters))
+        view = StateView(draft.unique(attr), kind, operand.is_pooled, len(filters))
         guards = _guards(draft, call, entry)
         # A call without FILTER sees every row. Only where all have one is there a row that no call wants in the view.
         if all(filters):

@@ -11,7 +11,7 @@ from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.user.retraction import Retraction
-from aggloom.codegen.views import SPILL
+from aggloom.codegen.views import SEEN, SPILL
 from aggloom.codegen.views.kind import ViewKind
 
 _DTYPES = {"i1": "int8", "i8": "int64", "f8": "float64", "O": "object"}
@@ -226,6 +226,11 @@ class Distinct:
     @property
     def guard(self) -> str:
         return " and ".join(self.guards) or "True"
+
+    @property
+    def is_set(self) -> bool:
+        """True where its view has bits, as rows are only added; otherwise it has counts."""
+        return self.view.kind is SEEN
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from aggloom.codegen.views import (
     ordered,
     quantiles,
     ranked,
+    seen,
     sequence,
     spill,
     stamped,
@@ -20,6 +21,7 @@ from aggloom.codegen.views.kind import ViewFunction, ViewKind
 
 _FILES = (
     multiset,
+    seen,
     ordered,
     sequence,
     ranked,
@@ -32,7 +34,7 @@ _FILES = (
 )
 
 VIEW_KINDS: Final[dict[str, ViewKind]] = {file.KIND.name: file.KIND for file in _FILES}
-MULTISET, SPILL = multiset.KIND, spill.KIND
+MULTISET, SEEN, SPILL = multiset.KIND, seen.KIND, spill.KIND
 VIEW_FUNCTIONS: Final[dict[str, ViewFunction]] = {
     name: what for kind in VIEW_KINDS.values() for name, what in kind.functions.items()
 }

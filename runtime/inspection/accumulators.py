@@ -57,6 +57,8 @@ class Layout:
                 continue
             calls = tuple(self._calls.get(view.attr, ()))
             words, counts = self._entries(stored, view, slot)
+            if view.kind is VIEW_KINDS["seen"]:
+                counts = [_bits(marks, view.width) for (marks,) in counts]
             size = len(counts)
             if view.kind.sketch:
                 yield ViewSize(view.attr, view.kind.name, calls, size)
@@ -188,6 +190,11 @@ def _plain_entries(view: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
     if isinstance(view, list):
         return list(view), [(1,)] * len(view)
     return [], [()]
+
+
+def _bits(marks: int, calls: int) -> tuple[int, ...]:
+    """For each call that shares a set, 1 where it has met the value."""
+    return tuple(marks >> call & 1 for call in range(calls))
 
 
 def _numbers(counts: Any) -> tuple[int, ...]:

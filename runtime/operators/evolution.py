@@ -33,6 +33,7 @@ from aggloom.runtime.views.multiset import (
     multiset_first,
     multiset_word,
 )
+from aggloom.runtime.views.seen import SeenView, seen_has, seen_meet, seen_times
 
 
 def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
@@ -113,7 +114,9 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
         # Room for every entry, even where all of its counts are of calls that went.
         view.reserve(source.live)
         pooled = next(v.pooled for v in handler.VIEWS if v.name == new_name)
-        _copy_counts(view.arrays, target.pool.arrays, pooled, source.arrays, np.array(places))
+        were_bits, are_bits = isinstance(source, SeenView), isinstance(view, SeenView)
+        copy = _copy_bits if are_bits else _copy_counts
+        copy(view.arrays, target.pool.arrays, pooled, source.arrays, were_bits, np.array(places))
     return target
 
 
@@ -123,11 +126,23 @@ def _plain_in_new_layout(old: PlainAccumulators, handler: Any, parts: Carried) -
         target.fields[new_name] = old.fields[old_name]
     for new_name, old_name in parts.views.items():
         target.views[new_name] = old.views[old_name]
+    kinds = {view.name: view.kind for view in handler.VIEWS}
     for new_name, (old_name, places) in parts.counts.items():
         for here, there in zip(target.views[new_name], old.views[old_name], strict=True):
             for word, counts in there.items():
-                here[word] = [counts[place] if place >= 0 else 0 for place in places]
+                carried = [_plain_count(counts, place) for place in places]
+                if kinds[new_name] != "seen":
+                    here[word] = carried
+                elif any(count > 0 for count in carried):
+                    here[word] = sum((count > 0) << call for call, count in enumerate(carried))
     return target
+
+
+def _plain_count(counts: list[int] | int, place: int) -> int:
+    """The count of a call in an entry of a DISTINCT view; 0 for a place of -1. Of a set it is a bit."""
+    if place < 0:
+        return 0
+    return counts >> place & 1 if isinstance(counts, int) else counts[place]
 
 
 def _write_array(arena: Arena, name: str, array: Array) -> None:
@@ -156,15 +171,46 @@ def _put_spill(arena: Arena, old: Arena, places: Sequence[int]) -> None:
 
 
 @kernel
-def _copy_counts(view: Tree, pool: PoolArrays, pooled: bool, other: Tree, places: Array) -> None:
+def _count_of(view: Tree, has_bits: bool, entry: int, place: int) -> int:
+    """The count of a call in an entry of a DISTINCT view; 0 for a place of -1. A bit says that it is 1 or more."""
+    if place < 0:
+        return 0
+    if has_bits:
+        return int(seen_has(view, entry, place))
+    return int(multiset_count(view, entry, place))
+
+
+@kernel
+def _copy_counts(
+    view: Tree, pool: PoolArrays, pooled: bool, other: Tree, were_bits: bool, places: Array
+) -> None:
     """Copy the entries of a DISTINCT view of the same pool: count c is that at places[c], or 0."""
     for s in range(len(other.root)):
         theirs = multiset_first(other, s)
         while theirs != 0:
             entry = multiset_entry(view, pool, pooled, s, multiset_word(other, theirs))
             for c in range(len(places)):
-                if places[c] >= 0:
-                    multiset_change(view, entry, c, multiset_count(other, theirs, places[c]))
+                multiset_change(view, entry, c, _count_of(other, were_bits, theirs, places[c]))
+            theirs = multiset_after(other, pool, s, theirs)
+
+
+@kernel
+def _copy_bits(
+    view: Tree, pool: PoolArrays, pooled: bool, other: Tree, were_bits: bool, places: Array
+) -> None:
+    """As _copy_counts, into a view of bits: bit c says whether the count at places[c] is above 0."""
+    for s in range(len(other.root)):
+        theirs = multiset_first(other, s)
+        while theirs != 0:
+            bits, times = np.int64(0), int(seen_times(other, theirs)) if were_bits else 0
+            for c in range(len(places)):
+                count = _count_of(other, were_bits, theirs, places[c])
+                bits |= np.int64(count > 0) << c
+                times = max(times, count)
+            # A value that only calls that went have met is left out: nothing would ever drop it.
+            if bits != 0:
+                entry = seen_meet(view, pool, pooled, s, multiset_word(other, theirs), times)
+                view.heap[entry + 1] |= bits
             theirs = multiset_after(other, pool, s, theirs)
 
 

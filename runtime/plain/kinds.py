@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from aggloom.runtime.plain.seen import *
 from aggloom.runtime.plain.sketches import *
 from aggloom.runtime.plain.sketches import Sketch
 from aggloom.runtime.plain.views import *
@@ -19,6 +20,7 @@ def _lists(slots: int, width: int) -> list[list[Any]]:
 
 VIEW_TYPES: Final[dict[str, Callable[[int, int], Any]]] = {
     "multiset": Multiset,
+    "seen": _dicts,
     "ordered": _dicts,
     "sequence": _lists,
     "ranked": _dicts,

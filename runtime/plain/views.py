@@ -98,7 +98,7 @@ def sequence_merge(
             sequence_accumulate(view, pool, pooled, s, word)
 
 
-def sequence_merge_distinct(
+def sequence_merge_multiset(
     view: list[list[Any]],
     pool: None,
     pooled: bool,

@@ -106,6 +106,8 @@ def _count_met(state: Any, slots: SlotArray) -> Array | None:
 def _entries(name: str, pooled: bool, width: int, view: Any) -> Entries:
     tree, kind = view.arrays, VIEW_KINDS[name]
     met = _counts(tree, kind.counts(width)) if isinstance(tree, Tree) else None
+    if kind is VIEW_KINDS["seen"] and met is not None:
+        met >>= view.call_bits
     most = kind.most(width) if kind.most else None
     return Entries(int(getattr(view, "live", 0)), pooled, met, most)
 

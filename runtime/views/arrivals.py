@@ -8,6 +8,7 @@ from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
 from aggloom.runtime.views.multiset import multiset_count, multiset_entry, multiset_settle
+from aggloom.runtime.views.seen import seen_holds
 from aggloom.runtime.views.sequence import (
     Sequence,
     is_ghost,
@@ -45,7 +46,7 @@ def sequence_merge(
 
 
 @kernel
-def sequence_merge_distinct(
+def sequence_merge_multiset(
     view: Sequence,
     pool: PoolArrays,
     pooled: bool,
@@ -67,6 +68,29 @@ def sequence_merge_distinct(
             sequence_append(view, pool, pooled, slot, word)
         # Looking it up has made the entry of a value that is not there.
         multiset_settle(counts, pool, pooled, slot, entry)
+        node = np.int64(other.following[node])
+
+
+@kernel
+def sequence_merge_seen(
+    view: Sequence,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    other: Sequence,
+    other_pool: PoolArrays,
+    other_slot: int,
+    marks: Tree,
+    column: int,
+) -> None:
+    """As sequence_merge_multiset, where rows are only added."""
+    node = np.int64(other.head[other_slot])
+    while node != 0:
+        word = other.words[node]
+        if pooled:
+            word = import_word(pool, other_pool, word)
+        if seen_holds(marks, pool, slot, word, column) and not sequence_holds(view, slot, word):
+            sequence_append(view, pool, pooled, slot, word)
         node = np.int64(other.following[node])
 
 

@@ -17,6 +17,8 @@ from aggloom.runtime.views.quantiles import *
 from aggloom.runtime.views.quantiles import QuantilesView
 from aggloom.runtime.views.ranked import *
 from aggloom.runtime.views.ranked import RankedView
+from aggloom.runtime.views.seen import *
+from aggloom.runtime.views.seen import SeenView
 from aggloom.runtime.views.sequence import *
 from aggloom.runtime.views.sequence import SequenceView
 from aggloom.runtime.views.stamped import *
@@ -24,6 +26,7 @@ from aggloom.runtime.views.stamped import StampedView
 
 VIEW_TYPES: Final[dict[str, Any]] = {
     "multiset": TreeView,
+    "seen": SeenView,
     "ordered": QueuedTreeView,
     "sequence": SequenceView,
     "ranked": RankedView,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from engine_jobs import job_over, random_changes, write_files
 
+from aggloom import run_local
 from aggloom.run_local import open_query
 from aggloom.runtime.engine import node, query
 from aggloom.runtime.engine.bucket_threads import BucketThreads
@@ -95,3 +96,10 @@ def test_the_first_error_is_raised_when_all_have_ended() -> None:
     with BucketThreads(2) as threads, pytest.raises(ValueError, match="bucket 1"):
         threads.run([lambda: None, lambda: fail(1), lambda: fail(2), end_late])
     assert ended.is_set()
+
+
+def test_the_command_keeps_memory_for_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(run_local, "keep_memory", lambda: asked.append(True))
+    run_local.run_jobs([], lambda: None, None)
+    assert asked == [True]

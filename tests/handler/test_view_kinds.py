@@ -9,7 +9,7 @@ import pytest
 
 from aggloom.codegen.catalogue.entry import View
 from aggloom.codegen.catalogue.registry import CATALOGUE
-from aggloom.codegen.views import MULTISET, SPILL, VIEW_FUNCTIONS, VIEW_KINDS
+from aggloom.codegen.views import MULTISET, SEEN, SPILL, VIEW_FUNCTIONS, VIEW_KINDS
 from aggloom.runtime.handlers import vocabulary
 from aggloom.runtime.plain import kinds as plain_kinds
 from aggloom.runtime.plain import vocabulary as plain_vocabulary
@@ -36,14 +36,14 @@ def test_a_kind_is_a_file_of_its_name() -> None:
 
 
 def test_entries_use_every_kind_that_is_theirs() -> None:
-    assert {kind for kind, _ in USED} == set(VIEW_KINDS) - {MULTISET.name, SPILL.name}
+    assert {kind for kind, _ in USED} == set(VIEW_KINDS) - {MULTISET.name, SEEN.name, SPILL.name}
 
 
 @pytest.mark.parametrize("name", sorted(VIEW_KINDS))
 def test_both_backends_have_the_functions_of_a_kind(name: str) -> None:
     kind = VIEW_KINDS[name]
     functions = {f"{name}_clear"} if kind is not SPILL else set()
-    if kind not in (MULTISET, SPILL):
+    if kind not in (MULTISET, SEEN, SPILL):
         functions |= {f"{name}_accumulate", f"{name}_merge"}
         functions |= {what.function for what in kind.functions.values()}
     retracted = any(
@@ -68,8 +68,8 @@ def test_a_kind_is_named_in_its_own_files_only() -> None:
         *("codegen/catalogue", "codegen/views", "codegen/user/expression_types.py"),
         *("runtime/views", "runtime/plain/kinds.py", "runtime/state"),
     }
-    # ORDERED and UNORDERED are also modes of case files; bits, sequence and spill are words of other rooms.
-    names = "|".join(sorted(set(VIEW_KINDS) - {"bits", "ordered", "sequence", "spill"}))
+    # ORDERED and UNORDERED are also modes of case files; bits, seen, sequence and spill are words of other rooms.
+    names = "|".join(sorted(set(VIEW_KINDS) - {"bits", "ordered", "seen", "sequence", "spill"}))
     named = {
         path.relative_to(ROOT).as_posix()
         for top in ("codegen", "runtime")

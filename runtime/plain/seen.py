@@ -1,0 +1,63 @@
+"""Sets that calls share, of the plain backend: a map by slot, value -> how often it was met, and a bit for each call.
+
+Both are in one number, as in compiled state (runtime/views/seen.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggloom.runtime.plain.views import (
+    Counter,
+    Entry,
+    multiset_after,
+    multiset_first,
+    multiset_word,
+    ordered_clear,
+)
+from aggloom.runtime.views.seen import BITS, MOST_MET
+
+Seen = list[Counter]
+
+seen_first, seen_after, seen_word, seen_clear = (
+    multiset_first,
+    multiset_after,
+    multiset_word,
+    ordered_clear,
+)
+
+
+def seen_times(view: Seen, entry: Entry) -> int:
+    return view[entry[0]][entry[1]] >> BITS
+
+
+def seen_has(view: Seen, entry: Entry, column: int) -> bool:
+    return view[entry[0]][entry[1]] >> column & 1 != 0
+
+
+def seen_mark(view: Seen, entry: Entry, column: int) -> bool:
+    is_new = not seen_has(view, entry, column)
+    view[entry[0]][entry[1]] |= 1 << column
+    return is_new
+
+
+def seen_meet(view: Seen, pool: None, pooled: bool, s: int, word: Any, times: int) -> Entry:
+    marks = view[s].get(word, 0)
+    view[s][word] = marks + (min(times, MOST_MET - (marks >> BITS)) << BITS)
+    return s, word
+
+
+def sequence_merge_seen(
+    view: list[list[Any]],
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: list[list[Any]],
+    other_pool: None,
+    o: int,
+    marks: Seen,
+    column: int,
+) -> None:
+    for word in other[o]:
+        if marks[s].get(word, 0) >> column & 1 and word not in view[s]:
+            view[s].append(word)
