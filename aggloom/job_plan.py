@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from aggloom.codegen import explain, to_schema
-from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
+from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.windows import Rolling
 from aggloom.errors import SpecError
 from aggloom.made_tables import feed_made_rows
 from aggloom.runtime.connectors.kafka.options import KafkaSource
@@ -110,10 +109,7 @@ def end_input(harness: Harness, job: Job) -> None:
     Rolling horizons show the state of a moment, which at the end of input is the last watermark. As in a run, that is
     the one behind the rows of the tables.
     """
-    if any(
-        isinstance(node, WindowAggregate) and isinstance(node.windowing.assigner, Rolling)
-        for node in walk(harness.plan.root)
-    ):
+    if harness.plan.shows_last_watermark:
         harness.flush()
         for table in job.tables:
             if (last := _last_watermark(harness, table)) is not None:

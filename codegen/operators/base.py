@@ -153,6 +153,11 @@ class Node(ABC):
         return False
 
     @property
+    def shows_last_watermark(self) -> bool:
+        """True if its rows are the state at the last watermark, which the end of input leaves as it is."""
+        return False
+
+    @property
     def asks_elsewhere(self) -> bool:
         """True if its rows depend on what another system answers when they come."""
         return False

@@ -119,6 +119,10 @@ class RollingAggregate(WindowAggregate):
         return frozenset()
 
     @property
+    def shows_last_watermark(self) -> bool:
+        return self.awaits_watermark
+
+    @property
     def window_columns(self) -> None:
         return None
 

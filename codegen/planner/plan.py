@@ -142,6 +142,11 @@ class Plan:
         return any(node.awaits_watermark for node in walk(self.root))
 
     @property
+    def shows_last_watermark(self) -> bool:
+        """True if the rows of an operator are the state at the last watermark."""
+        return any(node.shows_last_watermark for node in walk(self.root))
+
+    @property
     def goes_by_the_clock(self) -> bool:
         """True if rows come or leave by the clock alone, so that batches without rows have something to say."""
         nodes = (node for node in walk(self.root) if isinstance(node, Stateful))

@@ -187,11 +187,14 @@ def place_text(
 
     A text that came lately lies there already. A column whose texts do not repeat is looked at now and then only.
     """
+    if length == 0:
+        # An empty text has no place: its word is that of a NULL, so that equal rows have equal words.
+        return np.int64(0), used
     cell = np.int64(-1)
     lookups, hits = rows.shared[c, 0], rows.shared[c, 1]
     # At first every text is looked for; later only while half of the look-ups find something, and by the sample.
     looks = lookups < RECENT or 2 * hits >= lookups or used & _PROBE == 0
-    if length > 0 and looks:
+    if looks:
         cell = _recent_cell(source, start, length)
         rows.shared[c, 0] += 1
         for place in range(cell, cell + 2):

@@ -78,7 +78,9 @@ def test_calls_change_by_horizon_and_columns_over_horizons_do_not(tmp_path: Path
         # No edge moves: what is shown is what the first query has left.
         write_batch(folder / "in", 1, [("+I", "z", 1, 21)])
         if name == "wide":
-            with pytest.raises(StateMismatchError, match="differs from the one that wrote it in the windows"):
+            with pytest.raises(
+                StateMismatchError, match="differs from the one that wrote it in the windows"
+            ):
                 _run(job_of(after, folder), folder / "c")
             continue
         _run(job_of(after, folder), folder / "c")
