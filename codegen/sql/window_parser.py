@@ -130,7 +130,7 @@ class WindowParser(ScalarSpark.Parser):
         if self._curr.text.upper() == "DESCRIPTOR" and self._next.token_type == TokenType.L_PAREN:
             token = self._curr
             self._advance()
-            node = Descriptor(expressions=self._parse_wrapped_csv(self._parse_column))
+            node = Descriptor(expressions=self._parse_wrapped_csv(self._parse_disjunction))
             node.update_positions(token)
             node.meta["end"] = self._prev.end
             return node

@@ -84,6 +84,7 @@ def test_options_that_do_not_fit_say_so(options: dict[str, Any], words: str) -> 
     [
         f"{CLOCKED}SELECT name, COUNT(*) FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(pt), {HOUR})) {KEYS}, name",
         f"{CLOCKED}SELECT name, COUNT(*) FROM v GROUP BY name, TUMBLE(pt, {HOUR})",
+        f"SELECT name, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(PROCTIME()), {HOUR})) {KEYS}, name",
         f"SELECT TUMBLE_PROCTIME(PROCTIME(), {HOUR}) FROM bid GROUP BY TUMBLE(PROCTIME(), {HOUR})",
         "SELECT COUNT(*) FROM (SELECT p AS q FROM (SELECT PROCTIME() AS p FROM bid)) "
         f"GROUP BY TUMBLE(q, {HOUR})",

@@ -251,6 +251,8 @@ FROM TUMBLE(TABLE bid, ts, $HOUR)
     SqlError at ts: write DESCRIPTOR(ts)
 FROM TUMBLE(TABLE bid, DESCRIPTOR(ts, cnt), $HOUR)
     SqlError at DESCRIPTOR: write DESCRIPTOR(ts)
+FROM TUMBLE(TABLE bid, DESCRIPTOR(cnt + 1), $HOUR)
+    UnsupportedSqlError at cnt: DESCRIPTOR of an expression is not supported here
 FROM TUMBLE(bid, DESCRIPTOR(ts), $HOUR)
     SqlError at bid: write TABLE and its name
 FROM HOP(TABLE bid, DESCRIPTOR(ts), $FIVE, $HOUR, $HOUR, $HOUR)

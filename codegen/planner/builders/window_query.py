@@ -44,11 +44,14 @@ def table_window(
     scope: Scope, rows: Node, arguments: WindowArguments, options: PlanOptions
 ) -> WindowTable:
     """The WindowTable of a function in FROM over the plan of its table."""
-    column = bare(scope.resolve(arguments.time))
+    time = bare(scope.resolve(arguments.time))
+    if not (is_clock(time) or isinstance(time, exp.Column)):
+        fix = "compute it as a column of a view or of the table, and name that"
+        raise refusal(arguments.time, "DESCRIPTOR of an expression is", fix)
     keys = [bare(scope.resolve(key)) for key in arguments.partition]
     names = (HORIZON,) if arguments.kind == "ROLLING" else NAMES
     rows, renamed = _rename_shadowed(rows, names)
-    on = renamed.get(column.name, column.name)
+    on = None if is_clock(time) else renamed.get(time.name, time.name)
     partition = tuple(renamed.get(key.name, key.name) for key in keys)
     return _make_window_table(
         scope, rows, arguments=arguments, on=on, options=options, names=NAMES, partition=partition
