@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         walk,
     )
     from aggloom.codegen.planner.lineages import above, collect_lineage, lineage
-    from aggloom.codegen.planner.narrowing import narrow_plan, refuse_edits
+    from aggloom.codegen.planner.rules.narrowing import narrow_plan, refuse_edits
     from aggloom.codegen.planner.notes import Notes
     from aggloom.codegen.planner.options import PlanOptions
     from aggloom.codegen.planner.picture import as_svg
@@ -228,7 +228,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "collect_lineage",
         "lineage",
     ),
-    ".narrowing": (
+    ".rules.narrowing": (
         "narrow_plan",
         "refuse_edits",
     ),
