@@ -45,13 +45,19 @@ class Join(TwoSided):
     """Rows of two inputs that agree in pairs of columns and pass a condition.
 
     condition: over the columns of both. columns: only the left's if it is semi or anti. ttls: after how many
-    milliseconds each side forgets, None as the options say.
+    milliseconds each side forgets, None as the options say. is_spread: the last pair is a bucket, of which each key of
+    the others has several.
     """
 
     condition: str | None = None
     update_before: bool = True
     ttls: tuple[int | None, int | None] = (None, None)
     merges: bool = False
+    is_spread: bool = False
+
+    @property
+    def spreads(self) -> bool:
+        return self.is_spread
 
     @property
     def name(self) -> str:

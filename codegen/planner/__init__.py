@@ -62,7 +62,6 @@ if TYPE_CHECKING:
         walk,
     )
     from aggloom.codegen.planner.lineages import above, collect_lineage, lineage
-    from aggloom.codegen.planner.rules.narrowing import narrow_plan, refuse_edits
     from aggloom.codegen.planner.notes import Notes
     from aggloom.codegen.planner.options import PlanOptions
     from aggloom.codegen.planner.picture import as_svg
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
         plan_windows,
         window_spec,
     )
+    from aggloom.codegen.planner.rules.narrowing import narrow_plan, refuse_edits
     from aggloom.codegen.planner.tree import (
         as_json,
         as_text,

@@ -51,9 +51,10 @@ class PlanOptions:
     that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
 
     join_match_limit: how many joined rows a join may take back and emit in one bundle; beyond it is an error that
-    names the key most of them come from. multi_join_enabled: whether joins that follow one another on one key become
-    one operator without intermediate results; AUTO: in bundles, unless several inputs have several rows a key and a
-    further condition drops pairs of them.
+    names the key most of them come from. join_spread_buckets: over how many buckets the rows of one join key are
+    spread, where an aggregate stands above an inner join; 1 is over none. multi_join_enabled: whether joins that follow
+    one another on one key become one operator without intermediate results; AUTO: in bundles, unless several inputs
+    have several rows a key and a further condition drops pairs of them.
     """
 
     mini_batch_enabled: bool = True
@@ -83,6 +84,7 @@ class PlanOptions:
     late_rows: bool = False
     rank_cache_size: int = 10_000
     join_match_limit: int = 50_000_000
+    join_spread_buckets: int = 1
     multi_join_enabled: MultiJoins = "AUTO"
 
     @classmethod
@@ -210,5 +212,6 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "late_rows": _flag,
     "rank_cache_size": _count(1),
     "join_match_limit": _count(1),
+    "join_spread_buckets": _count(1),
     "multi_join_enabled": _choice(MultiJoins, str.upper),
 }

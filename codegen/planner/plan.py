@@ -43,6 +43,7 @@ from aggloom.codegen.planner.rules.rank_strategy import rank_strategy
 from aggloom.codegen.planner.rules.reuse import reuse
 from aggloom.codegen.planner.rules.session_rows import session_rows
 from aggloom.codegen.planner.rules.split_distinct import split_distinct
+from aggloom.codegen.planner.rules.spread_joins import spread_joins
 from aggloom.codegen.planner.rules.two_phase import two_phase
 from aggloom.codegen.planner.rules.window_checks import check_windows
 from aggloom.codegen.planner.rules.window_ranks import window_ranks
@@ -75,6 +76,7 @@ RULES: tuple[Rule, ...] = (
     # Once more, for what the split has made.
     monotonic_extremes,
     clock_columns,
+    spread_joins,
     multi_join,
     exchanges,
     fragments,

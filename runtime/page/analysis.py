@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aggloom.codegen.planner import tree_of
 from aggloom.runtime.engine.checkpoint import load_state
@@ -20,6 +20,9 @@ from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 _TOTAL = "triggerExecution"
+_SPREAD: Final = (
+    "below an aggregate, SET 'join_spread_buckets' = '8' lets several tasks work on a hot key"
+)
 """The phase of Spark's that all others are part of."""
 
 
@@ -228,7 +231,9 @@ def _describe_heaviest(
         note = f", of {total:,} keys" if total else ""
         if heaviest.rows is not None and not heaviest.whole:
             read, buckets = heaviest.buckets
-            note += f", shares of the rows in {read} of {buckets} buckets"
+            note += f", shares of the rows in {read} of {buckets} buckets, since {heaviest.stopped}"
+        if "INNER JOIN" in each.state.name and any(map(heaviest.is_hot, heaviest.keys)):
+            lines.append(_SPREAD)
         if lines:
             yield f"operator {each.number}, {each.state.name}{note}", tuple(lines)
 

@@ -34,7 +34,7 @@ ELSEWHERE = {
 """Pages that a test of their own reads."""
 HERE = {
     "formats.md": {"python": [0, 1, 2], "text": [0, 1]},
-    "joins.md": {"sql": [0, 1, 2, 3], "python": [0, 1, 2, 3], "text": [0, 1]},
+    "joins.md": {"sql": [0, 1, 2, 3, 4], "python": [0, 1, 2, 3], "text": [0, 1]},
     "match-recognize.md": {"python": [0, 1], "text": [0, 2]},
     "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
@@ -177,16 +177,20 @@ def test_lines_are_short(path: Path) -> None:
 TABLES: dict[tuple[str, int], dict[str, Any]] = {
     ("joins.md", 0): {"orders": "id INT, customer INT", "customers": "customer INT, name STRING"},
     ("joins.md", 1): {
+        "orders": "customer INT, amount INT",
+        "customers": "id INT, city STRING",
+    },
+    ("joins.md", 2): {
         "trades": "id INT, symbol STRING, at TIMESTAMP",
         "quotes": "symbol STRING, at TIMESTAMP, price INT, PRIMARY KEY (symbol, at) NOT ENFORCED",
         "orders": "id INT, amount INT, at TIMESTAMP, currency STRING",
         "rates": "currency STRING, rate INT, at TIMESTAMP, PRIMARY KEY (currency) NOT ENFORCED",
     },
-    ("joins.md", 2): {
+    ("joins.md", 3): {
         "shown": "id INT, ad INT, at TIMESTAMP",
         "clicks": "id INT, ad INT, at TIMESTAMP",
     },
-    ("joins.md", 3): {"a": "id INT, k INT, t TIMESTAMP", "b": "id INT, k INT, t TIMESTAMP"},
+    ("joins.md", 4): {"a": "id INT, k INT, t TIMESTAMP", "b": "id INT, k INT, t TIMESTAMP"},
     ("over.md", 0): {"t": "account INT, at BIGINT, amount INT"},
     ("rank.md", 0): {"t": "category STRING, shop INT, sales INT"},
     ("rank.md", 1): {"t": "shop INT, price INT, ts TIMESTAMP"},

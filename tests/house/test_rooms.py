@@ -345,6 +345,7 @@ NAMED = {
     "codegen/planner/builders/over_window.py": {"Over"},
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rules/rank_strategy.py": {"Rank"},
+    "codegen/planner/rules/spread_joins.py": {"AggregateNode", "Join", "TimedJoin"},
     "codegen/planner/rules/split_distinct.py": {"AggregateNode", "WindowAggregate"},
     "codegen/planner/rules/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/rules/session_rows.py": {"WindowTable"},

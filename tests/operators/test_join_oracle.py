@@ -152,3 +152,46 @@ def test_tables_with_keys_give_duckdbs_table(
     name: str, seed: int, per_record: bool, fused: bool
 ) -> None:
     run(CHOSEN[name], seed, mini_batch_enabled=not per_record, fragments_enabled=fused)
+
+
+SPREAD = {
+    "paid by customer": """
+        SELECT name, COUNT(*) AS n, SUM(paid) AS paid, MIN(amount) AS least FROM payments
+        JOIN orders ON payments.id = orders.id JOIN customers ON orders.customer = customers.customer
+        GROUP BY name""",
+    "orders by name": """
+        SELECT name, COUNT(*) AS n, COUNT(DISTINCT amount) AS amounts, MAX(id) AS last
+        FROM customers JOIN orders ON orders.customer = customers.customer GROUP BY name""",
+    "pairs without keys": """
+        SELECT a.customer, COUNT(*) AS n, SUM(a.amount - b.paid) AS more
+        FROM orders a JOIN payments b ON a.customer = b.id AND a.amount >= b.paid GROUP BY a.customer""",
+    "without an equality": """
+        SELECT SUM(a.amount * b.paid) AS s FROM orders a JOIN payments b ON a.amount < b.paid
+        HAVING COUNT(*) > 0""",
+    "below a union and sets": """
+        SELECT name, id, COUNT(*) AS n FROM (
+          SELECT name, id FROM orders JOIN customers USING (customer) UNION ALL
+          SELECT 'all' AS name, id FROM orders) u GROUP BY GROUPING SETS ((name), (id))""",
+}
+"""Queries with an aggregate above an inner join."""
+
+
+@pytest.mark.parametrize("name", SPREAD)
+@some
+@given(
+    seed=st.integers(0, 10**6),
+    buckets=st.integers(2, 5),
+    per_record=st.booleans(),
+    two=st.booleans(),
+)
+def test_joins_whose_keys_are_spread_give_duckdbs_table(
+    name: str, seed: int, buckets: int, per_record: bool, two: bool
+) -> None:
+    strategy = "TWO_PHASE" if two else "ONE_PHASE"
+    run(
+        SPREAD[name],
+        seed,
+        join_spread_buckets=buckets,
+        mini_batch_enabled=not per_record,
+        agg_phase_strategy=strategy,
+    )
