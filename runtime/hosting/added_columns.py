@@ -95,7 +95,8 @@ def settle_columns(
     StateMismatchError where columns came with its tables that are refused, or that cannot be only carried; what else
     differs is not looked at.
     """
-    if old is None or not _gained(old, plan):
+    new_columns = {} if old is None else _find_new_columns(old, plan)
+    if old is None or not new_columns:
         return SettledPlan(plan)
     factories = describe(plan)
     if _is_known(old, describe_query(plan, factories, zone), factories, plan):
@@ -103,14 +104,14 @@ def settle_columns(
     if not old.columns or not set(old.columns) < set(plan.schema.names):
         return SettledPlan(plan)
     names = [name for name in plan.schema.names if name in old.columns]
-    for former in narrow_plan(plan, names, _gained(old, plan)):
+    for former in narrow_plan(plan, names, new_columns):
         before = describe(former)
         if _is_known(old, describe_query(former, before, zone), before, former):
             if plan.options.added_columns == "ignore":
                 _check_begun(begun, old.columns)
                 return SettledPlan(former)
             _check_begun(begun, old.columns, tuple(plan.schema.names))
-            refuse_edits(plan, former, _gained(old, plan))
+            refuse_edits(plan, former, new_columns)
             columns = tuple(each for each in plan.schema if each.name not in names)
             lines = _list_changes(before, factories, plan)
             is_begun = begun is not None and begun.columns == old.columns
@@ -139,14 +140,14 @@ def _check_choice(plan: Plan, added: AddedColumns) -> AddedColumns:
     )
 
 
-def _gained(old: Query, plan: Plan) -> dict[str, set[str]]:
+def _find_new_columns(old: Query, plan: Plan) -> dict[str, set[str]]:
     """The columns that tables have now, and had not; only of tables that the checkpoint knows."""
-    gained = {
+    new_columns = {
         name: set(scan.schema.names) - set(old.tables[name])
         for name, scan in plan.scans.items()
         if name in old.tables
     }
-    return {name: columns for name, columns in gained.items() if columns}
+    return {name: columns for name, columns in new_columns.items() if columns}
 
 
 def _is_known(old: Query, new: Query, factories: Factories, plan: Plan) -> bool:

@@ -20,10 +20,10 @@ from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 _TOTAL = "triggerExecution"
+"""The phase of Spark's that all others are part of."""
 _SPREAD: Final = (
     "below an aggregate, SET 'join_spread_buckets' = '8' lets several tasks work on a hot key"
 )
-"""The phase of Spark's that all others are part of."""
 
 
 @dataclass(frozen=True)
