@@ -119,16 +119,15 @@ def end_input(harness: Harness, job: Job) -> None:
 
 def _last_watermark(harness: Harness, table: TableSource) -> int | None:
     """The watermark behind all rows of a table so far, in milliseconds; None where it has none, or no rows."""
-    from aggloom.runtime.operators.windows.assign import row_times
+    from aggloom.runtime.operators.windows.assign import watermark_behind
 
     if table.watermark is None:
         return None
     column, delay = table.watermark
+    late = milliseconds(f"watermark of {table.name}", delay)
     fed = (content for kind, content in harness.history if kind == "rows")
-    times = [row_times(rows, column) for name, rows, _ in fed if name == table.name and len(rows)]
-    # As in Flink a watermark says that all rows up to its time, that included, are there.
-    late = milliseconds(f"watermark of {table.name}", delay) + 1
-    return max(int(each.max()) for each in times) - late if times else None
+    batches = [rows for name, rows, _ in fed if name == table.name and len(rows)]
+    return max((watermark_behind(each, column, late) for each in batches), default=None)
 
 
 def feed_table(harness: Harness, table: TableSource) -> int:

@@ -39,7 +39,7 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.fragment import FragmentSpec
 from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
-from aggloom.runtime.operators.windows.assign import row_times
+from aggloom.runtime.operators.windows.assign import watermark_behind
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 _ROWS_AT_ONCE = 500_000
@@ -269,12 +269,12 @@ class LocalQuery:
     def _run_and_commit(self, plan: BatchPlan, laps: Laps) -> None:
         """Run a batch, hand its changes to the sink, and commit it."""
         clock = Clock(plan.now, plan.watermark)
-        parts, newest = list[Rows](), dict[str, int]()
+        parts, watermarks = list[Rows](), dict[str, int]()
         before = {name: self._totals.table(name).rows for name in plan.ranges}
         for tables in self._read_tables(plan):
             laps.end("read")
             for name, rows in tables.items():
-                self._note_time(newest, name, rows[0])
+                self._note_watermark(watermarks, name, rows[0])
             if self._fresh and self.plan.says_rows:
                 tables[ONE_ROW] = one_row()
             self._fresh = False
@@ -293,9 +293,8 @@ class LocalQuery:
         for name, planned in plan.ranges.items():
             self._positions[name] = self._sources[name].end(planned)
             self._watermarks.rows(name, plan.now)
-        for name, ms in newest.items():
-            # As in Flink a watermark says that all rows up to its time, that included, are there.
-            self._watermarks.advance(name, ms - self._times[name][1] - 1)
+        for name, ms in watermarks.items():
+            self._watermarks.advance(name, ms)
         if plan.watermark >= AFTER_ALL:
             self._watermarks.current = AFTER_ALL
         self.checkpoint.commit(
@@ -368,12 +367,12 @@ class LocalQuery:
         if parts:
             yield concat_changes(parts, parts[0][0].schema)
 
-    def _note_time(self, newest: dict[str, int], name: str, batch: pa.RecordBatch) -> None:
-        """Note the newest event time of a table, if the watermark follows it."""
+    def _note_watermark(self, watermarks: dict[str, int], name: str, batch: pa.RecordBatch) -> None:
+        """Note the watermark behind the rows of a table, if it follows them."""
         if name not in self._times or not batch.num_rows:
             return
-        times = row_times(batch, self._times[name][0])
-        newest[name] = max(newest.get(name, int(times.max())), int(times.max()))
+        ms = watermark_behind(batch, *self._times[name])
+        watermarks[name] = max(watermarks.get(name, ms), ms)
 
 
 def check_expressions(plan: Plan) -> None:

@@ -28,7 +28,7 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Counts, counts_of, time_of
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.operators.windows.assign import row_times
+from aggloom.runtime.operators.windows.assign import watermark_behind
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import ChangelogLawError, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
@@ -377,7 +377,7 @@ class FedPlan:
         if name not in self._follows or not batch.num_rows:
             return
         column, delay = self._follows[name]
-        self.watermark(int(row_times(batch, column).max()) - delay - 1, name)
+        self.watermark(watermark_behind(batch, column, delay), name)
 
     def _fold_changes(self) -> list[tuple[Any, ...]]:
         if self.plan.tells_before:

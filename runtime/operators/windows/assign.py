@@ -63,6 +63,12 @@ def row_times(batch: pa.RecordBatch, time: str) -> Array:
     return event_times(rows, time)
 
 
+def watermark_behind(batch: pa.RecordBatch, time: str, delay: int) -> int:
+    """The watermark behind rows, of which there are some, in milliseconds. delay: how far they may be out of order."""
+    # As in Flink a watermark says that all rows up to its time, that included, are there.
+    return int(row_times(batch, time).max()) - delay - 1
+
+
 def bound_columns(
     bounds: Bounds, starts: NumberArray, ends: NumberArray, zone: str
 ) -> list[pa.Array]:
