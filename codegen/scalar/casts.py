@@ -89,6 +89,10 @@ def _cast(
         return _from_text(low, value, dtype, node, sql, to)
     if dtype == pa.string():
         return _to_text(low, value, node)
+    if source == INSTANT and is_number(dtype):
+        return _to_number(value, dtype, sql, to)
+    if source in INTEGERS and dtype == INSTANT:
+        return from_units(cast(low, value, pa.int64(), node), 1_000_000, sql)
     if pa.types.is_timestamp(source) or pa.types.is_timestamp(dtype):
         return _time(low, value, dtype, node, to)
     raise _cast_error(value, dtype, node)
@@ -116,6 +120,25 @@ def from_wall_clock(
     if is_utc(zone):
         return call('pc.assume_timezone({0}, "UTC")', INSTANT, value)
     return call("scalar.zones.to_instant({0}, {zone})", INSTANT, value, zone=quoted(zone))
+
+
+def from_units(value: LoweredExpression, microseconds: int, sql: str) -> LoweredExpression:
+    """The instant so many units of so many microseconds after 1970; `value` is a BIGINT."""
+    if microseconds > 1:
+        text = f"scalar.multiply({{0}}, pa.scalar({microseconds}), {{sql}})"
+        value = call(text, pa.int64(), value, sql=sql, raises=True)
+    return call(f"pc.cast({{0}}, {type_text(INSTANT)})", INSTANT, value)
+
+
+def _to_number(
+    value: LoweredExpression, dtype: pa.DataType, sql: str, to: str
+) -> LoweredExpression:
+    """The seconds of an instant since 1970, which integers have without their fraction."""
+    if dtype in INTEGERS:
+        seconds = call('scalar.units_since_epoch({0}, "s")', pa.int64(), value)
+    else:
+        seconds = call("scalar.seconds_since_epoch({0})", pa.float64(), value)
+    return seconds if seconds.type == dtype else _number(seconds, dtype, sql, to)
 
 
 def _number(value: LoweredExpression, dtype: pa.DataType, sql: str, to: str) -> LoweredExpression:
@@ -188,6 +211,8 @@ def _to_text(
         return call("pc.cast({0}, pa.string())", pa.string(), value)
     if is_decimal(value.type):
         return call("scalar.decimal_to_text({0})", pa.string(), value)
+    if value.type in FLOATS:
+        return call("scalar.float_to_text({0})", pa.string(), value)
     if pa.types.is_timestamp(value.type):
         return call("scalar.timestamp_to_text({0})", pa.string(), wall_clock(low, value))
     raise _cast_error(value, pa.string(), node)
@@ -200,8 +225,6 @@ def _time(
     node: exp.Expression,
     to: str,
 ) -> LoweredExpression:
-    if value.type == INSTANT and dtype == pa.int64():
-        return call('scalar.units_since_epoch({0}, "s")', dtype, value)
     if dtype == WALL_CLOCK and value.type == INSTANT:
         return wall_clock(low, value)
     if dtype == pa.date32():

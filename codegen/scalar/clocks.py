@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.casts import from_wall_clock, is_utc
+from aggloom.codegen.scalar.casts import from_units, from_wall_clock, is_utc
 from aggloom.codegen.scalar.entry import entry, literal_text
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
@@ -146,11 +146,7 @@ def _of_number(unit: str) -> Rule:
         if value.type not in INTEGERS:
             raise unsupported_error(node, NEEDS_SPARK)
         size = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
-        value = low.cast(value, pa.int64(), node)
-        if size > 1:
-            text = f"scalar.multiply({{0}}, pa.scalar({size}), {{sql}})"
-            value = call(text, pa.int64(), value, sql=quoted(spark_text(node)), raises=True)
-        return call(f"pc.cast({{0}}, {type_text(INSTANT)})", INSTANT, value)
+        return from_units(low.cast(value, pa.int64(), node), size, quoted(spark_text(node)))
 
     return rule
 

@@ -384,7 +384,7 @@ def check_expressions(plan: Plan) -> None:
                 calculate(node.where, node.select, node.schema, *rows, is_shown=False, upsert=True)
             except UnsupportedExpressionError as error:
                 raise UnsupportedExpressionError(
-                    f"{error}. The local engine has no Spark to ask: run the query with --engine spark."
+                    f"{str(error).rstrip('.')}. The local engine has no Spark to ask: run the query with --engine spark."
                 ) from None
 
 

@@ -29,6 +29,7 @@ from aggloom.runtime.scalar.casts import (
     decimal_to_text,
     double_to_decimal,
     double_to_integer,
+    float_to_text,
     round_decimal,
     round_whole,
     text_to_bool,
@@ -67,6 +68,7 @@ from aggloom.runtime.scalar.dates import (
     days_between,
     last_day,
     make_date,
+    seconds_since_epoch,
     units_since_epoch,
 )
 from aggloom.runtime.scalar.decimals import (
@@ -131,6 +133,7 @@ __all__ = [
     "equal",
     "extract_group",
     "first_valid",
+    "float_to_text",
     "flink_functions",
     "greater",
     "greater_equal",
@@ -166,6 +169,7 @@ __all__ = [
     "round_decimal",
     "round_double",
     "round_whole",
+    "seconds_since_epoch",
     "short_month",
     "short_weekday",
     "split_part",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import InvalidCastError
+from aggloom.runtime.scalar import java_numbers
 from aggloom.runtime.scalar.dates import parse_date, parse_timestamp
 from aggloom.runtime.scalar.decimals import fit, half_up, no_room, round_half_up
 from aggloom.runtime.scalar.numbers import to_bigint
@@ -118,6 +119,13 @@ def decimal_to_text(value: Value) -> Value:
     if value.type.scale <= 6:
         return pc.cast(value, pa.string())
     return row_by_row(lambda number: f"{number:f}", pa.string(), value)
+
+
+def float_to_text(value: Value) -> Value:
+    """A FLOAT or a DOUBLE as Java writes it, with the fewest digits that no other number of its type has."""
+    if value.type == pa.float32():
+        return row_by_row(java_numbers.float_to_text, pa.string(), value)
+    return row_by_row(java_numbers.double_to_text, pa.string(), value)
 
 
 def text_to_integer(value: Value, dtype: pa.DataType, sql: str | None) -> Value:

@@ -35,6 +35,11 @@ def units_since_epoch(value: Value, unit: str) -> Value:
     return pc.cast(pc.cast(floored, pa.timestamp(unit, zone)), pa.int64())
 
 
+def seconds_since_epoch(value: Value) -> Value:
+    """Seconds since 1970 as a DOUBLE, with the microseconds in its fraction."""
+    return pc.divide(pc.cast(pc.cast(value, pa.int64()), pa.float64()), pa.scalar(1e6))
+
+
 def add_days(value: Value, days: Value, sql: str) -> Value:
     """A date so many days later."""
 

@@ -211,7 +211,7 @@ def test_inferred_types(sql: str, dtype: pa.DataType | None) -> None:
         ("to_date(s, 'yyyy-MM-dd E')", UnsupportedExpressionError, "'yyyy-MM-dd E'.*Spark"),
         ("s RLIKE '\\\\bx'", UnsupportedExpressionError, "escape that differs.*Spark session"),
         ("a BETWEEN SYMMETRIC 3 AND 1", UnsupportedExpressionError, "Spark session"),
-        ("CAST(f AS STRING)", UnsupportedExpressionError, "Spark session"),
+        ("CAST(f AS TIMESTAMP)", UnsupportedExpressionError, "Spark session"),
         ("TRY_CAST(s AS INTERVAL)", UnsupportedExpressionError, "TRY_CAST"),
         ("z + 1", UnknownColumnError, "'z'"),
         ("a = DATE '2020-01-01'", TypeMismatchError, "INT and DATE"),
