@@ -383,8 +383,9 @@ def check_expressions(plan: Plan) -> None:
             try:
                 calculate(node.where, node.select, node.schema, *rows, is_shown=False, upsert=True)
             except UnsupportedExpressionError as error:
+                what = str(error).rstrip(".")
                 raise UnsupportedExpressionError(
-                    f"{str(error).rstrip('.')}. The local engine has no Spark to ask: run the query with --engine spark."
+                    f"{what}. The local engine has no Spark to ask: run the query with --engine spark."
                 ) from None
 
 
