@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def double_to_text(number: float) -> str:
         >>> double_to_text(0.1), double_to_text(1e7)
         ('0.1', '1.0E7')
     """
-    return _write(repr(float(number)), float(number))
+    return _write(repr(float(number)), number, float)
 
 
 def float_to_text(number: float) -> str:
@@ -35,11 +36,14 @@ def float_to_text(number: float) -> str:
     # str() begins with exponents at other sizes than repr of a DOUBLE does.
     if _PLAIN_FROM <= abs(number) < _PLAIN_TO:
         return np.format_float_positional(single, trim="0")
-    return _write(np.format_float_scientific(single, trim="0"), single)
+    return _write(np.format_float_scientific(single, trim="0"), number, np.float32)
 
 
-def _write(text: str, number: float | np.float32) -> str:
-    """Python's digits of a number in Java's form, which has an exponent from 10^7 on and below 10^-3."""
+def _write(text: str, number: float, read: Callable[[str], Any]) -> str:
+    """Python's digits of a number in Java's form, which has an exponent from 10^7 on and below 10^-3.
+
+    read: makes a number of its type of a text.
+    """
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -61,6 +65,6 @@ def _write(text: str, number: float | np.float32) -> str:
     if len(mantissa) == 1:
         # Java writes two digits at least, and takes those nearest to the number: 4.9E-324, not 5.0E-324.
         nearest, _, moved = f"{abs(number):.1e}".partition("e")
-        if type(number)(f"{nearest}e{moved}") == abs(number):
+        if read(f"{nearest}e{moved}") == abs(number):
             mantissa, power = nearest.replace(".", "").rstrip("0"), int(moved)
     return f"{sign}{mantissa[0]}.{mantissa[1:] or '0'}E{power}"
