@@ -50,17 +50,26 @@ def read_script(root: Path, job: Job) -> ReadInput:
         n: _whole_range(root, tables[n], facts.positions[n])
         for n in set(facts.positions) - set(ranges)
     }
-    if at_once and plan_of_job(job).awaits_watermark:
+    plan = plan_of_job(job)
+    if at_once and plan.logs_changes:
+        raise UnverifiableError(
+            f"{root}: the query logs changes, which depend on what comes in one batch, and nothing keeps which rows of "
+            f"{sorted(at_once)[0]} were in which. Tables of files can be verified."
+        )
+    if at_once and plan.awaits_watermark:
         name = sorted(at_once)[0]
         raise UnverifiableError(
             f"{root}: the query goes by event time, and nothing keeps which rows of {name} were in which batch, so "
             "that it is unknown which ones were late. Tables of files can be verified."
         )
     was_moved = (root / ORIGIN_FILE).is_file()
-    if was_moved and plan_of_job(job).awaits_watermark:
+    if was_moved and (plan.awaits_watermark or plan.logs_changes):
+        why = "were late for the query, which goes by event time"
+        if plan.logs_changes:
+            why = "were in one batch for the query, which logs changes"
         raise UnverifiableError(
             f"{root}: it was moved from the other engine, and nothing keeps which of its rows were in which batch, so "
-            "that it is unknown which ones were late for the query, which goes by event time."
+            f"that it is unknown which ones {why}."
         )
     last = max(numbers, default=0 if at_once else -1) if with_input is None else with_input
     closes = facts.watermark >= AFTER_ALL

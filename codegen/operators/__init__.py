@@ -6,6 +6,7 @@ from aggloom.codegen.operators.aggregate import AggregateNode, GroupAggregate, L
 from aggloom.codegen.operators.as_of import AsOfJoin
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, rename_columns
+from aggloom.codegen.operators.changelog_conversion import FromChangelog, ToChangelog
 from aggloom.codegen.operators.correlate import Correlate
 from aggloom.codegen.operators.deduplicate import (
     Deduplicate,
@@ -69,6 +70,7 @@ __all__ = [
     "Dimension",
     "Exchange",
     "Expand",
+    "FromChangelog",
     "GroupAggregate",
     "IncrementalAggregate",
     "Item",
@@ -100,6 +102,7 @@ __all__ = [
     "TimeBound",
     "TimedJoin",
     "TimedRowsNode",
+    "ToChangelog",
     "Union",
     "Unnest",
     "UserRows",

@@ -33,12 +33,17 @@ NO_TIME = "CAST(NULL AS TIMESTAMP)"
 
 @dataclass(frozen=True)
 class Calc(Node):
-    """A filter and a projection; expressions are Spark SQL over the input's columns."""
+    """A filter and a projection; expressions are Spark SQL over the input's columns.
+
+    shows: an update that leaves the filter is a deletion, one that enters it an insertion, as in a result. Else each
+    half is judged alone, which is as good where kinds are read for their signs alone.
+    """
 
     input: Node
     select: tuple[tuple[str, str], ...]
     columns: pa.Schema
     where: str | None = None
+    shows: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -142,6 +147,8 @@ class Calc(Node):
         return tuple(names[column] for column in below)
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        if self.shows:
+            return "between them stands a filter whose changes are logged"
         if self.picked_columns is None:
             try:
                 lower_calc(self.where, self.select, self.columns, self.input.schema)

@@ -16,6 +16,7 @@ from aggloom.codegen.operators import (
     Node,
     Scan,
     Stateful,
+    ToChangelog,
     WindowAggregate,
     deduplicated_table,
     walk,
@@ -34,6 +35,7 @@ from aggloom.codegen.planner.rules.fragments import fragments
 from aggloom.codegen.planner.rules.horizons import horizons
 from aggloom.codegen.planner.rules.incremental import incremental
 from aggloom.codegen.planner.rules.join_state import join_state
+from aggloom.codegen.planner.rules.logged_changes import logged_changes
 from aggloom.codegen.planner.rules.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.rules.multi_join import multi_join
 from aggloom.codegen.planner.rules.normalise import normalise
@@ -78,6 +80,7 @@ RULES: tuple[Rule, ...] = (
     clock_columns,
     spread_joins,
     multi_join,
+    logged_changes,
     exchanges,
     fragments,
     reuse,
@@ -142,6 +145,12 @@ class Plan:
     def awaits_watermark(self) -> bool:
         """True if any operator waits for the watermark."""
         return any(node.awaits_watermark for node in walk(self.root))
+
+    @property
+    def logs_changes(self) -> bool:
+        """True if changes become rows, so that the result depends on which rows come in one batch."""
+        logs = (node.input for node in walk(self.root) if isinstance(node, ToChangelog))
+        return not all(each.appends_only for each in logs)
 
     @property
     def shows_last_watermark(self) -> bool:

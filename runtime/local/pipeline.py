@@ -13,7 +13,18 @@ import pyarrow as pa
 
 from aggloom.active_session import active_session
 from aggloom.codegen import AggSpec, Backend, calculate, generate, load, on_large_stack
-from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
+from aggloom.codegen.planner import (
+    Calc,
+    Exchange,
+    FromChangelog,
+    Node,
+    Plan,
+    Scan,
+    Stateful,
+    ToChangelog,
+    Union,
+    walk,
+)
 from aggloom.errors import OptionError, SpecError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import InputBatch, Operator, join_blocks, split_blocks
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, fragment_of
@@ -194,16 +205,17 @@ class Pipeline:
 
     def calculate(self, node: Calc, rows: Rows, is_result: bool) -> Rows:
         """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates."""
+        is_shown = is_result or node.shows
         # Of a result the two halves of an update are judged together.
-        parts = [rows] if is_result and rows[1].any() else cut_evenly(rows, self.workers)
-        calls = [partial(self._calculate_part, node, part, is_result) for part in parts]
+        parts = [rows] if is_shown and rows[1].any() else cut_evenly(rows, self.workers)
+        calls = [partial(self._calculate_part, node, part, is_shown) for part in parts]
         return concat_changes(self.workers.run(calls), node.schema)
 
-    def _calculate_part(self, node: Calc, rows: Rows, is_result: bool) -> Rows:
-        upsert = not self.plan.tells_before
+    def _calculate_part(self, node: Calc, rows: Rows, is_shown: bool) -> Rows:
+        upsert = not self.plan.tells_before and not node.shows
         try:
             return calculate(
-                node.where, node.select, node.schema, *rows, is_shown=is_result, upsert=upsert
+                node.where, node.select, node.schema, *rows, is_shown=is_shown, upsert=upsert
             )
         except UnsupportedExpressionError:
             session = self.session or active_session()
@@ -214,7 +226,7 @@ class Pipeline:
 
         # A session that the user made says what went wrong in a class of its own, or with a trace of Java's.
         with translate_failures("expressions"), while_java_lives(session):
-            return calculate_with(session, node, *rows, is_shown=is_result, upsert=upsert)
+            return calculate_with(session, node, *rows, is_shown=is_shown, upsert=upsert)
 
     def cut(self, rows: Rows) -> Parts:
         """The rows as so many tasks read them, each a run of neighbours."""
@@ -267,6 +279,8 @@ class _Builder:
                 for stage in stages
                 for batch, kinds in stage(tables, clock)
             ]
+        # What a log tells of is not in the result: it has no contents.
+        is_result = is_result and not isinstance(node, ToChangelog | FromChangelog)
         below = self.build(node.inputs[0], is_result)
         step = self._step(node, is_result)
         return lambda tables, clock: [step(rows) for rows in below(tables, clock)]

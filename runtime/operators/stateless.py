@@ -19,10 +19,12 @@ from aggloom.codegen.planner import (
     Column,
     Correlate,
     Expand,
+    FromChangelog,
     Lookup,
     LookupJoin,
     Node,
     Scan,
+    ToChangelog,
     WindowAssign,
     WindowTable,
     call_data,
@@ -30,6 +32,7 @@ from aggloom.codegen.planner import (
 )
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
+from aggloom.runtime.operators.changelog_conversion import from_changelog, to_changelog
 from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.correlate import correlate, correlate_rows
 from aggloom.runtime.operators.steps import Rows
@@ -47,7 +50,8 @@ def step_of(node: Node, zone: str = "UTC") -> Step:
     evaluates, SpecError for options that a lookup table's files do not have.
     """
     if isinstance(node, Calc) and node.picked_columns is None:
-        return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
+        columns = node.where, node.select, node.schema, node.input.schema
+        return lower_calc(*columns, zone=zone, is_shown=node.shows)
     if isinstance(node, Lookup | LookupJoin):
         from aggloom.runtime.operators.lookup.step import prepare_lookup
 
@@ -105,6 +109,13 @@ def step_data(step: Step) -> dict[str, Any]:
     if isinstance(step, WindowAssign):
         windowing = windowing_data(step.windowing)
         return {"windows": windowing, "name": step.name, "rows": columns_data(step.input.schema)}
+    if isinstance(step, ToChangelog | FromChangelog):
+        return {
+            "op": step.op,
+            "codes": [list(pair) for pair in step.codes],
+            **({"skips": step.skips} if isinstance(step, FromChangelog) else {}),
+            "rows": columns_data(step.input.schema),
+        }
     if isinstance(step, Correlate):
         return {
             "call": call_data(step.call),
@@ -131,6 +142,11 @@ def step_from(data: Mapping[str, Any]) -> Step:
         scan = Scan("", columns_from(data["rows"]), "append")
         if "windows" in data:
             return WindowAssign(scan, windowing_of(data["windows"]), data["name"])
+        if "codes" in data:
+            codes = tuple((code, kind) for code, kind in data["codes"])
+            if "skips" not in data:
+                return ToChangelog(scan, data["op"], codes)
+            return FromChangelog(scan, data["op"], codes, skips=bool(data["skips"]))
         if "call" in data:
             call = call_from(data["call"], columns_from(data["answers"]))
             nets = bool(data.get("nets_updates"))
@@ -206,8 +222,10 @@ _RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
     Calc: _pick,
     Correlate: correlate,
     Expand: expand,
+    FromChangelog: from_changelog,
     Lookup: _attach_lists,
     LookupJoin: _join_answers,
+    ToChangelog: to_changelog,
     WindowAssign: lambda node, rows: (assign_windows(node, rows[0]), rows[1]),
     WindowTable: lambda node, rows: window_rows(node, *rows),
 }

@@ -33,6 +33,7 @@ ELSEWHERE = {
 }
 """Pages that a test of their own reads."""
 HERE = {
+    "changelog-functions.md": {"sql": [0], "python": [0], "text": [0]},
     "formats.md": {"python": [0, 1, 2], "text": [0, 1]},
     "joins.md": {"sql": [0, 1, 2, 3, 4], "python": [0, 1, 2, 3], "text": [0, 1]},
     "match-recognize.md": {"python": [0, 1], "text": [0, 2]},
@@ -175,6 +176,7 @@ def test_lines_are_short(path: Path) -> None:
 
 
 TABLES: dict[tuple[str, int], dict[str, Any]] = {
+    ("changelog-functions.md", 0): {"events": "id INT, name STRING, code STRING"},
     ("joins.md", 0): {"orders": "id INT, customer INT", "customers": "customer INT, name STRING"},
     ("joins.md", 1): {
         "orders": "customer INT, amount INT",
@@ -218,6 +220,8 @@ def test_queries_are_planned(page: str, number: int) -> None:
     as_of = {"input_changes": {"orders": "append"}, "watermarks": {"orders": "at", "rates": "at"}}
     for query in blocks(page, "sql")[number].split(";\n\n"):
         more: dict[str, Any] = as_of if "SYSTEM_TIME" in query else {}
+        if "FROM_CHANGELOG" in query:
+            more = {"input_changes": "append"}
         assert "plan\n" in al.explain(query, tables=tables, **more)
 
 

@@ -32,6 +32,9 @@ QUERIES = {
     "unnest": "SELECT customer, e, o, COUNT(*) AS n FROM orders LEFT JOIN UNNEST(ARRAY(amount, id % 3)) "
     "WITH ORDINALITY AS u(e, o) ON TRUE GROUP BY customer, e, o",
     "filter": "SELECT id, amount + 1 AS more FROM orders WHERE amount > 3",
+    "logged": "SELECT customer, n FROM FROM_CHANGELOG(input => (SELECT * FROM TO_CHANGELOG(input => (SELECT customer,"
+    " COUNT(*) AS n FROM orders GROUP BY customer), op_mapping => MAP['INSERT, UPDATE_AFTER', 'w', 'DELETE', 'x']))"
+    " PARTITION BY customer, op_mapping => MAP['w', 'UPDATE_AFTER', 'x', 'DELETE'])",
     "windows": "SELECT window_start, customer, SUM(amount) AS s FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(at),"
     " INTERVAL '10' SECOND)) GROUP BY window_start, window_end, customer",
 }

@@ -15,6 +15,7 @@ from aggloom.codegen.operators import (
     Union,
     walk,
 )
+from aggloom.codegen.planner.builders.changelog_conversion import plan_changelog_conversion
 from aggloom.codegen.planner.builders.constants import values, with_from
 from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_clause
 from aggloom.codegen.planner.builders.hints import set_state_ttl, state_ttl
@@ -49,6 +50,7 @@ from aggloom.codegen.planner.scripts.script import Script, ViewQuery
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+from aggloom.codegen.sql.changelog_calls import CHANGELOG_FUNCTIONS
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
@@ -285,7 +287,9 @@ class _Builder:
         return node, names
 
     def _windows(self, call: WindowCall) -> Node:
-        """The plan of a window function in FROM."""
+        """The plan of a window function in FROM, or of what converts changelogs."""
+        if call.name in CHANGELOG_FUNCTIONS:
+            return plan_changelog_conversion(self, call)
         arguments = table_arguments(call)
         assert arguments.table is not None
         table = arguments.table.this

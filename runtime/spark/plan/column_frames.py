@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ByteType, StringType, StructField, StructType
 
 from aggloom.codegen import columns_of, cut_column, quicken_expression
 from aggloom.codegen.planner import Calc, Lookup, LookupJoin, Node, Scan
@@ -118,20 +118,27 @@ def apply_step(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
 
 
 def filter_changes(
-    df: DataFrame, node: Calc, late: list[str], profile: str, upsert: bool
+    df: DataFrame,
+    node: Calc,
+    late: list[str],
+    profile: str | None,
+    upsert: bool,
+    beside: tuple[str, ...] = (),
 ) -> DataFrame:
     """The rows of a changelog that pass the filter of a Calc, with the kinds that they get, in the columns it reads.
 
-    late: the column that is set in rows that came too late, if there is one; these pass. upsert: of updates only the
-    +U comes.
+    late: the column that is set in rows that came too late, if there is one; these pass. profile: in whose words kinds
+    are written; None: as numbers. upsert: of updates only the +U comes. beside: columns that go along.
     """
     if node.input.appends_only:
         came_late = (f"{quote(name)} IS NOT NULL" for name in late)
         return df.where(" OR ".join([f"({quicken_expression(str(node.where))})", *came_late]))
     expressions = [str(node.where), *(sql for _, sql in node.select)]
     read = {name for sql in expressions for name in columns_of(sql)}
-    names = [name for name in df.columns if name in read] + late + [KIND]
+    names = [name for name in df.columns if name in read] + [*beside, *late]
     fields = [StructField(name, df.schema[name].dataType, True) for name in names]
+    fields.append(StructField(KIND, StringType() if profile else ByteType(), True))
+    names.append(KIND)
     stage = Having(profile, upsert, bool(late))
     passes = f"({quicken_expression(str(node.where))}) AS `row passes`"
     return df.selectExpr(*map(quote, names), passes).mapInArrow(stage, StructType(fields))

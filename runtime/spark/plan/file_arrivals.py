@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.planner import Scan, Stateful, walk
+from aggloom.codegen.planner import FromChangelog, Scan, Stateful, walk
 
 
 def find_orderly(node: Stateful, ordered: bool) -> set[str]:
@@ -12,5 +12,12 @@ def find_orderly(node: Stateful, ordered: bool) -> set[str]:
     """
     arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
     arrivals = arrivals or not node.handlers
-    scans = [each for each in walk(node) if isinstance(each, Scan)]
-    return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}
+    if not ordered:
+        return set()
+    below = walk(node)
+    logs = {id(scan) for each in below if isinstance(each, FromChangelog) for scan in walk(each)}
+    return {
+        each.table
+        for each in below
+        if isinstance(each, Scan) and (arrivals or each.changes != "append" or id(each) in logs)
+    }

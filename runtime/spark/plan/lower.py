@@ -15,15 +15,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType
 
-from aggloom.codegen import quicken_expression, spell_zone
+from aggloom.codegen import spell_zone
 from aggloom.codegen.planner import (
     ONE_ROW,
     Calc,
     Exchange,
+    FromChangelog,
     Node,
     Plan,
     Scan,
     Stateful,
+    ToChangelog,
     Union,
     below_unions,
     union_parts,
@@ -45,7 +47,7 @@ from aggloom.runtime.spark.node.output_encoding import (
     is_column_output,
 )
 from aggloom.runtime.spark.node.pack import Pack
-from aggloom.runtime.spark.plan import metrics
+from aggloom.runtime.spark.plan import kind_names, metrics
 from aggloom.runtime.spark.plan.column_frames import (
     KIND,
     InputTable,
@@ -67,7 +69,6 @@ from aggloom.runtime.spark.plan.expressions import (
 )
 from aggloom.runtime.spark.plan.file_arrivals import find_orderly
 from aggloom.runtime.spark.plan.host_settings import HostSettings
-from aggloom.runtime.spark.plan.kind_names import apply_result_step, translate_kinds
 from aggloom.runtime.spark.plan.one_batch_source import stream_once
 from aggloom.runtime.spark.plan.own_calls import compute_own_calls
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, Packer, Route
@@ -76,7 +77,7 @@ from aggloom.runtime.spark.plan.unpack import Unpack
 from aggloom.runtime.spark.read.files import Packable, packable
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.release import for_state, ready_for_state
-from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 
 LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
@@ -184,26 +185,16 @@ class SparkLowering:
         if isinstance(node, Stateful):
             return self._unpack_changes(node, profile)
         if not isinstance(node, Calc | Scan):
-            return apply_result_step(self._lower_result(node.inputs[0]), node, profile)
+            return kind_names.apply_result_step(self._lower_result(node.inputs[0]), node, profile)
         if isinstance(node, Calc):
             below, node = compute_own_calls(self._lower_result(node.input), node, self.zone)
             late = [name for name in below.columns if name == LATE_ROW]
             if node.where is not None:
-                below = filter_changes(
-                    below, node, late, profile, upsert=not self.plan.tells_before
-                )
+                upsert = not self.plan.tells_before and not node.shows
+                below = filter_changes(below, node, late, profile, upsert)
             return below.selectExpr(*project_columns(node), *late, quote(KIND))
         assert isinstance(node, Scan)
-        rows = self._scan(node)
-        df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
-        if rows.kind is None:
-            return df.withColumn(KIND, F.lit(PROFILES[profile][0]))
-        where, kind = (
-            f"{node.table}, change column {rows.change_column!r}",
-            df.schema[KIND].dataType,
-        )
-        word = translate_kinds(F.col(quote(KIND)), kind, profile, where, rows.append_only)
-        return df.withColumn(KIND, word)
+        return kind_names.spell_kinds(self._scan(node), node, profile)
 
     def _rows(self, node: Node) -> OrdinaryRows:
         """A part of the plan below an aggregate as ordinary columns."""
@@ -211,14 +202,15 @@ class SparkLowering:
             return self._scan(node)
         if isinstance(node, Stateful):
             return OrdinaryRows(self._unpack_changes(node, None), KIND, change_column=KIND)
+        if isinstance(node, ToChangelog | FromChangelog):
+            return kind_names.convert_changes(self._rows(node.input), node)
         if not isinstance(node, Calc):
             rows = self._rows(node.inputs[0])
             return replace(rows, df=apply_step(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
         df, node = compute_own_calls(below.df, node, self.zone)
-        below = replace(below, df=df)
-        df = below.df if node.where is None else below.filter(quicken_expression(node.where))
-        df = df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
+        below = kind_names.filter_below(replace(below, df=df), node)
+        df = below.df.selectExpr(*project_columns(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 
     def _scan(self, node: Scan) -> OrdinaryRows:
@@ -248,7 +240,8 @@ class SparkLowering:
         """A node as a step on packed rows; None if it is none, or if only Spark evaluates its expressions."""
         if is_step(node):
             return step_of(node, self.zone)
-        if not isinstance(node, Calc) or not self._is_ansi:
+        # The halves of an update, which a filter above a log judges together, may be packed apart.
+        if not isinstance(node, Calc) or node.shows or not self._is_ansi:
             return None
         try:
             return step_of(node, self.zone)

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.codegen import having_kinds
-from aggloom.codegen.planner import Node
+from aggloom.codegen.planner import FromChangelog, Node, ToChangelog
 from aggloom.runtime.hosting.blobs import binaries, concat, is_late, read_blob, split_kinds
+from aggloom.runtime.operators.changelog_conversion import read_log, to_log
 from aggloom.runtime.operators.stateless import run_alone
 from aggloom.runtime.spark.node.batch_context import work_for_this_batch
+from aggloom.runtime.storage.arena import NumberArray
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
     Kinds,
@@ -85,13 +87,9 @@ class Stepped:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the step over the rows."""
         work_for_this_batch()
-        schema = self.node.inputs[0].schema
-        width = len(schema)
+        width = len(self.node.inputs[0].schema)
         for batch in batches:
-            fields = zip(batch.columns, schema, strict=False)
-            known = pa.RecordBatch.from_arrays(
-                [column.cast(field.type) for column, field in fields], schema=schema
-            )
+            known = _first_columns(batch, self.node.inputs[0].schema)
             done, places = run_alone(self.node, known)
             extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
             names = [*self.node.schema.names, *batch.schema.names[width:]]
@@ -99,14 +97,50 @@ class Stepped:
 
 
 @dataclass(frozen=True)
-class Having:
-    """The `mapInArrow` stage of a condition on the result: the last two columns are the change column and it.
+class Converted:
+    """The `mapInArrow` stage of TO_CHANGELOG and FROM_CHANGELOG over ordinary columns.
 
-    upsert: of updates only the +U comes. late: before the change column there is one that is set in rows that came too
+    has_kind: whether the column of kinds stands behind those of the node; else rows are insertions. What stands behind
+    goes along. What leaves has that column again, as `Unpack` writes it.
+    """
+
+    node: ToChangelog | FromChangelog
+    has_kind: bool
+    profile: str | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert the rows."""
+        work_for_this_batch()
+        width = len(self.node.input.schema)
+        for batch in batches:
+            known = _first_columns(batch, self.node.input.schema)
+            done, kinds, places = self._convert(known, batch.columns[width:])
+            beside = batch.columns[width + self.has_kind :]
+            extra = [column.take(pa.array(places)) for column in beside]
+            names = [*self.node.schema.names, "kind", *batch.schema.names[width + self.has_kind :]]
+            columns = [*done.columns, _words(kinds, self.profile), *extra]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _convert(
+        self, known: pa.RecordBatch, beside: list[pa.Array]
+    ) -> tuple[pa.RecordBatch, Kinds, NumberArray]:
+        """The converted rows, their kinds, and the number of the row of each."""
+        if isinstance(self.node, FromChangelog):
+            return read_log(self.node, known)
+        kinds = _kinds_of(beside[0]) if self.has_kind else np.zeros(known.num_rows, np.int8)
+        return to_log(self.node, known, kinds)
+
+
+@dataclass(frozen=True)
+class Having:
+    """The `mapInArrow` stage of a condition on changes: the last two columns are the change column and it.
+
+    profile: as of `Unpack`. upsert: of updates only the +U comes.
+    late: before the change column there is one that is set in rows that came too
     late, which pass.
     """
 
-    profile: str = "spark"
+    profile: str | None = "spark"
     upsert: bool = True
     late: bool = False
 
@@ -121,7 +155,7 @@ class Having:
             if not batch.num_rows:
                 continue
             whole = concat([waiting, batch]) if waiting is not None else batch
-            kinds = parse_kinds(whole.column(whole.num_columns - 2), "HAVING")
+            kinds = _kinds_of(whole.column(whole.num_columns - 2))
             waiting = None
             if kinds[-1] == UPDATE_BEFORE:
                 waiting = whole.slice(len(kinds) - 1)
@@ -135,6 +169,19 @@ class Having:
         condition = batch.column(batch.num_columns - 1).fill_null(False)
         keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False), self.upsert)
         if keep.any():
-            columns = [*batch.columns[:-2], kinds_to_arrow(new, self.profile)]
+            columns = [*batch.columns[:-2], _words(new, self.profile)]
             names = batch.schema.names[:-1]
             yield pa.RecordBatch.from_arrays(columns, names=names).filter(pa.array(keep))
+
+
+def _first_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema, in its types, with which a batch begins."""
+    fields = zip(batch.columns, schema, strict=False)
+    return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in fields], schema=schema)
+
+
+def _kinds_of(column: pa.Array) -> Kinds:
+    """The kinds (int8[rows]) that a column of numbers or words holds."""
+    if column.type == pa.int8():
+        return column.to_numpy()
+    return parse_kinds(column, "the query")
