@@ -108,7 +108,7 @@ class Rows:
         return folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """Windows, in the words of each contender. `steps`: slides or steps in a window; 0 for sessions."""
 
@@ -138,50 +138,53 @@ def _hop(steps: int) -> Case:
         ).agg(_calls())
 
     return Case(
-        "tumble 1 min" if tumbles else f"hop {steps} min / 1 min",
-        steps,
-        lambda _: al.Tumble(SLIDE, on="ts") if tumbles else al.Hop(steps * SLIDE, SLIDE, on="ts"),
-        (
+        name="tumble 1 min" if tumbles else f"hop {steps} min / 1 min",
+        steps=steps,
+        assigner=lambda _: (
+            al.Tumble(SLIDE, on="ts") if tumbles else al.Hop(steps * SLIDE, SLIDE, on="ts")
+        ),
+        flink=(
             f"TUMBLE(TABLE t, DESCRIPTOR(ts), {size})"
             if tumbles
             else f"HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, {size})"
         ),
-        f"SELECT k, t // {SLIDE} - i AS w, SUM(v), MAX(v), COUNT(*) FROM t, range({steps}) r(i) GROUP BY ALL",
-        polars,
-        lambda _: F.window("ts", f"{steps} minutes", "1 minute"),
+        duckdb=f"SELECT k, t // {SLIDE} - i AS w, SUM(v), MAX(v), COUNT(*) FROM t, range({steps}) r(i) GROUP BY ALL",
+        polars=polars,
+        spark=lambda _: F.window("ts", f"{steps} minutes", "1 minute"),
     )
 
 
 def _cumulate(steps: int) -> Case:
     size = steps * SLIDE
     return Case(
-        f"cumulate {steps} min / 1 min",
-        steps,
-        lambda _: al.Cumulate(size, SLIDE, on="ts"),
-        f"CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '{steps}' MINUTE)",
-        f"SELECT k, t // {size} AS w, i, SUM(v), MAX(v), COUNT(*) FROM t, range({steps}) r(i) "
+        name=f"cumulate {steps} min / 1 min",
+        steps=steps,
+        assigner=lambda _: al.Cumulate(size, SLIDE, on="ts"),
+        flink=f"CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '{steps}' MINUTE)",
+        duckdb=f"SELECT k, t // {size} AS w, i, SUM(v), MAX(v), COUNT(*) FROM t, range({steps}) r(i) "
         f"WHERE i >= t % {size} // {SLIDE} GROUP BY ALL",
-        lambda rows, _: rows.lazy()
+        polars=lambda rows, _: rows.lazy()
         .join(pl.LazyFrame({"i": range(steps)}), how="cross")
         .filter(pl.col("i") >= pl.col("t") % size // SLIDE)
         .group_by("k", pl.col("t") // size, "i")
         .agg(_calls())
         .collect(engine="streaming"),
-        None,
+        spark=None,
     )
 
 
 SESSION = Case(
-    "session",
-    0,
-    lambda rows: al.Session(rows.gap * 1000, on="ts"),
-    "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{gap}' SECOND(4))",
-    "SELECT k, i, SUM(v), MAX(v), COUNT(*) FROM (SELECT *, COUNT(*) FILTER (new) OVER (PARTITION BY k ORDER BY t) AS i "
-    "FROM (SELECT *, t - LAG(t) OVER (PARTITION BY k ORDER BY t) > {gap} * 1000 AS new FROM t)) GROUP BY k, i",
-    lambda rows, data: rows.group_by(
+    name="session",
+    steps=0,
+    assigner=lambda rows: al.Session(rows.gap * 1000, on="ts"),
+    flink="SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{gap}' SECOND(4))",
+    duckdb="SELECT k, i, SUM(v), MAX(v), COUNT(*) FROM (SELECT *, COUNT(*) FILTER (new) OVER "
+    "(PARTITION BY k ORDER BY t) AS i FROM (SELECT *, t - LAG(t) OVER (PARTITION BY k ORDER BY t) > {gap} * 1000 "
+    "AS new FROM t)) GROUP BY k, i",
+    polars=lambda rows, data: rows.group_by(
         "k", (pl.col("t").diff() > data.gap * 1000).fill_null(False).cum_sum().over("k").alias("i")
     ).agg(_calls()),
-    lambda rows: F.session_window("ts", f"{rows.gap} seconds"),
+    spark=lambda rows: F.session_window("ts", f"{rows.gap} seconds"),
 )
 CASES = {
     "tumble": _hop(1),

@@ -13,7 +13,7 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
 SUPPORT = "ab9f9d114183d84c"
-DIGEST = "4384f035d1891d1f"
+DIGEST = "607be2c37fa5dfe3"
 
 
 class Inputs(NamedTuple):
@@ -135,14 +135,18 @@ def merge_row(state, s, other, o):
     state.count_amount[s] = count_amount + other_count_amount
     rt.store_wide(state.sum_amount, s, rt.combine_wide(sum_amount, other_sum_amount))
     rt.ordered_merge(
-        state.ordered_amount, state.pool, False, s, other.ordered_amount, other.pool, o
+        state.ordered_amount, state.pool, False, s, other.ordered_amount, other.pool, other_slot=o
     )
 
     # FIRST_VALUE(note) AS first_note
-    rt.sequence_merge(state.sequence_note, state.pool, True, s, other.sequence_note, other.pool, o)
+    rt.sequence_merge(
+        state.sequence_note, state.pool, True, s, other.sequence_note, other.pool, other_slot=o
+    )
 
     # LAST_VALUE(at) AS last_at
-    rt.sequence_merge(state.sequence_at, state.pool, False, s, other.sequence_at, other.pool, o)
+    rt.sequence_merge(
+        state.sequence_at, state.pool, False, s, other.sequence_at, other.pool, other_slot=o
+    )
 
     if state.records[s] == 0:
         reset_row(state, s)
@@ -312,7 +316,16 @@ class GroupAggsHandler(rt.Handler):
         rt.OutputLayout("out_last_at", "word", columns=1, check="found"),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(
+        inputs=Inputs,
+        state=State,
+        outputs=Outputs,
+        update=update,
+        fold=fold,
+        values=values,
+        merge=merge_slots,
+        reset=reset_slots,
+    )
 
     def open(self):
         """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""

@@ -13,7 +13,7 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "ab9f9d114183d84c"
-DIGEST = "c4df84cf2c568c68"
+DIGEST = "7dc044a62376b1e9"
 
 
 class Inputs(NamedTuple):
@@ -103,7 +103,13 @@ def merge_row(state, s, other, o):
     state.count_dep_delay[s] = count_dep_delay + other_count_dep_delay
     state.sum_dep_delay[s] = sum_dep_delay + other_sum_dep_delay
     rt.ordered_merge(
-        state.ordered_dep_delay, state.pool, False, s, other.ordered_dep_delay, other.pool, o
+        state.ordered_dep_delay,
+        state.pool,
+        False,
+        s,
+        other.ordered_dep_delay,
+        other.pool,
+        other_slot=o,
     )
 
     if state.records[s] == 0:
@@ -246,7 +252,16 @@ class NamespaceAggsHandler(rt.NamespaceHandler):
         rt.OutputLayout("out_worst", "word", columns=1, check="found"),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(
+        inputs=Inputs,
+        state=State,
+        outputs=Outputs,
+        update=update,
+        fold=fold,
+        values=values,
+        merge=merge_slots,
+        reset=reset_slots,
+    )
 
     def open(self):
         """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""

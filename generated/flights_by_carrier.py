@@ -13,7 +13,7 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "ab9f9d114183d84c"
-DIGEST = "f2db4aeec432d1f5"
+DIGEST = "4ddfd0a78fee1dba"
 
 
 class Inputs(NamedTuple):
@@ -163,7 +163,13 @@ def merge_row(state, s, other, o):
     state.count_arr_delay[s] = count_arr_delay + other_count_arr_delay
     state.sum_arr_delay[s] = sum_arr_delay + other_sum_arr_delay
     rt.ordered_merge(
-        state.ordered_arr_delay, state.pool, False, s, other.ordered_arr_delay, other.pool, o
+        state.ordered_arr_delay,
+        state.pool,
+        False,
+        s,
+        other.ordered_arr_delay,
+        other.pool,
+        other_slot=o,
     )
 
     theirs = rt.multiset_first(other.distinct_dest, o)
@@ -352,7 +358,16 @@ class GroupAggsHandler(rt.Handler):
         rt.OutputLayout("out_airports", "word", columns=1, check=""),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(
+        inputs=Inputs,
+        state=State,
+        outputs=Outputs,
+        update=update,
+        fold=fold,
+        values=values,
+        merge=merge_slots,
+        reset=reset_slots,
+    )
 
     def open(self):
         """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""

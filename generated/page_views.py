@@ -13,7 +13,7 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
 SUPPORT = "ab9f9d114183d84c"
-DIGEST = "92e99b9b9a45fb19"
+DIGEST = "7afde4a650772891"
 
 
 class Inputs(NamedTuple):
@@ -121,7 +121,7 @@ def merge_row(state, s, other, o):
     rt.store_float(
         state.sum_seconds,
         s,
-        rt.combine_float(state.spill, s, 0, sum_seconds, other.spill, o, other_sum_seconds),
+        rt.combine_float(state.spill, s, 0, sum_seconds, other.spill, o, b=other_sum_seconds),
     )
     state.least_seconds[s] = (
         other_least_seconds
@@ -315,7 +315,16 @@ class GroupAggsHandler(rt.Handler):
         rt.OutputLayout("out_shortest", "word", columns=1, check=""),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(
+        inputs=Inputs,
+        state=State,
+        outputs=Outputs,
+        update=update,
+        fold=fold,
+        values=values,
+        merge=merge_slots,
+        reset=reset_slots,
+    )
 
     def open(self):
         """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""

@@ -13,7 +13,7 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "ab9f9d114183d84c"
-DIGEST = "4390b98917f494bc"
+DIGEST = "a1c875d8826d6dd7"
 
 
 class Inputs(NamedTuple):
@@ -100,7 +100,9 @@ def merge_row(state, s, other, o):
     other_sum_cnt = other.sum_cnt[o]
     state.count_cnt[s] = count_cnt + other_count_cnt
     state.sum_cnt[s] = sum_cnt + other_sum_cnt
-    rt.ordered_merge(state.ordered_cnt, state.pool, False, s, other.ordered_cnt, other.pool, o)
+    rt.ordered_merge(
+        state.ordered_cnt, state.pool, False, s, other.ordered_cnt, other.pool, other_slot=o
+    )
 
     if state.records[s] == 0:
         reset_row(state, s)
@@ -235,7 +237,16 @@ class GroupAggsHandler(rt.Handler):
         rt.OutputLayout("out_max_cnt", "word", columns=1, check="found"),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(
+        inputs=Inputs,
+        state=State,
+        outputs=Outputs,
+        update=update,
+        fold=fold,
+        values=values,
+        merge=merge_slots,
+        reset=reset_slots,
+    )
 
     def open(self):
         """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""

@@ -108,7 +108,9 @@ class Book:
         title = "aggloom's speed over Flink SQL's, once under way (more is faster)"
         shown = (title, bars) if bars else None
         rows = self.cells()
-        publish_rows(self.name, HEADER, rows, raw, notes.strip(), facts, shown, printed=False)
+        publish_rows(
+            self.name, HEADER, rows, raw, notes.strip(), facts=facts, bars=shown, printed=False
+        )
 
     def show(self) -> None:
         """Print the table."""

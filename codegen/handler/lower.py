@@ -122,7 +122,7 @@ class _Lowering(ast.NodeVisitor):
             return _SUMS[kind][function].format(*texts)
         place = f"state.spill, s, {self.scope.spills[name]}"
         if function == "combine":
-            return f"rt.combine_float({place}, {texts[0]}, other.spill, o, {texts[1]})"
+            return f"rt.combine_float({place}, {texts[0]}, other.spill, o, b={texts[1]})"
         if function in _FLOAT_STEPS:
             step = f"{function}_float" if "_" not in function else function
             return f"rt.{step}({place}, {', '.join(texts)})"

@@ -167,9 +167,11 @@ def enter_view(draft: Draft, state: View, call: CallPlan) -> StateView:
 
 
 def _steps(draft: Draft, view: StateView, local: str, call: CallPlan, latest: bool) -> ViewStep:
-    more = f", {latest}" if view.kind.stamps else ""
+    more = f", latest={latest}" if view.kind.stamps else ""
     function = f"rt.{view.kind.name}"
-    merge = f"{function}_merge({view.here}, other.{view.attr}, other.pool, o{more})"
+    # Broken as black would break it: text that black has to change is formatted twice.
+    other = f"other.{view.attr}, other.pool, other_slot=o"
+    merge = f"{function}_merge(\n    {view.here}, {other}{more}\n)"
     named = named_arguments(call.call, call.entry)
     if "frequency" in named:
         times = draft.read_column(named["frequency"], "number")

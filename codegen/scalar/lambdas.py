@@ -57,7 +57,7 @@ def _call(
     values: list[LoweredExpression],
     body: LoweredExpression,
     names: list[str],
-    *more: str,
+    more: tuple[str, ...] = (),
 ) -> LoweredExpression:
     """`scalar.lambdas.word(values.., lambda rows: body, names, rows, more..)`."""
     texts = [value.text for value in values]
@@ -136,9 +136,8 @@ def _of_map(part: str) -> Rule:
             dtype = pa.map_(body.type, kinds[1])
         elif part == "value":
             dtype = pa.map_(kinds[0], body.type)
-        lambda_call = _call(
-            low, "of_pairs", dtype, [pairs], body, names, quoted(part), type_text(dtype)
-        )
+        more = quoted(part), type_text(dtype)
+        lambda_call = _call(low, "of_pairs", dtype, [pairs], body, names, more=more)
         return replace(lambda_call, raises=lambda_call.raises or part == "key")
 
     return rule

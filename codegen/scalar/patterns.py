@@ -52,13 +52,12 @@ def _java(node: exp.Expression, pattern: exp.Expression) -> str:
 def _by_regex(
     function: str,
     dtype: pa.DataType,
-    low: ExpressionLowering,
     node: exp.Expression,
-    operand: exp.Expression,
+    text: LoweredExpression,
     pattern: str,
     *more: LoweredExpression,
 ) -> LoweredExpression:
-    values = [low.text(operand), constant(pattern, _TEXT), *more]
+    values = [text, constant(pattern, _TEXT), *more]
     return call_by_row(f"regexes.{function}", dtype, values, node)
 
 
@@ -72,7 +71,7 @@ def _extract(low: ExpressionLowering, node: exp.RegexpExtract) -> LoweredExpress
         if not 0 <= group_number <= count_groups(pattern):
             raise
         number = constant(group_number, pa.int32())
-        return _by_regex("group", _TEXT, low, node, node.this, pattern, number)
+        return _by_regex("group", _TEXT, node, low.text(node.this), pattern, number)
     groups = 0
 
     def mark_group(match: re.Match[str]) -> str:
@@ -96,7 +95,8 @@ def _like(low: ExpressionLowering, node: exp.RegexpLike) -> LoweredExpression:
     try:
         pattern = quoted(_alike(node))
     except UnsupportedExpressionError:
-        return _by_regex("is_found", pa.bool_(), low, node, node.this, _java(node, node.expression))
+        regex = _java(node, node.expression)
+        return _by_regex("is_found", pa.bool_(), node, low.text(node.this), regex)
     text = "pc.match_substring_regex({0}, {pattern})"
     return call(text, pa.bool_(), low.text(node.this), pattern=pattern)
 
@@ -108,7 +108,8 @@ def _lower_search(function: str, dtype: pa.DataType, most: int = 2) -> Rule:
         if not 2 <= len(node.expressions) <= most:
             raise unsupported_error(node, NEEDS_SPARK)
         operand, pattern = node.expressions[:2]
-        return _by_regex(function, dtype, low, node, operand, _java(node, pattern))
+        regex = _java(node, pattern)
+        return _by_regex(function, dtype, node, low.text(operand), regex)
 
     return rule
 
@@ -120,7 +121,7 @@ def _extract_all(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
     if not 0 <= group_number <= count_groups(regex):
         raise unsupported_error(node, NEEDS_SPARK)
     number = constant(group_number, pa.int32())
-    return _by_regex("groups", pa.list_(_TEXT), low, node, operand, regex, number)
+    return _by_regex("groups", pa.list_(_TEXT), node, low.text(operand), regex, number)
 
 
 def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -134,7 +135,7 @@ def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         raise unsupported_error(node, NEEDS_SPARK)
     if re.search(r"(?:^|[^\\])(?:\\\\)*\\$", text):
         raise unsupported_error(node, NEEDS_SPARK)
-    return _by_regex("replace", _TEXT, low, node, operand, regex, low.lower(new))
+    return _by_regex("replace", _TEXT, node, low.text(operand), regex, low.lower(new))
 
 
 def _split(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -143,7 +144,7 @@ def _split(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         raise unsupported_error(node, NEEDS_SPARK)
     number = constant(whole_number(limit[0], node) if limit else -1, pa.int32())
     regex = _java(node, pattern)
-    return _by_regex("split", pa.list_(_TEXT), low, node, operand, regex, number)
+    return _by_regex("split", pa.list_(_TEXT), node, low.text(operand), regex, number)
 
 
 def lower_like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:

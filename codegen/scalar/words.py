@@ -141,7 +141,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         "mask",
         ("mask(s)", "mask(s, 'U', 'l', '9', '.')", "mask(t, NULL)"),
-        by_row("words.mask", _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, least=1, nulls=True),
+        by_row("words.mask", _TEXT, *(_TEXT,) * 5, least=1, nulls=True),
     ),
     entry("luhn_check", "luhn_check('79927398713')", by_row("words.is_luhn", pa.bool_(), _TEXT)),
     entry("bin", ("bin(i)", "bin(l)"), by_row("words.binary_digits", _TEXT, _BIG)),

@@ -60,18 +60,18 @@ class CsvDialect:
         # Two characters, as a shell or a job file passes a tab on.
         separator = texts.get("sep", texts.get("delimiter", ",")).replace("\\t", "\t")
         dialect = cls(
-            separator,
-            texts.get("quote", '"'),
-            texts.get("escape"),
-            _switch(texts, "header", "true"),
-            texts.get("nullvalue", ""),
-            _codec(texts.get("encoding", "utf-8")),
-            texts.get("comment", ""),
-            _switch(texts, "ignoreleadingwhitespace"),
-            _switch(texts, "ignoretrailingwhitespace"),
-            _refusal(texts, "missing") == "null",
-            bool(texts.keys() & {"sep", "delimiter"}),
-            _refusal(texts, "zero_dates"),
+            separator=separator,
+            quote=texts.get("quote", '"'),
+            escape=texts.get("escape"),
+            header=_switch(texts, "header", "true"),
+            null=texts.get("nullvalue", ""),
+            encoding=_codec(texts.get("encoding", "utf-8")),
+            comment=texts.get("comment", ""),
+            leading=_switch(texts, "ignoreleadingwhitespace"),
+            trailing=_switch(texts, "ignoretrailingwhitespace"),
+            lenient=_refusal(texts, "missing") == "null",
+            is_named=bool(texts.keys() & {"sep", "delimiter"}),
+            zero_dates=_refusal(texts, "zero_dates"),
         )
         dialect._check()
         return dialect

@@ -167,7 +167,7 @@ def _tree_entries(
     while entry:
         words.append(int(tree.heap[entry]))
         tallies.append(tuple(tree.heap[entry + 1 : entry + 1 + counts].tolist()))
-        leaf, entry = tree_step(tree, pool.arrays, by_bytes, slot, leaf, entry, 1)
+        leaf, entry = tree_step(tree, pool.arrays, by_bytes, slot, leaf, entry, side=1)
     return words, tallies
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +70,15 @@ class Look:
         row, window = self._split_key(key)
         bucket = self._bucket(row)
         key_values = {name: row.column(name)[0].as_py() for name in row.schema.names}
-        about = (self.checkpoint.path, self.stored.number, self.description.operator, self.batch)
+        why = partial(
+            Why,
+            checkpoint=self.checkpoint.path,
+            operator=self.stored.number,
+            name=self.description.operator,
+            batch=self.batch,
+            key=key_values,
+            bucket=bucket,
+        )
         files = [each for each in self.files if each.bucket == bucket]
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
             opened = Opened(stored, self.trust, self.part)
@@ -83,18 +92,22 @@ class Look:
                     moves_last=opened.spec.moves_last,
                 )
             near = () if played.first or played.bundles else self._nearest(row)
-            return Why(
-                *about,
-                key_values,
-                bucket,
-                bool(opened.snapshot),
-                window.parts(played.first),
-                len(entries),
-                window.bundles(played.bundles),
-                window.parts(played.last),
-                near,
+            return why(
+                has_snapshot=bool(opened.snapshot),
+                snapshot=window.parts(played.first),
+                entries=len(entries),
+                bundles=window.bundles(played.bundles),
+                now=window.parts(played.last),
+                nearest=near,
             )
-        return Why(*about, key_values, bucket, False, (), 0, (), (), self._nearest(row))
+        return why(
+            has_snapshot=False,
+            snapshot=(),
+            entries=0,
+            bundles=(),
+            now=(),
+            nearest=self._nearest(row),
+        )
 
     def bytes_of(self, key: Mapping[str, Any]) -> int:
         """Number of bytes that the bucket of a key takes in the store."""

@@ -48,7 +48,8 @@ def windows(keys: Sequence[KeyWeight], watermark: dt.datetime | None) -> str:
         for start, end, rows in spans:
             title = f"{row(key.key)}: {moment(start, _UTC)} to {moment(end, _UTC)}"
             title += "" if rows is None else f", {rows:,} rows"
-            parts.append(rect("bar", axis.at(start), y + 5, axis.at(end), y + _LANE - 3, 2, title))
+            left, right = axis.at(start), axis.at(end)
+            parts.append(rect("bar", left, y + 5, right, y + _LANE - 3, rx=2, title=title))
     if near and mark is not None:
         x = axis.at(mark)
         title = f"watermark {moment(mark, _UTC)}"

@@ -147,15 +147,15 @@ def _batch(root: Path, plan: Path, committed: bool, noted: Mapping[str, Any]) ->
     took = took if took is not None and 0 <= took <= _LONGEST_MS else None
     watermark = noted.get("watermark") if noted else planned_watermark
     return Batch(
-        number,
-        at,
-        done,
-        took,
-        _number(noted.get("rows")),
-        _number(noted.get("changes")),
-        _number(watermark) or None,
-        _numbers(noted.get("lag")),
-        phases,
+        number=number,
+        at=at,
+        done=done,
+        took=took,
+        rows=_number(noted.get("rows")),
+        changes=_number(noted.get("changes")),
+        watermark=_number(watermark) or None,
+        lag=_numbers(noted.get("lag")),
+        phases=phases,
     )
 
 

@@ -54,10 +54,10 @@ def sequence_merge_seen(
     s: int,
     other: list[list[Any]],
     other_pool: None,
-    o: int,
+    other_slot: int,
     marks: Seen,
     column: int,
 ) -> None:
-    for word in other[o]:
+    for word in other[other_slot]:
         if marks[s].get(word, 0) >> column & 1 and word not in view[s]:
             view[s].append(word)

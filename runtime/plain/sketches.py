@@ -57,9 +57,9 @@ def bits_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> N
 
 
 def bits_merge(
-    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
+    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, other_slot: int
 ) -> None:
-    for key, count in other[o].items():
+    for key, count in other[other_slot].items():
         _count(view[s], key, count)
 
 
@@ -119,13 +119,13 @@ def hyperloglog_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word:
 
 
 def hyperloglog_merge(
-    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
+    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, other_slot: int
 ) -> None:
-    for entry in other[o].get("entries", []):
+    for entry in other[other_slot].get("entries", []):
         _enter(view, s, entry)
-    if "ranks" in other[o]:
+    if "ranks" in other[other_slot]:
         _to_registers(view, s)
-        for register, rank in other[o]["ranks"].items():
+        for register, rank in other[other_slot]["ranks"].items():
             _raise(view, s, register, rank)
 
 
@@ -219,23 +219,23 @@ def _compress(summary: Slot, accuracy: int) -> None:
 
 
 def quantiles_merge(
-    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
+    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, other_slot: int
 ) -> None:
-    if not other[o]:
+    if not other[other_slot]:
         return
     summary = _summary(view, s)
     is_copy = summary["rows"] == 0
     before = [list(entry) for entry in summary["entries"]]
-    theirs = other[o]["entries"]
+    theirs = other[other_slot]["entries"]
     for entry in summary["entries"]:
         at = _place(theirs, entry[0])
         if at == len(theirs) or theirs[at][0] != entry[0]:
             entry[3] += _gap(theirs, at)
     for word, *counts in theirs:
         _take(summary, word, counts, _gap(before, _place(before, word)))
-    summary["rows"] += other[o]["rows"]
+    summary["rows"] += other[other_slot]["rows"]
     if is_copy:
-        summary["fresh"] = other[o]["fresh"]
+        summary["fresh"] = other[other_slot]["fresh"]
     _compress(summary, view.width)
 
 

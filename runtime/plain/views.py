@@ -36,9 +36,9 @@ def ordered_merge(
     s: int,
     other: list[Counter],
     other_pool: None,
-    o: int,
+    other_slot: int,
 ) -> None:
-    for word, count in other[o].items():
+    for word, count in other[other_slot].items():
         _count(view[s], word, count)
 
 
@@ -89,9 +89,9 @@ def sequence_merge(
     s: int,
     other: list[list[Any]],
     other_pool: None,
-    o: int,
+    other_slot: int,
 ) -> None:
-    for word in other[o]:
+    for word in other[other_slot]:
         if isinstance(word, tuple):
             sequence_retract(view, pool, pooled, s, word[1])
         else:
@@ -105,11 +105,11 @@ def sequence_merge_multiset(
     s: int,
     other: list[list[Any]],
     other_pool: None,
-    o: int,
+    other_slot: int,
     counts: Multiset,
     column: int,
 ) -> None:
-    for word in other[o]:
+    for word in other[other_slot]:
         is_live = word in counts[s] and counts[s][word][column] > 0
         if is_live and word not in view[s]:
             view[s].append(word)
@@ -232,10 +232,10 @@ def stamped_merge(
     s: int,
     other: list[Stamped],
     other_pool: None,
-    o: int,
+    other_slot: int,
     latest: bool,
 ) -> None:
-    for word, (count, _) in sorted(other[o].items(), key=lambda item: item[1][1]):
+    for word, (count, _) in sorted(other[other_slot].items(), key=lambda item: item[1][1]):
         absent = view[s].get(word, [0, 0])[0] <= 0
         _stamp(view[s], word, count, count > 0 and (latest or absent))
 

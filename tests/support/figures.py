@@ -113,12 +113,13 @@ def find_vague_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def find_long_calls(tree: ast.AST, most: int = POSITIONAL) -> list[int]:
-    """Return the lines of calls with more positional arguments than a reader can keep apart; `*` may be any number."""
+    """Return the lines of calls with more positional arguments than a reader can keep apart.
+
+    What stands behind a `*` has a name of its own and is not counted.
+    """
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    long_calls = (call for call in calls if len(call.args) > most)
-    return sorted(
-        c.lineno for c in long_calls if not any(isinstance(a, ast.Starred) for a in c.args)
-    )
+    counts = ((c.lineno, sum(not isinstance(a, ast.Starred) for a in c.args)) for c in calls)
+    return sorted(line for line, count in counts if count > most)
 
 
 def is_participle(name: str) -> bool:

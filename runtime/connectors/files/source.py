@@ -206,10 +206,7 @@ def read_changes(
         return order_rows(
             _csv(
                 spark,
-                new_reader(),
-                path,
-                columns,
-                options,
+                *(new_reader(), path, columns, options),
                 lenient=lenient,
                 words=words,
                 inferred=inferred,
@@ -231,18 +228,23 @@ def read_changes(
     if format == "jsonl" and not lenient and not whole:
         plain = spark.read.options(**looked)
         _check_json(packed_lines(plain, path, parts) if packed else plain.text(path), path, own)
-    separator = key_separator if key_separator is not None else kind.separator
     if packed:
         lines = (packed_objects if whole else packed_lines)(new_reader(), path, parts)
     else:
         lines = _texts(new_reader().option("wholetext", whole), path, parts)
         lines = objects_of(lines) if whole else lines
-    if whole:
-        separator = None
-    nothing = F.lit(None).cast("binary")
-    file, names = F.col("file"), (parts.names, columns.names)
+    separator = kind.separator if key_separator is None else key_separator
     return decode_messages(
-        lines, decoded, F.col("value"), nothing, file, side, separator, *names, by_name
+        lines,
+        decoded,
+        value=F.col("value"),
+        key=F.lit(None).cast("binary"),
+        place=F.col("file"),
+        side=side,
+        separator=None if whole else separator,
+        parts=parts.names,
+        order=columns.names,
+        by_name=by_name,
     )
 
 

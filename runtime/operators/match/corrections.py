@@ -63,13 +63,13 @@ class _Touched(NamedTuple):
         renumbered = np.cumsum(which) - 1
         rows = which[self.numbers]
         return _Touched(
-            self.slots[which],
-            self.starts[which],
-            self.floors[which],
-            renumbered[self.numbers[rows]],
-            self.ids[rows],
-            self.settled[which],
-            self.shifts[which],
+            slots=self.slots[which],
+            starts=self.starts[which],
+            floors=self.floors[which],
+            numbers=renumbered[self.numbers[rows]],
+            ids=self.ids[rows],
+            settled=self.settled[which],
+            shifts=self.shifts[which],
         )
 
 
@@ -169,7 +169,7 @@ class CorrectingMatchOperator(MatchOperator):
         floors = self._floors(starts)
         numbers, ids = rows.collect_between(every, floors, rows.sizes(every)[0])
         none = np.zeros(len(every), np.int64)
-        return _Touched(every, starts, floors, numbers, ids, none, none)
+        return _Touched(every, starts, floors, numbers, ids, settled=none, shifts=none)
 
     def _first_search(self, slots: SlotArray, changed: NumberArray) -> Array:
         """The place by key of the first search that has looked at a place, or of the next search (int64[n])."""

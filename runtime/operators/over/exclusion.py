@@ -91,10 +91,21 @@ def _take_out(lines: HoledLines) -> tuple[Steps, Array]:
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     holes = lines.holes
     given = *lines[:4], holes.starts, holes.stops, holes.keeps
-    count = _steps(*given, none, flags, none, none, none, False)
+    # Twice: the first walk counts, so that the second has room for what it writes.
+    count = _steps(
+        *given, rows=none, retracts=flags, stretches=none, items=none, values=none, write=False
+    )
     rows, owners, items = (np.empty(count, np.int64) for _ in range(3))
     retracts, values = np.empty(count, np.bool_), np.empty(len(lines.stretch), np.int64)
-    _steps(*given, rows, retracts, owners, items, values, True)
+    _steps(
+        *given,
+        rows=rows,
+        retracts=retracts,
+        stretches=owners,
+        items=items,
+        values=values,
+        write=True,
+    )
     return Steps(rows, retracts, owners, items), values
 
 
@@ -114,12 +125,15 @@ def slide_around(
     if not in_order:
         steps, values = _take_out(lines)
         stretches = int(lines.stretch[-1]) + 1 if len(lines.stretch) else 0
-        return results_of_steps(handler, batch, stretches, steps, values, fields, place)
+        return results_of_steps(
+            handler, batch, stretches, steps, values, fields=fields, place=place
+        )
     parts = []
     for steps, values, owners in _add_anew(lines):
         named = partial(_name_row, place, owners)
-        given = handler, batch, len(values), steps, values
-        parts.append(results_of_steps(*given, fields, named))
+        parts.append(
+            results_of_steps(handler, batch, len(values), steps, values, fields=fields, place=named)
+        )
     return [pa.concat_arrays(list(columns)) for columns in zip(*parts, strict=True)]
 
 

@@ -46,7 +46,7 @@ class Computing:
         for frame in dict.fromkeys(spec.calls[number].frame for number in aggregates):
             lines = frame_lines(standing, frame)
             holes = find_holes(standing, frame)
-            results = self._slid(rows, standing, stretch, lines, holes, fields, place)
+            results = self._slid(rows, standing, stretch, lines, holes, fields=fields, place=place)
             for number, column in zip(aggregates, results, strict=True):
                 if spec.calls[number].frame == frame:
                     columns[number] = column
@@ -73,6 +73,7 @@ class Computing:
         stretch: Array,
         lines: Lines,
         holes: Holes | None,
+        *,
         fields: list[pa.Field],
         place: Callable[[int], str],
     ) -> list[pa.Array]:

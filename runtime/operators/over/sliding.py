@@ -112,7 +112,9 @@ def slide(
     lines: by result its stretch, and the first row in its frame and the one behind the last. place: how messages name
     the key of a stretch.
     """
-    return results_of_steps(handler, batch, stretches, *steps_of(*lines), fields, place)
+    return results_of_steps(
+        handler, batch, stretches, *steps_of(*lines), fields=fields, place=place
+    )
 
 
 def results_of_steps(
@@ -121,6 +123,7 @@ def results_of_steps(
     stretches: int,
     steps: Steps,
     values: NumberArray,
+    *,
     fields: list[pa.Field],
     place: Callable[[int], str],
 ) -> list[pa.Array]:

@@ -59,9 +59,17 @@ def read_parquet(
     """
     try:
         with _source(content) as source:
-            yield from _Reader(source, path, base, schema, changes, lenient, words, cut).pieces(
-                wanted
+            reader = _Reader(
+                source,
+                path,
+                base,
+                schema,
+                changes=changes,
+                lenient=lenient,
+                words=words,
+                cut=cut,
             )
+            yield from reader.pieces(wanted)
     except FileNotFoundError as error:
         raise InputFormatError(
             f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
@@ -83,6 +91,7 @@ class _Reader:
         path: str,
         base: str,
         schema: pa.Schema,
+        *,
         changes: Sequence[str],
         lenient: bool,
         words: ChangeWords,
