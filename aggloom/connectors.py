@@ -100,9 +100,11 @@ def _format(words: Words, *names: str) -> str:
 
 def _translate_options(words: Words, format: str) -> dict[str, Any]:
     """Translate Flink's options of a format that concern reading into those of the reader."""
+    # Flink calls rows of JSON "json"; our own name for them is taken as well.
     names = {format, "json"} if format == "jsonl" else {format}
     options_of_source: dict[str, Any] = {}
     for name in sorted(names):
+        # Flink writes options of a topic's format with "value." once the key has a format of its own.
         for begin in (f"{name}.", f"value.{name}."):
             if words.choice(f"{begin}ignore-parse-errors", _TRUTH, False):
                 options_of_source["unreadable"] = "drop"

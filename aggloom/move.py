@@ -67,6 +67,7 @@ def _check_target(target: Path) -> None:
 
 def _to_spark(source: Path, target: Path) -> int:
     """Write the directory from which Spark begins; the last batch."""
+    # Its lock keeps a run out while files are copied; a checkpoint of Spark has none (`_check_rest`).
     with LocalCheckpoint(source) as locked:
         facts = take_over(locked)
         with _made_whole(source, target, facts.batch) as draft:
@@ -106,6 +107,8 @@ def _copy_beside(source: Path, draft: Path) -> None:
     """Copy what both engines have in the same form; raises StateCorruptError for a damaged table."""
     for name in _BESIDE:
         if (source / name).is_file():
+            # Read once: a damaged table would be noticed only by the first run of the other engine, when the copy is
+            # all there is.
             if name == TABLE_FILE:
                 read_table_file(source / name)
             write_whole(draft / name, [(source / name).read_bytes()])
@@ -126,6 +129,7 @@ def _made_whole(source: Path, target: Path, batch: int) -> Iterator[Path]:
     try:
         yield draft
         origin = {"from": str(source.absolute()), "batch": batch}
+        # Rename comes after sync: a directory that has its name must have its files, also after a loss of power.
         write_whole(draft / ORIGIN_FILE, [json.dumps(origin).encode()])
         sync_directory(draft)
         _mark(source, target, batch, is_whole=False)

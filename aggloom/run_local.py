@@ -62,6 +62,7 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
     with Interrupts(clear) as interrupts, ExitStack() as closing, ProgressLines() as lines:
         runs: list[_Run] = []
         watches = [KernelWatch(partial(_modules_of_job, job)) for job, _ in placed]
+        # Looked up when a line is due: a plan takes a while, and a query whose kernels are compiled starts before.
         lines.begin(
             "starting the query; its first batch compiles what is new",
             lambda: next(filter(None, (each.describe() for each in watches)), ""),
@@ -74,6 +75,7 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
             query.journal.dropped.is_quiet = True
             query.journal.listener = BatchLines(lines.show).show_batch
             runs.append(_Run(query))
+        # Asked before the run: it says whether rows came after the end of an earlier one, which makes them late.
         ended = [each.query.has_ended for each in runs]
         _watch(runs, interrupts)
         for (job, checkpoint), each, late in zip(placed, runs, ended, strict=True):
@@ -139,6 +141,7 @@ def open_query(
     )
     if added is not None and added.is_begun:
         # A sink may have a batch that was killed before its commit: it is finished as it was begun.
+        # The sink compares a batch that comes again by its digest: with the new columns in it, it would be another one.
         former = LocalQuery(added.former, partial(open_source, added.former), checkpoint, settings)
         try:
             former.finish_planned()
@@ -244,8 +247,10 @@ def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
     running = list(runs)
     while running and not interrupts.asked.wait(0.02):
         running = [each for each in runs if each.thread.is_alive()]
+        # One that fails ends all: they are parts of one script, and who runs it again runs all of them.
         if any(each.failure for each in runs):
             break
+    # Sinks wait for locks and brokers that are away: they look at this while they do.
     STOP.ask() if running else None
     for each in runs:
         each.query.stop()

@@ -81,6 +81,7 @@ def sniff_format(path: str) -> str | None:
     if first is None:
         return None
     body = first["payload"] if isinstance(first.get("payload"), dict) else first
+    # By more than one sign: a flat row may well have a column `op`, or one called `before`.
     if body.get("op") in ("c", "r", "u", "d", "t", "m") and {"before", "after"} & body.keys():
         return "debezium-json"
     if first.get("op_type") in ("I", "U", "D", "T") and {"before", "after"} & first.keys():
@@ -153,6 +154,7 @@ def _infer_columns(
     for row in rows:
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
+    # Values of CSV are all texts; in JSON a text that looks like a number is a text.
     of = _text_type if format == "csv" else _type
     fields = [
         pa.field(name, of(values, f"column {name!r} of {files}"))
@@ -162,6 +164,8 @@ def _infer_columns(
     if not fields:
         raise SpecError(f"{files}: no row shows the columns; give schema=DDL.")
     if len(rows) == _ROWS and format == "csv":
+        # There are more rows than were looked at: they are read once, lest a type that fits the first ones round a
+        # later value.
         check_csv(first_files, pa.schema(fields), _ROWS, dict(dialect))
     elif len(rows) == _ROWS:
         images = partial(_images, format=format)
@@ -255,6 +259,7 @@ def _type(values: Iterable[Any], where: str) -> pa.DataType:
     """The one type that JSON values have."""
     there = [value for value in values if value is not None]
     kinds = {type(value) for value in there}
+    # bool and int are asked for by their exact types: to Python True is an int.
     if kinds <= {str}:
         return _text_kind(there)
     if kinds == {bool}:
@@ -262,6 +267,7 @@ def _type(values: Iterable[Any], where: str) -> pa.DataType:
     if kinds == {int}:
         return _whole_type(there)
     if kinds <= {int, float}:
+        # Whole numbers beyond 2**53 are not all DOUBLEs.
         if any(type(value) is int and not is_exact(value) for value in there):
             raise SpecError(
                 f"{where} holds fractions and whole numbers that DOUBLE would round; give schema=DDL."
@@ -314,12 +320,14 @@ def _text_type(values: Iterable[Any], where: str) -> pa.DataType:
 def _number_type(texts: list[str]) -> pa.DataType:
     """The type that keeps each number as it is written: BIGINT, DOUBLE, DECIMAL, or texts where none does."""
     if all(map(_WHOLE.fullmatch, texts)):
+        # No decimal holds them; as DOUBLE they would be other numbers.
         if max(len(text.lstrip("-")) for text in texts) > _DIGITS:
             return pa.string()
         return _whole_type([int(text) for text in texts])
     if all(map(is_kept, texts)):
         return pa.float64()
     numbers = [Decimal(text) for text in texts]
+    # The most digits before the point and the most after it may be of different numbers: both have to fit at once.
     scale = max(max(0, -int(number.as_tuple().exponent)) for number in numbers)
     digits = max(max(0, number.adjusted() + 1) for number in numbers)
     return pa.decimal128(38, scale) if digits + scale <= _DIGITS else pa.string()

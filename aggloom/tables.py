@@ -121,11 +121,13 @@ class TableSource:
     def is_by_time(self) -> bool:
         """True if it is read from files in the order of their times of modification."""
         elsewhere = (self.kafka, self.lake, self.made)
+        # Copied files have new times: where rows were dropped, a message then names the order as a possible cause.
         return all(each is None for each in elsewhere) and self.options.get("order") != "name"
 
     @property
     def sends(self) -> str | None:
         """Kinds of changes that the table sends, if they are declared or follow from its format."""
+        # What the table says itself wins over what its format suggests: a topic of upserts may hold insertions alone.
         own = self.format in MESSAGES and MESSAGES[self.format].needs_keys
         own |= self._is_partial or self.change_words.lacks_before
         return self.changes or ("upsert" if own else None)
@@ -161,6 +163,7 @@ class TableSource:
 
     def check_place(self) -> None:
         """Refuse a file or directory of this machine that is not there, with names like its; raises SpecError."""
+        # A colon may begin another file system's path, and a pattern may match later: neither is missing for certain.
         is_elsewhere = self.kafka is not None or self.lake is not None or ":" in self.path
         if is_elsewhere or has_magic(self.path) or "{" in self.path or Path(self.path).exists():
             return
@@ -230,6 +233,7 @@ class TableSource:
 
 def read_table_option(text: str) -> TableSource:
     """Read the text of --table: a comma ends a value only where `word=` follows; quotes around one are dropped."""
+    # Names of tables have no "=", paths may: the first one ends the name.
     first, *rest = split_entries(text)
     name, _, path = first.partition("=")
     pairs = [part.split("=", 1) for part in rest]
@@ -255,6 +259,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     entries = dict(settings) if isinstance(settings, Mapping) else {}
     if entries.get("connector") in LAKES:
         return _lake(name, entries, where, folder)
+    # Before the path is asked for: neither rows that are made nor tables of a lake have one on the disk.
     if (made_rows := take_made_source(entries, where)) is not None:
         schema, watermark, _, changes = _told_of_rows(entries, where)
         for entry in entries:
@@ -382,6 +387,7 @@ def _options(entries: dict[str, Any], where: str) -> dict[str, Any]:
                 f"{where}: there is no entry {key!r}. {nearest(str(key), known)} "
                 "An option of Spark's that is not known here goes under `options`."
             )
+        # Spark reads options in any case of letters: of two spellings the last one would win without a word.
         if str(key).lower() in map(str.lower, options):
             raise SpecError(f"{where}: {key!r} is given twice; leave one out.")
         value = entries.pop(key)

@@ -51,6 +51,7 @@ def read_script(root: Path, job: Job) -> ReadInput:
         for n in set(facts.positions) - set(ranges)
     }
     plan = plan_of_job(job)
+    # Topics and tables of lakes keep their order, and not where batches were cut.
     if at_once and plan.logs_changes:
         raise UnverifiableError(
             f"{root}: the query logs changes, which depend on what comes in one batch, and nothing keeps which rows of "
@@ -71,6 +72,7 @@ def read_script(root: Path, job: Job) -> ReadInput:
             f"{root}: it was moved from the other engine, and nothing keeps which of its rows were in which batch, so "
             f"that it is unknown which ones {why}."
         )
+    # Batches behind the last with input had none: the clock alone has moved in them.
     last = max(numbers, default=0 if at_once else -1) if with_input is None else with_input
     closes = facts.watermark >= AFTER_ALL
     if closes and last == facts.batch and numbers:

@@ -56,11 +56,13 @@ def forget_in_local(root: Path, key: Mapping[str, str | None], job: Job | None) 
         last = query.checkpoint.last
         if last is None:
             raise CheckpointError(f"{root}: no batch is committed, so that there is no state.")
+        # A planned batch may be in the sink already; a batch that forgets would take its number with other rows.
         if intent is None and query.checkpoint.planned is not None:
             raise CheckpointError(
                 f"{root}: batch {query.checkpoint.planned.batch} is planned and not committed; the sink may have it. "
                 "Run the query once more, and stop it with Ctrl-C, so that the batch ends; then forget."
             )
+        # Equal, the batch that forgets was committed before a kill: only what comes after it is left to do.
         if intent is None or intent.batch != last.batch:
             intent = _run(root, query, job, key, intent or Intent(dict(key)))
         return _finish(root, query, job, key, intent)
@@ -88,11 +90,13 @@ def _run(
         for value in each.subject.values()
         if value.is_valid and isinstance(value.as_py(), str)
     )
+    # Written before the batch: from here on no other run may go on with the checkpoint.
     intent.not_reached = list(_list_unreached(root, query, job, operators))
     intent.write(root)
     try:
         query.forget(Forgetter(operators, tuple(dict.fromkeys(texts)), note_settled))
     except CheckpointError:
+        # Once the sink has the batch the note has to stay: what it retracts has left, and has to be finished.
         if intent.batch < 0:
             # Nothing has been written but the note, and the plan of a batch without input.
             (root / FORGET_FILE).unlink()
@@ -107,9 +111,11 @@ def _finish(
     removed = [ForgottenPart(**each) for each in intent.removed]
     removed += _clean_table(root, query, key)
     before = sum(1 for _ in list_files(root))
+    # After the commit only: until then the older files are what a restart would need.
     query.checkpoint.purge()
     drop_changes(root)
     deleted = before - sum(1 for _ in list_files(root))
+    # Without a salt a short key could be found by hashing all keys there may be.
     salt = secrets.token_hex(16)
     names = [each for each in list_files(root) if each.parent.name in ("commits", "snapshots")]
     names += [root / TABLE_FILE] if (root / TABLE_FILE).exists() else []
@@ -143,6 +149,7 @@ def _find_operators(
             known |= set(node.keys)
             if set(key) <= set(node.keys):
                 operators[place, number] = _prepare_operator(root, query, (place, number), key)
+            # Such an operator keeps rows of the subject under other keys: it could not find them.
             elif set(key) & _columns_from_source(node, set(key)):
                 raise CheckpointError(
                     f"{root}: {node.name} has rows with {', '.join(key)}, and not under that key, so that it cannot "
@@ -187,6 +194,7 @@ def _columns_from_source(node: Stateful, names: set[str]) -> set[str]:
         present = names & set(below.schema.names)
         if isinstance(below, Scan):
             return present
+        # Above an operator by these columns there are only its own results, which it retracts.
         if hasattr(below, "keys") and names <= set(below.keys):
             return set()
         return present & {name for each in below.inputs for name in find_columns(each)}

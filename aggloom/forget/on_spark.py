@@ -63,6 +63,7 @@ def forget_on_spark(root: Path, key: dict[str, str | None], job: Job | None) -> 
         intent = Intent(dict(key))
         _check_free(root)
         intent.write(root)
+    # Each step is noted before the next begins: a second call skips those that are done.
     if intent.batch < 0:
         intent.batch = _forget_aside(root, key, job).batch
         intent.write(root)
@@ -120,6 +121,7 @@ def _forget_aside(root: Path, key: dict[str, str | None], job: Job) -> Receipt:
         # A kill may have come after the subject was forgotten, and before that was noted.
         before, after = list_receipts(root), list_receipts(local_copy)
         new = [receipt for name, receipt in after.items() if name not in before]
+        # A receipt is written before the note is deleted: with both, the second call has to finish.
         is_done = bool(new) and not (local_copy / FORGET_FILE).exists()
         return new[0] if is_done else forget_in_local(local_copy, key, job)
     except (CheckpointError, SpecError):
@@ -139,6 +141,7 @@ def _put_back(root: Path, intent: Intent, job: Job, spark: Any) -> None:
     aside, back = _local(root), _moved_back(root)
     name = f"forget-{intent.batch}.json"
     receipt = list_receipts(aside)[name]
+    # A killed call may have marked the copy as moved; the move begins anew, and would be refused.
     (aside / MOVED_FILE).unlink(missing_ok=True)
     shutil.rmtree(back, ignore_errors=True)
     move_checkpoint(aside, back, "spark")
@@ -147,6 +150,7 @@ def _put_back(root: Path, intent: Intent, job: Job, spark: Any) -> None:
     if (back / TABLE_FILE).exists():
         write_whole(root / TABLE_FILE, [(back / TABLE_FILE).read_bytes()])
     drop_changes(root)
+    # Counted before Spark writes its new state over them.
     old = sum(1 for each in _OLD_STATE for _ in list_files(root / each))
     changes = changes_of(spark, job)
     lowering = find_lowering(changes)

@@ -42,6 +42,8 @@ def _remove_matches(expected: Sequence[Row], rows: Sequence[Row]) -> tuple[list[
     """Return the rows that are left of both sides once equal rows are taken out, one for one."""
     exact: Callable[[Row], Any] = lambda row: tuple(map(same_value, row))  # noqa: E731
     missing, extra = _take_matches(expected, rows, exact)
+    # Only among rows without an exact match: comparing floats nearly is no equality that could be looked up, and takes
+    # each pair.
     for row in list(missing):
         near = next((other for other in extra if all(map(equal, row, other))), None)
         if near is not None:
@@ -74,6 +76,7 @@ def _pair_rows(
     rest = list(extra)
     for row in missing:
         same = [other for other in rest if all(equal(row[at], other[at]) for at in places)]
+        # Without a key all rows would be equal to all others.
         other = same[0] if places and same else None
         if other is not None:
             rest.remove(other)
@@ -120,5 +123,6 @@ def _pad_cell(cells: Sequence[str], wide: Sequence[int]) -> str:
 
 def _width(text: str) -> int:
     """Count the columns of a terminal that a text takes."""
+    # Terminals draw Chinese letters two columns wide, and combining marks none: otherwise the marks below would miss.
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) > 0 for sign in text)

@@ -104,6 +104,7 @@ def _job(content: Mapping[str, Any], path: Path) -> tuple[Job, Path]:
     entries: dict[str, Any] = {
         n: content[n] for n in ("dialect", "changes", "options", "backend") if n in content
     }
+    # Compiling a handler takes longer than most tests run.
     entries.setdefault("backend", "python")
     tables = _tables(content.get("tables") or {}, path)
     if "sql" in content:
@@ -134,6 +135,7 @@ def _tables(entries: Any, path: Path) -> tuple[TableSource, ...]:
             raise CaseFormatError(f'{where}: give its columns, as in "name STRING, cnt INT".')
         known = ("schema", "keys", "changes", "watermark")
         _check_names(settings, known, where)
+        # A path that nobody reads: rows come from the steps of a test.
         tables.append(table_source(name, {"path": "-", "format": "jsonl", **settings}, where))
     return tuple(tables)
 

@@ -56,6 +56,7 @@ def run_test(file: TestFile, test: Test) -> TestOutcome:
         return _run(file, test)
     try:
         _run(file, test)
+    # A test that is written wrongly must not pass because its message has the expected text in it.
     except CaseFormatError:
         raise
     except AggloomError as error:
@@ -71,6 +72,8 @@ def _run(file: TestFile, test: Test) -> TestOutcome:
         ends = True
         for step in test.given:
             for name, content in step.items():
+                # Who moves the watermark by hand tests what has happened by then; else the input ends, and all windows
+                # close.
                 ends &= not (name in ("watermark", "end") and name not in harness.plan.scans)
                 _step(harness, name, content, file.path.parent, test.where)
             harness.flush()
@@ -102,6 +105,7 @@ def _job(file: TestFile, test: Test) -> Job:
 
 def _step(harness: Harness, name: str, content: Any, folder: Path, where: str) -> None:
     scans = harness.plan.scans
+    # Tables first: one may be called `end` or `clock`.
     same = next((each for each in scans if each.casefold() == str(name).casefold()), None)
     if same is not None:
         _feed_rows(harness, same, content, folder, f"{where}, given {name}")
@@ -153,6 +157,7 @@ def _parse_row(row: Any, schema: pa.Schema, where: str) -> tuple[Any, ...]:
 def _kind_of(row: Row, schema: pa.Schema, where: str) -> tuple[str, dict[str, Any]]:
     """The kind of change that a row says, and its columns."""
     rest = dict(row)
+    # `op` before `_change_type`, unless the table has a column of that name.
     for name in reversed(CHANGE_COLUMNS.values()):
         if name in rest and name not in schema.names:
             word = rest.pop(name)
@@ -234,5 +239,6 @@ def _compare_rows(
     ]
     places = [schema.names.index(name) for name in names]
     there = [tuple(row[place] for place in places) for row in actual]
+    # Without all of its key's columns two rows cannot be known as one that differs.
     whole = key if set(key) <= set(names) else ()
     return difference(names, expected, there, whole)

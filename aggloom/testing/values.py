@@ -56,6 +56,7 @@ def is_map(value: Any) -> bool:
 
 
 def _value(raw: Any, kind: pa.DataType) -> Any:
+    # Before numbers: to Python True is an int, and YAML reads `yes` as one.
     if pt.is_boolean(kind):
         return _of(raw, bool)
     if isinstance(raw, bool):
@@ -98,6 +99,7 @@ def _decimal(raw: Any, kind: pa.DataType) -> Decimal:
         scaled = decimal.quantize(Decimal(1).scaleb(-kind.scale))
     except InvalidOperation:
         raise Unfit from None
+    # quantize rounds: a value with more digits than its column would be another value.
     if scaled != decimal or len(scaled.as_tuple().digits) > kind.precision:
         raise Unfit("it has more digits")
     return scaled

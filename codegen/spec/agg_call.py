@@ -108,6 +108,7 @@ class AggCall:
 
     def __post_init__(self) -> None:
         function = text_of("function", self.function, "a name such as 'SUM'").strip().upper()
+        # A call that is read from a spec keeps the definition it was made with, whatever is registered here.
         if self.entry is None or self.entry.name != function:
             function = canonical(function)
             check_function(function, f"AggCall({self.function!r})")
@@ -126,6 +127,7 @@ class AggCall:
         object.__setattr__(
             self,
             "options",
+            # Sorted and frozen: calls are compared and hashed, and the digest must not depend on the order of writing.
             tuple(sorted((name, _freeze(value)) for name, value in options.items())),
         )
 

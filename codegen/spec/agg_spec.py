@@ -149,6 +149,7 @@ class AggSpec(SpecContent):
 
         text: the JSON. trust: run the Python source of users' functions in it. Raises SpecError.
         """
+        # A context and no argument: checks run inside the constructor, whose arguments are the spec's own.
         stored = spec_check.READS_STORED.set(True)
         try:
             return spec_text.build(cls, cls.from_sql, spec_text.load_json(text), "JSON", trust)
@@ -193,6 +194,7 @@ class AggSpec(SpecContent):
             if call.filter is None or call.filter in known:
                 continue
             spec_check.check_columns(call.filter, self.schema, f"filter of {call.text}")
+            # Its own text is the column's name, so that equal filters of several calls are computed once.
             dtype = expressions.infer_type(call.filter, self.schema)
             if dtype != pa.bool_():
                 raise TypeMismatchError(f"{call.text}: the filter must be BOOLEAN, not {dtype}.")

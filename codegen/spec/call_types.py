@@ -40,6 +40,7 @@ def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
     """Raise TypeMismatchError or SpecError unless a call's arguments and options are what its entry says."""
     entry = entry_of(call)
     least = sum(not a.optional for a in entry.arguments)
+    # Only the last argument may be many: there is no telling where one in the middle would end.
     most = None if entry.arguments and entry.arguments[-1].many else len(entry.arguments)
     if len(types) < least or (most is not None and len(types) > most):
         expected_count = (
@@ -102,6 +103,7 @@ def _unfit_value(option: Option, value: Any) -> str:
     if option.kind == "choice":
         return "" if value in option.choices else " or ".join(map(repr, option.choices))
     if option.kind == "whole":
+        # True is an int to Python.
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= option.least
         return "" if whole else f"an integer of at least {option.least}"
     if option.kind == "fraction":

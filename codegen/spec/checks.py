@@ -56,6 +56,7 @@ def check(spec: SpecContent) -> None:
     for call in spec.calls:
         check_call(call, spec.input_schema, spec.dialect)
         _check_retractable(call, spec)
+    # Keys and results are columns of one row.
     names = [*spec.group_by, *(call.output_name for call in spec.calls)]
     _refuse_duplicates(names, "two output columns are called {name!r}; give one call an alias.")
     _check_after(spec)
@@ -154,6 +155,8 @@ def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
                 f"{place}: column {key.column!r} is {type_name(dtype)}, which cannot be sorted by; "
                 f"name a part of it, or cast it."
             )
+        # Equal arguments count once: a second column of them would have several values, of which none is the one to
+        # sort by.
         if call.distinct and key.column not in call.args[: len(_columns(entry))]:
             fix = f"write ORDER BY {call.args[0]}, or take DISTINCT out" if call.args else ""
             raise SpecError(

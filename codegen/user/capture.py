@@ -42,6 +42,7 @@ def capture_uses(
         for name in sorted(user_source.free_names(item) - own_names - used.keys()):
             line = _line_of(name, item.name, cls, function)
             used |= {name: line} if line else {}
+    # Sorted: the same class has the same text, and so the same digest, wherever it was read.
     return sorted(used.values(), key=lambda line: (not line.startswith(("import", "from")), line))
 
 
@@ -84,6 +85,7 @@ def _statement_text(
         raise SpecError(
             f"{function}: the source of {name} is not at hand; define the {word} in a file or a notebook"
         )
+    # Classes may be nested, or defined twice in a notebook: the innermost one around the code is meant.
     span = max(spans, key=lambda node: node.lineno)
     return textwrap.dedent("".join(lines[span.lineno - 1 : span.end_lineno]))
 
@@ -106,6 +108,7 @@ def _line_of(name: str, method: str, cls: Any, function: str) -> str:
         return line
     try:
         text = repr(value)
+        # Only what its own text gives back: a repr may be shortened, or not be Python at all.
         if ast.literal_eval(text) == value:
             return f"{name} = {text}"
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -119,6 +122,7 @@ def _line_of(name: str, method: str, cls: Any, function: str) -> str:
 def _lookup(name: str, cls: Any) -> tuple[bool, Any]:
     for method in _functions(cls):
         code = getattr(method, "__code__", None)
+        # A name of a function around the class goes before one of the module, as for Python.
         if code is not None and name in code.co_freevars:
             return True, method.__closure__[code.co_freevars.index(name)].cell_contents
     module: dict[str, Any] = next(
@@ -137,6 +141,7 @@ def _import_of(name: str, value: Any) -> str:
     inner = getattr(value, "__name__", "")
     module: str
     for module in user_source.MODULES:
+        # `is`: a user's function may have the name of one of NumPy's.
         if module_name == module and inner and getattr(__import__(module), inner, None) is value:
             return f"from {module} import {inner}" + f" as {name}" * (name != inner)
     return ""

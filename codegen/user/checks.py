@@ -30,6 +30,7 @@ def check(entry: Aggregate) -> None:
     for argument in entry.arguments:
         if argument.many or argument.optional:
             raise _error(entry, f"argument {argument.name!r} may be neither optional nor many")
+    # All names end up as variables of one generated function.
     names = [argument.name for argument in entry.arguments] + [o.name for o in entry.options]
     _check_names(entry, names, "an argument or option")
     if entry.aliases:
@@ -172,6 +173,7 @@ def _check_shape(entry: Aggregate, shape: Shape) -> None:
             _check_view(entry, state)
         else:
             _check_field(entry, state, typing)
+        # In order: a field may read those before it, not those that come after.
         typing.state[state.name] = state.kind if isinstance(state, Field) else state
     typing.value_type(shape)
 
@@ -207,6 +209,7 @@ def _check_field(entry: Aggregate, state: Field, typing: Typing) -> None:
         raise _error(
             entry, f"field {state.name!r}: initial {state.initial!r} is no value of its kind"
         )
+    # Exact sums and words have a zero of their own, in several parts, which state is cleared to.
     if state.initial != 0 and state.kind not in ("count", "double"):
         raise _error(
             entry,

@@ -77,6 +77,7 @@ def check_create(entry: Aggregate) -> None:
             f"{entry.name}: create returns a {type(state).__name__}, which cannot be saved; "
             f"a state is made of {_LITERALS}"
         )
+    # These are changed in place: a step that returns nothing is right.
     if isinstance(state, list | dict | set):
         return
     source = user_source.parse(entry.code.source, entry.name)
@@ -115,6 +116,7 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
         return Verdict(f"{method}: its rows have {len(kinds)} values, not {len(emitted)}")
     for kind, field in zip(kinds, emitted, strict=True):
         expected = _number_kind(field.type)
+        # A whole number is a DOUBLE without a loss that the class would not have itself.
         if kind != expected and (kind, expected) != ("int", "double"):
             what = f"column {field.name}" if entry.emits_rows else field.name
             return Verdict(f"{method}: it gives {kind}, and {what} is {type_name(field.type)}")
@@ -133,6 +135,7 @@ def _number_kind(dtype: pa.DataType) -> str | None:
 @functools.lru_cache(maxsize=256)
 def _probe_class(source: str, name: str, forms: tuple[str, ...], method: str) -> Verdict:
     functions, state = _instance(source, name)
+    # By exact type: a bool is an int to isinstance, and another type to Numba.
     numbers = state if isinstance(state, tuple) else (state,)
     if not numbers or not all(type(number) in (int, float, bool) for number in numbers):
         return Verdict(f"create: its state is {_kind(state)}, not a number or a tuple of numbers")
@@ -181,6 +184,7 @@ def _is_savable(state: Any) -> bool:
     )
     if state is None or isinstance(state, plain):
         return True
+    # Exactly a dict: a subclass would come back from a checkpoint as a plain one, without its methods.
     if isinstance(state, dict):
         return type(state) is dict and all(map(_is_savable, [*state, *state.values()]))
     return type(state) in (tuple, list, set, frozenset) and all(map(_is_savable, state))

@@ -53,6 +53,7 @@ def from_data(data: Any) -> Aggregate:
             return _of_class(data)
         entry = _entry(data)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
+        # SpecError is a ValueError: it says already what is wrong.
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"{data['name']!r}: the definition is malformed: {error}") from None
@@ -165,7 +166,9 @@ def _plain(value: Any) -> Any:
 def _says(described: Any, value: Any) -> bool:
     value_of_field = getattr(value, described.name)
     return bool(
-        described.compare and (described.name == "result" or value_of_field != described.default)
+        # Defaults are left out, so that a field that a later version adds leaves digests of before as they are.
+        described.compare
+        and (described.name == "result" or value_of_field != described.default)
     )
 
 

@@ -32,10 +32,12 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
         hint = nearest(target.name, script.created)
         message = f"INSERT INTO names table {target.name!r}, which is not created. {hint}"
         raise place_error(UnknownTableError(message), target.place)
+    # The table of CREATE TABLE .. AS has whatever columns its query gives: there is nothing to fit.
     if table.is_derived:
         return _check_key(table, target, rows)
     schema = _written_columns(table, target, dialect)
     digits = dict(declared_digits(table.columns))
+    # Columns are given by place, as SQL says: the names of the query's result mean nothing here.
     names = list(target.columns) or schema.names
     for name in names:
         if name not in schema.names:
@@ -64,6 +66,7 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
                 else "NULL"
             )
             select.append((field.name, f"CAST({text} AS {type_name(field.type)})"))
+        # Arrow has no TIMESTAMP(3): a declared number of digits is a cut on the way in.
         elif source.type == field.type and field.name in digits:
             left = digits[field.name]
             is_short = digits_of_column(rows, source.name) <= left
@@ -79,6 +82,7 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
             )
         elif source.type == field.type:
             select.append((field.name, quote_name(source.name)))
+        # Only casts that lose nothing are made without being asked for; any other is the user's to write.
         elif _widens(source.type, field.type):
             select.append(
                 (field.name, f"CAST({quote_name(source.name)} AS {type_name(field.type)})")
@@ -118,11 +122,13 @@ def _written_columns(table: CreatedTable, target: Target, dialect: str) -> pa.Sc
 def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     """Tell whether each value of one type is one of the other, too."""
     if pt.is_integer(narrow):
+        # The digits of the longest integer of so many bits.
         digits = {8: 3, 16: 5, 32: 10, 64: 19}[narrow.bit_width]
         if pt.is_integer(wide):
             return bool(narrow.bit_width <= wide.bit_width)
         if pt.is_decimal(wide):
             return bool(wide.precision - wide.scale >= digits)
+        # A DOUBLE holds every integer of 53 bits.
         return bool(pt.is_float64(wide) and narrow.bit_width <= 32)
     if pt.is_decimal(narrow) and pt.is_decimal(wide):
         whole = wide.precision - wide.scale >= narrow.precision - narrow.scale

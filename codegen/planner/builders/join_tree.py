@@ -116,6 +116,7 @@ def without_padding(tree: Tree, needed: set[str]) -> None:
     if isinstance(tree, Leaf):
         return
     if isinstance(tree, Correlated):
+        # A padded row has NULL in all answers, and so would not pass.
         tree.is_outer = tree.is_outer and not needed & set(tree.call.answers.names)
         without_padding(tree.left, needed)
         return
@@ -129,6 +130,7 @@ def without_padding(tree: Tree, needed: set[str]) -> None:
         tree.kind = kinds.get((left, right), "full")
     elif (tree.kind == "left" and right) or (tree.kind == "right" and left):
         tree.kind = "inner"
+    # ON drops rows with NULL where the join drops rows without a partner; else they are padded instead.
     own = {name for each in tree.on for name in never_null(each)}
     for side, kinds_ in ((tree.left, _DROPS_LEFT), (tree.right, _DROPS_RIGHT)):
         without_padding(side, needed | (own if tree.kind in kinds_ else set()))
@@ -142,8 +144,10 @@ def place(tree: Tree, condition: exp.Expression) -> None:
     elif isinstance(tree, Correlated):
         below = names and names <= set(tree.left.columns)
         place(tree.left, condition) if below else tree.where.append(condition)
+    # Below a join that pads the left, a row that does not pass would come back as NULLs.
     elif names and names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
         place(tree.left, condition)
+    # Fewer rows of the right would let a row of the left find another one: the condition has to come after.
     elif tree.as_of is not None:
         tree.where.append(condition)
     elif names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
@@ -160,6 +164,7 @@ def sunk(tree: Tree, join: JoinedParts) -> Tree:
     if isinstance(tree, Correlated) and names <= set(tree.left.columns):
         tree.left = sunk(tree.left, join)
         return tree
+    # Semi and anti joins stay in the order in which the query has them.
     if isinstance(tree, JoinedParts) and tree.kind not in ("semi", "anti"):
         if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
             join.passed.append(tree.kind)
@@ -213,6 +218,7 @@ class _Pairing:
         rest = [each for each in self.conditions if not self.pair(each)]
         for place, side in enumerate(self.sides):
             keys = [pair[place] for pair in self.pairs]
+            # Keys first: operators find them by their places.
             order = [*keys, *(name for name in side.schema.names if name not in keys)]
             self.sides[place] = pick(side, order)
         left, right = self.sides
@@ -270,6 +276,7 @@ class _Pairing:
                 place(tree.right, each)
             elif has_clock(each):
                 self._filter_by_clock(each)
+            # ON TRUE tests nothing.
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
 
@@ -306,6 +313,7 @@ class _Pairing:
             return False
         names = [set(side.schema.names) for side in self.sides]
         sides = equation.sides
+        # An equality may be written either way round.
         if column_names(sides[0]) <= names[1] and column_names(sides[1]) <= names[0]:
             sides = sides[::-1]
         if not all(
@@ -316,6 +324,7 @@ class _Pairing:
         scopes = [self._scope(side) for side in self.sides]
         with scopes[0].at(condition):
             types = [infer(side, scope.types) for side, scope in zip(sides, scopes, strict=True)]
+            # Keys are compared by their bytes: both sides need one type, or equal values would lie in two buckets.
             key_type = types[0] if types[0] == types[1] else common(types, condition)
         pair = tuple(
             self._key(place, scope, side, key_type)
@@ -331,6 +340,7 @@ class _Pairing:
         """The column of a side that an expression is, in a type; a computed one if there is none."""
         side = self.sides[place]
         plain = isinstance(node, exp.Column) and side.schema.field(node.name).type == dtype
+        # A column that is in two equalities is copied: the keys of a side are different columns.
         if plain and all(pair[place] != node.name for pair in self.pairs):
             return str(node.name)
         sql = scope.input_sql(node)
@@ -350,6 +360,7 @@ class _Pairing:
         whole = self._condition(conditions, both)
         if whole is None or self._lowers(whole, left, right):
             return whole, None
+        # Part by part: one that only Spark evaluates must not take the others out of the join with it.
         alone = [self._condition([each], both) for each in conditions]
         lowers = [text is not None and self._lowers(text, left, right) for text in alone]
         below = [each for each, low in zip(conditions, lowers, strict=True) if low]

@@ -25,6 +25,7 @@ def lookup_hints(tree: exp.Select) -> dict[str, dict[str, Any]]:
     for each in hint.expressions if hint is not None else ():
         if isinstance(each, exp.Anonymous) and each.name.upper() == LOOKUP:
             table, settings = _read_hint(each)
+            # Of several hints for one table the first counts.
             hints.setdefault(table.casefold(), settings)
     return hints
 
@@ -47,6 +48,7 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
     options: dict[str, str] = {}
     for pair in hint.expressions:
         sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
+        # A literal, a column and an identifier all have a name; anything computed has none.
         if len(sides) != 2 or not all(side.name for side in sides):
             raise wrong("it needs names and values: LOOKUP('table' = 'dim', 'async' = 'true').")
         name, value = (str(side.name) for side in sides)
@@ -70,6 +72,7 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
         missing = " and ".join(repr(name) for name in _RETRY if name not in options)
         raise wrong(f"a retry needs {missing} as well.")
     settings: dict[str, Any] = {}
+    # Synchronous asking is asking one row at a time: one rule of capacity serves both.
     if options.get("async", "").lower() == "false":
         settings["capacity"] = 1
     elif "async" in options:

@@ -78,6 +78,7 @@ class LookupClause:
             fix += self._advise_digits()
             raise refusal(self.as_of.place, "a lookup join without an equality is", fix)
         self._check_function()
+        # Conditions of the row alone: rows that do not meet them need not ask.
         before = [each for each in rest if column_names(each) <= left]
         tested = [each for each in rest if each not in before]
         both = pa.schema([*self.left.schema, *self.right])
@@ -124,6 +125,7 @@ class LookupClause:
             fix = "write =; a row whose key is NULL finds nothing"
             raise refusal(condition, "IS NOT DISTINCT FROM in a lookup join is", fix)
         name = tables[other.name]
+        # A second equality of the column is tested on the answer: a source is asked for one value of each.
         if name in self.cut or any(name == known for _, known in self.pairs):
             return False
         dtype = self.dimension.schema.field(name).type
@@ -131,6 +133,8 @@ class LookupClause:
         with scope.at(condition):
             require_supported(name, self.dimension.schema, "a lookup")
             own = infer(scope.flink_divisions(one.copy(), scope.types), scope.types)
+            # The row's value may become the table's type where that loses nothing; never the other way, which a source
+            # cannot do.
             if own != dtype and common([own, dtype], condition) != dtype:
                 raise TypeMismatchError(
                     f"{self.dimension.name}.{name} is {type_name(dtype)}, and what is looked up {type_name(own)}; "
@@ -191,6 +195,7 @@ class LookupClause:
         try:
             texts = {
                 lower_calc(None, select, _PASSES, columns, zone=zone).text
+                # Workers evaluate in no zone of their own: a condition whose text differs between two depends on one.
                 for zone in ("UTC", "Asia/Tokyo")
             }
         except UnsupportedExpressionError as error:
@@ -252,6 +257,7 @@ def _push_comparison(
             value: Any = Decimal(literal.this) if is_number else str(literal.this)
         except ArithmeticError:
             return None
+        # A negative number is no literal to the parser.
         value = -value if negative else value
         values.append(int(value) if is_number and value == int(value) else value)
     return name, operation, tuple(values)

@@ -75,6 +75,7 @@ def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tupl
         read = {*call.args, *(key.column for key in call.order_by), call.filter}
         for name in keys:
             if name in read and name not in copies:
+                # SUM(a) .. GROUP BY ROLLUP (a) reads a as it was, also in the sets in which the key is NULL.
                 copies[name] = next(n for i in range(999) if (n := f"{name}${i}") not in columns)
         calls.append(
             replace(
@@ -94,6 +95,7 @@ def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tupl
     projects = []
     for number, names in enumerate(sets):
         items: list[Item] = [Column(k) if k in names else Constant(None) for k in keys]
+        # The number of the set is a key: a NULL that the set has made is no NULL of the data.
         items.append(Constant(number))
         items += [Column(name) for name in (*others, *copies)]
         projects.append(tuple(items))

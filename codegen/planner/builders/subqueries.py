@@ -36,6 +36,7 @@ def is_test(condition: exp.Expression) -> bool:
     """Tell whether a condition, or its opposite, only asks which rows a sub-query has."""
     inner = bare(condition.this) if isinstance(condition, exp.Not) else condition
     if isinstance(inner, exp.Exists):
+        # An aggregate without GROUP BY has one row in any case: it is a value to compare, and no rows to look for.
         return not is_single(inner.this)
     if isinstance(inner, exp.In) and inner.args.get("query"):
         return not is_single(inner.args["query"])
@@ -79,6 +80,7 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
     if isinstance(node, exp.Exists | exp.Subquery) or (
         isinstance(node, exp.In) and node.args.get("query")
     ):
+        # The same sub-query twice is one join. A loose one answers FALSE for NULL, so that it is another.
         known = (text_of(node), loose)
         if known not in clause.known:
             clause.known[known] = _value(clause, node, loose)
@@ -90,8 +92,10 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
             raise refusal(query, f"{word} of a sub-query beside OR or NOT is", FIX)
         left, right = values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
+    # What is left has no comparison around it that says how many rows and columns it may have.
     if isinstance(node, exp.Query):
         raise refusal(node, "a sub-query here is", "compare it with a value, IN or EXISTS")
+    # Parts of an operator are never loose: NULL and FALSE are not the same to NOT, to = or to CASE.
     whole = node.copy()
     for key, part in list(whole.args.items()):
         if isinstance(part, exp.Expression):
@@ -124,6 +128,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
             return part.copy()
         return values(clause, part).copy() if isinstance(part, CallNode) else part
 
+    # Arguments of calls are read below the aggregate, and have to be columns of joins there; all else stays above it.
     for key in ("expressions", "having"):
         clause_parts = select.args.get(key)
         if clause_parts:
@@ -138,6 +143,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
     items = [values(above, item) for item in items]
     outer = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
     outer.set("from_", select.args["from_"].copy())
+    # DISTINCT is of the result, and so goes to the outermost block.
     outer.set("distinct", select.args.get("distinct"))
     return above, outer
 
@@ -147,6 +153,7 @@ def _find_key_item(clause: Clause, select: exp.Select, key: exp.Expression) -> e
     items, plain = select.expressions, bare(key)
     if isinstance(plain, exp.Literal) and plain.is_int and 0 < int(plain.name) <= len(items):
         return items[int(plain.name) - 1]
+    # A column of the table goes before an alias, as in Spark's GROUP BY.
     own = {name.casefold() for name in clause.tree.columns}
     if isinstance(plain, exp.Column) and not plain.table and plain.name.casefold() not in own:
         for item in items:
@@ -171,6 +178,7 @@ def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
             # An aggregate without GROUP BY has one row at all times.
             return exp.true()
         query = query.copy()
+        # HAVING decides whether the one row is there; what it selects does not matter.
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = plan_subquery(clause, query)
@@ -189,6 +197,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
         return exp.paren(exp.EQ(this=sought[0], expression=_scalar(clause, query)))
     body = plan_subquery(clause, query)
     items = _items(clause, body, len(sought), query)
+    # Where no NULL can be on either side, IN is never NULL: the second join, which looks for them, is not needed.
     empty = any(may_be_null(e, sure(clause.tree)) for e in sought)
     empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
     if empty and not loose and len(sought) > 1:
@@ -202,6 +211,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     _join(clause, "left", rows, [*equal, *on], node)
     if loose or not empty:
         return exp.func("COALESCE", make_column(mark), exp.false())
+    # A second join, for the rows of the sub-query as a whole: whether there are any, and whether one of them is NULL.
     nulls = exp.Is(this=items[0].copy(), expression=exp.null())
     rows, (is_null,), there, on = different(clause, body, [nulls], node, any_of=True)
     _join(clause, "left", rows, on, node)
@@ -209,6 +219,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     return exp.Case(
         ifs=[
             exp.If(this=make_column(mark), true=exp.true()),
+            # Over no rows IN is FALSE, even for a NULL that is sought.
             exp.If(this=exp.Is(this=make_column(there), expression=exp.null()), true=exp.false()),
             exp.If(this=sides, true=exp.cast(exp.null(), "BOOLEAN", dialect="spark")),
         ],
@@ -224,6 +235,7 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     node = plan_of_tree(builder, body.tree)
     if not body.single:
         ties = [tie for each in body.on if (tie := match_equality(each, inner)) is not None]
+        # One row at most is known only of a unique key all of whose columns are set equal to something.
         equated = body.fixed | {own.name for own, _, _ in ties if isinstance(own, exp.Column)}
         if not any(set(key) <= equated for key in node.unique_keys):
             what = "a sub-query that may have several rows, as a value, is"
@@ -238,6 +250,8 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
         select.append(as_column(item, value))
     empty = body.empty[0] if body.single else exp.null()
     counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
+    # NULL of a LEFT JOIN without a match is also what most aggregates give over no rows; a mark tells both apart where
+    # not.
     marked = outside or not (counts or isinstance(empty, exp.Null))
     if marked:
         select.append(as_column(exp.true(), mark))
@@ -264,6 +278,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
         may = [e for e, s in ((own, never), (item, never_inner)) if may_be_null(e, s)]
         equal.append(exp.EQ(this=own.copy(), expression=item.copy()))
         nulls.append([exp.Is(this=e.copy(), expression=exp.null()) for e in may])
+    # Without NOT, a comparison that is NULL lets a row pass as little as one that is FALSE: a semi join will do.
     if not negative or not any(nulls):
         _join(clause, "anti" if negative else "semi", body.tree, [*equal, *body.on], node)
         return
@@ -274,6 +289,8 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
         return
     inner = set(body.tree.columns)
     plan = plan_of_tree(clause.builder, body.tree)
+    # NOT IN in two anti joins: one by equality, which has a key to lie by, and one for NULLs, whose sub-query is small.
+    # As one condition with OR it would have no key, and compare all rows with all.
     _join(clause, "anti", Leaf(plan), [*equal, *body.on], node)
     if all(not column_names(e) & inner or match_equality(e, inner) for e in body.on) and (
         column_names(items[0]) <= inner
@@ -303,6 +320,7 @@ def _join(
         what = "a sub-query that reads a column of a query two levels out is"
         fix = "let the query between select that column from a join"
         raise refusal(place, what, fix)
+    # A LEFT JOIN adds columns that conditions around it read; a semi or anti join may go below others.
     if kind == "left":
         clause.tree = JoinedParts(kind, clause.tree, rows, on)
     else:

@@ -43,6 +43,7 @@ def clock_columns(root: Node, options: PlanOptions, notes: Notes) -> Node:
 def _asks(node: Node) -> bool:
     """Tell whether a node reads the clock as a value."""
     if isinstance(node, WindowTable):
+        # Sessions by the clock are kept by an operator, which has a clock of its own.
         return not node.assigner.event_time and not node.assigner.merges
     return isinstance(node, Calc) and reads_clock(node)
 
@@ -75,6 +76,7 @@ def _add_column(node: Node) -> Node:
     if CLOCK in node.schema.names:
         return node
     field = pa.field(CLOCK, INSTANT)
+    # A retraction would be read in a later batch than its row, with another time, and cancel nothing.
     if isinstance(node, Scan) and node.changes == "append":
         return replace(node, columns=node.columns.append(field), clock=CLOCK)
     if isinstance(node, Calc):

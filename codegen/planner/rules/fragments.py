@@ -47,6 +47,8 @@ class _Fragment:
             (each.inputs[0], dict(enumerate(each.keys))) for each in self._exchanges(self._top)
         ]
         for node, columns in below:
+            # First all that can join, then the distribution that is left to them: an exchange is placed by the final
+            # columns.
             self._reach(node, columns)
         self._say()
         return self._top.over(*(self._place_node(node, columns) for node, columns in below))
@@ -74,8 +76,10 @@ class _Fragment:
         """Why an operator cannot join; empty once it has, and the places are those of its key, too."""
         if not self._options.fragments_enabled:
             return "fragments_enabled is false"
+        # Beside its consumer in one node it would find rows where one key puts them, and spread nothing.
         if node.spreads:
             return f"{node.name} is there to spread a key over several places"
+        # Spark's stateful node has one kind of timer: by event time, or by the clock.
         wakers = self._wakers | {self._waker(node)} - {""}
         if len(wakers) > 1:
             return f"a stateful node is woken by one thing, and these are by {' and '.join(sorted(wakers))}"
@@ -83,6 +87,7 @@ class _Fragment:
         shared = frozenset(p for p in self._places if all(columns.get(p) in own for own in below))
         if not shared:
             return f"no column of its key is one of the key of {node.name}"
+        # Three values of a key would leave all but three tasks without rows.
         if all(pa.types.is_boolean(self._types[place]) for place in shared):
             return f"only BOOLEAN columns of its key are in the key of {node.name}"
         self._places, self._wakers = shared, wakers

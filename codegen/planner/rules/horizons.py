@@ -68,6 +68,7 @@ def _make_rolling(
     assert isinstance(assigner, Rolling)
     _check(node, lifted)
     if assigner.event_time:
+        # The steps between may have renamed the time.
         assigner = replace(assigner, on=lifted.carried[assigner.columns[0]])
     keys = tuple(name for name in old.group_by if name not in lifted.roles)
     named = [name for name in old.group_by if name in lifted.roles]
@@ -99,6 +100,7 @@ def _widen(
         if name not in lengths:
             message = f"ROLLING has no horizon {name!r}. {nearest(name, list(lengths))}"
             raise place_error(SqlError(message), _PLACE)
+        # Without the horizon equal calls are one: each slice holds it once, whatever the horizons that read it.
         core = replace(call, filter=rest or None, alias=None)
         used = {*keys, *names.values()}
         alias = next(
@@ -151,6 +153,7 @@ def _check_horizons(spec: AggSpec, lifted: LiftedWindow, first: str) -> None:
         if not grouped and call.filter not in lifted.filters:
             fix = f"write {_FILTER.format(first)} after it, or GROUP BY horizon"
             raise _refusal(f"{call.text} over ROLLING without a horizon", fix)
+    # Its one row is there at all times, and a key of a rolling aggregate is forgotten once its slices have left.
     if not grouped and spec.one_row:
         fix = "GROUP BY horizon, or by a column of the table that is a constant"
         raise _refusal("ROLLING without GROUP BY, whose only row would have to stay,", fix)

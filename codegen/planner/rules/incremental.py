@@ -23,6 +23,7 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Join the halves that meet between the two exchanges of a split aggregate."""
 
     def change(node: Node) -> Node:
+        # Only a split aggregate has two halves that lie by the same keys in one task.
         if not isinstance(node, GroupAggregate) or node.role != "final":
             return node
         exchange = node.input
@@ -41,6 +42,7 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
             why = "table.optimizer.incremental-agg-enabled is false"
             notes.add("incremental", node.spec, False, why)
             return node
+        # Its input comes as rows and not as accumulators, so that no half stands beside the other.
         if not below.merges:
             notes.add("incremental", node.spec, False, "the partial aggregate has one phase")
             return node

@@ -68,11 +68,13 @@ def _over_calc(node: Calc, below: LiftedWindow) -> LiftedWindow:
             columns += [] if rest is None else [(condition, text_of(rest))]
     # What else a condition asks for is a condition below, which the steps over it have to carry.
     columns += [(c, quote_name(c)) for _, c in filters.values() if c]
+    # Of columns of one name the first stays, in its place: dict keeps the last that it is given.
     columns = list(dict(reversed(columns)).items())[::-1]
     fields = [_field(node, name) for name, _ in columns]
     carried = {}
     for column, name in below.carried.items():
         copied = next((own for own, sql in columns if column_name(sql) == name), None)
+        # The assigner needs its time below, even where nothing above reads it.
         if copied is None:
             copied = _fresh(name, [*node.columns.names, *(field.name for field in fields)])
             columns.append((copied, quote_name(name)))
@@ -107,6 +109,7 @@ def split_horizon(
         else:
             horizons.append(name)
     read = {column.name for part in rest for column in part.find_all(exp.Column)}
+    # Two horizons at once hold for no row, and a bound in the rest would be read where there is none yet.
     if len(horizons) != 1 or read & roles.keys():
         return None
     return horizons[0], exp.and_(*(part.copy() for part in rest)) if rest else None
@@ -131,6 +134,7 @@ def _barrier(where: str | None, hidden: set[str], table: WindowTable) -> str:
         return ""
     if hidden & set(columns_of(where)):
         return f"WHERE {where} looks at the window's bounds"
+    # Which rows make a session follows from all rows of the key: a filter may not go below that.
     if isinstance(table.assigner, Session) and table.partition is not None:
         return f"WHERE {where} stands after the sessions are made"
     return ""
@@ -143,6 +147,7 @@ def _over_expand(node: Expand, below: LiftedWindow) -> LiftedWindow:
         items = {project[place] for project in node.projects}
         sources = {item.name if isinstance(item, Column) else "" for item in items}
         source_roles = {below.roles.get(source) for source in sources}
+        # A bound that is NULL in one set of a CUBE is an ordinary column, which no window is found by.
         if len(source_roles) == 1 and None not in source_roles:
             roles[name] = next(role for role in source_roles if role)
         elif sources & (below.roles.keys() | below.mixed | below.filters.keys()):

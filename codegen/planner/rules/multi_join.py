@@ -47,6 +47,7 @@ def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
     if below is None:
         return node
     result: MultiJoin | str
+    # One operator has the rows of its inputs and none in between, on which a filter could be tested.
     if names is None:
         result = "a filter, or a column that is computed, stands between the joins"
     else:
@@ -95,6 +96,7 @@ def _below(node: Node) -> tuple[MultiJoin | None, dict[str, str] | None]:
 
 def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | str:
     """The joins below with the right of this one as a further input; or why they are none, empty if keys differ."""
+    # Renaming goes both ways below, which needs one name for each column.
     if len(set(names.values())) < len(names):
         return "a column of the joined rows has two names"
     below = _rename_chain(
@@ -141,6 +143,7 @@ def _rename_chain(chain: MultiJoin, names: dict[str, str], others: set[str]) -> 
         called[name] = names.get(name, name)
         if name not in names and name in used:
             # Nobody above reads it: any name will do that no other column has.
+            # `used` grows with each name, so that none of these comes twice.
             called[name] = f"{sign}hidden_{len(used)}"
         used.add(called[name])
     if all(name == new for name, new in called.items()):
@@ -167,6 +170,7 @@ def _obstacle(node: MultiJoin, options: PlanOptions) -> str:
     if options.multi_join_enabled == "FALSE":
         return f"{_OPTION} is false"
     lives = [options.state_ttl if ttl is None else ttl for ttl in node.ttls]
+    # kinds has no entry for the first input: a chain begins with it.
     for which, kind in enumerate(node.kinds, 1):
         if kind == "left" and lives[which]:
             what = f"input {which + 1} of a LEFT JOIN forgets rows that are still in the result"

@@ -27,6 +27,7 @@ def narrow_plan(plan: Plan, names: Sequence[str], added: Columns) -> list[Plan]:
     names: the columns of the result that it had. added: the columns of each table that have come since. A column that
     something else than the rest of the result is made of is refused: StateMismatchError names what reads it.
     """
+    # A step that picked columns then may have been needless, and so have been left out: both plans are compared.
     return [_narrow(plan, names, added, drops_picks) for drops_picks in (True, False)]
 
 
@@ -35,6 +36,7 @@ def refuse_edits(plan: Plan, former: Plan, added: Columns) -> None:
 
     What is computed, or was there before, has a value in the rows from before, too: NULL would be wrong.
     """
+    # Pairs and not names: an expression that has changed under its name has other values, too.
     known = {pair for node in walk(former.root) if isinstance(node, Calc) for pair in node.select}
     edits = [
         name
@@ -73,6 +75,8 @@ def _narrow(plan: Plan, names: Sequence[str], added: Columns, drops_picks: bool)
         _refuse_read(pruned, added)
         return transform(pruned, lambda node: _drop(node, added, drops_picks))
 
+    # The rules are run anew over the narrower plan, as they were when the checkpoint was written: they may decide
+    # otherwise.
     rules = tuple(prune if rule is prune_calls else rule for rule in RULES)
     narrowed = apply_rules(plan.logical, rules, plan.options, plan.dialect)
     return replace(narrowed, order=plan.order)

@@ -30,6 +30,7 @@ def _with_filter(node: Node) -> Node:
     picked, below = None, node.input
     if isinstance(below, Calc) and below.picked_columns == tuple(below.schema.names):
         picked, below = list(below.picked_columns), below.input
+    # A filter over a row that is not complete could drop what the next update needs.
     if not isinstance(below, Normalise) or below.absent is not None:
         return node
     filtered = below.filter_rows(node.where)
@@ -39,6 +40,7 @@ def _with_filter(node: Node) -> Node:
 def _without(node: Node) -> Node:
     """The plan without a Normalise whose rows reach the result as they are, with their key and no filter."""
     if isinstance(node, Normalise):
+        # With a filter, an update may have to delete a row that has passed before: only remembered rows say so.
         return node.input if node.passes is None and node.absent is None else node
     # What picks columns with the key among them passes upserts on as upserts.
     if isinstance(node, Calc) and node.where is None and node.unique_keys:

@@ -25,6 +25,7 @@ def check_own_calls(root: Node) -> None:
         expressions = [sql for _, sql in node.select] + ([node.where] if node.where else [])
         for sql in expressions:
             for call in parse_scalar(sql).find_all(exp.Anonymous):
+                # The body of a lambda is lowered with the function that it is given to, over names that no schema has.
                 if is_own_call(call) and call.find_ancestor(exp.Lambda) is None:
                     _check_call(call, node)
 

@@ -65,6 +65,7 @@ class _Reuse:
         """Return the nodes that take the place of the exchanges of a fragment that have the same below them."""
         groups: list[list[_Input]] = []
         for candidate in filter(None, map(_input, _exchanges(top))):
+            # Equal nodes by value: two branches of a query are planned apart, and are two objects that say the same.
             alike = (
                 g for g in groups if (g[0].keys, g[0].source) == (candidate.keys, candidate.source)
             )
@@ -96,6 +97,7 @@ class _Reuse:
             node: Node = exchange
             for step in reversed(each.steps):
                 node = step.over(node)
+            # By identity: equal exchanges of different groups would else be one key.
             replacements[id(each.exchange)] = node
         return replacements
 
@@ -119,6 +121,7 @@ def _input(exchange: Exchange) -> _Input | None:
         keys = tuple(within[0][name] for name in keys)
         steps.append(node)
         node = node.input
+    # Accumulators of a two-phase aggregate are no rows that a projection could follow.
     if not isinstance(node, Stateful) or node.accumulators is not None:
         return None
     return _Input(exchange, node, keys, tuple(steps))

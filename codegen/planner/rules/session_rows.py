@@ -48,6 +48,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     texts = (exp.Literal.string(name).sql("spark") for name in below.schema.names)
     pairs = zip(texts, map(quote_name, below.schema.names), strict=True)
     parts = (f"{text}, {name}" for text, name in pairs)
+    # Beside the row as one value: what the operator lies by, and what sessions go by.
     inputs = list(dict.fromkeys([*keys, *node.assigner.columns]))
     select = [(name, quote_name(name)) for name in inputs]
     select.append((row, f"NAMED_STRUCT({', '.join(parts)})"))
@@ -55,6 +56,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     schema = pa.schema([*fields, pa.field(row, pa.struct(list(below.schema)))])
     rows = Calc(below, tuple(select), schema)
     call = AggCall("ARRAY_AGG", (row,), alias=listed)
+    # Over changes a list takes rows back, and an unfinished session loses them before anybody has seen them.
     changes: Changes = "append" if below.appends_only else "retract"
     spec = namespace_spec(AggSpec(schema, keys, (call,), changes), keys, schema)
     bounds = bounds_of(spec, node.bounds)

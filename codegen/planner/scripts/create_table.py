@@ -101,6 +101,7 @@ class CreatedTable:
         if "change_column" in self.options:
             words = self.options.get("change_values", "").lower().split(",")
             kinds = {word.rpartition("=")[2].strip() for word in words}
+            # Rows after an update without those before it: only by the key is it known what they replace.
             return "upsert" if kinds & _AFTER and not kinds & _BEFORE else "retract"
         is_added = self.format in _APPENDS or self.connector == "datagen"
         return "append" if is_added else "retract"
@@ -135,6 +136,7 @@ def created_table(
             raise refusal(place, "CREATE TABLE without columns, LIKE or AS a query is", fix)
         return _declare(name, place, own, clauses, others, is_derived)
     except SpecError as error:
+        # An error that has a place already has a better one than the table's name.
         if error.place is not None or "\nAt " in str(error):
             raise
         raise place_error(type(error)(f"CREATE TABLE {name}: {error}"), place) from None
@@ -261,6 +263,7 @@ def _table(
             watermark = _watermark(pieces, first, end)
             continue
         if part.kind == "CONSTRAINTS":
+            # Read later together with the columns, which it may name before they are declared.
             stored.append(part.text)
             continue
         order.append(part.name)
@@ -296,6 +299,8 @@ def _table(
         text,
         key=key,
         watermark=watermark,
+        # A watermark on a computed column goes by its expression: below the projection that makes it there is no such
+        # column.
         event_time=(
             None if watermark is None else (times.get(watermark[0], watermark[0]), watermark[1])
         ),
@@ -326,6 +331,7 @@ def _column(pieces: StatementTokens, first: int, end: int) -> str:
 def _default(pieces: StatementTokens, first: int, end: int) -> tuple[int, Span | None]:
     """Read DEFAULT and its expression at the end of a column: where the column ends before it, and its place."""
     words = pieces.words(first, end - first)
+    # Behind the name and its type: a column may be called DEFAULT itself.
     if "DEFAULT" not in words[2:]:
         return end, None
     at = first + words.index("DEFAULT", 2)
@@ -362,5 +368,6 @@ def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]
         fix = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
         raise refusal(pieces.span(first, end), what, fix)
     delay = f"{match[1]} {match[2].lower()}" if match[1] else "0 seconds"
+    # For the error alone: a delay that is none is refused where it stands, not when the query starts.
     milliseconds("WATERMARK", delay)
     return column, delay

@@ -105,6 +105,8 @@ def read_script(sql: str, dialect: str = "spark") -> Script:
 def _read_script(sql: str, dialect: str) -> Script:
     query: exp.Query | None = None
     views: dict[str, ViewQuery] = {}
+    # Each pass blanks what it has taken and keeps the length: an error of any later one still points into the user's
+    # text.
     text = apply_directives(sql, token_pieces)
     text, functions = _without_functions(text)
     text, settings = _without_settings(text)
@@ -124,6 +126,7 @@ def _read_script(sql: str, dialect: str) -> Script:
             continue
         into = tree if isinstance(tree, exp.Insert) else None
         query_tree = tree if into is None else into.expression
+        # VALUES at the top is a query, to the parser a table.
         if isinstance(query_tree, exp.Values):
             query_tree = exp.select(exp.Star()).from_(query_tree)
         if not isinstance(query_tree, exp.Query):
@@ -136,6 +139,7 @@ def _read_script(sql: str, dialect: str) -> Script:
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
     script = Script(sql, query, views, settings, explains, created=created, target=target)
+    # Last: whether a table streams or is asked is known only when all queries have been read.
     _find_uses(script, dialect, expand)
     return script
 
@@ -189,6 +193,8 @@ def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
             raise refusal(
                 table.place, f"reading table {name}, which CREATE TABLE AS fills, is", fix
             )
+        # A table may do both (JDBC reads, a directory streams); FOR SYSTEM_TIME AS OF in all uses says that it is
+        # asked.
         if is_only_asked(table) or (may_be_asked(table) and all(versions)):
             script.lookups[name] = lookup_of(table, dialect)
             continue
@@ -196,6 +202,7 @@ def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
         if table.computed:
             if name.casefold() in script.views:
                 raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
+            # Computed columns make the table a view over the columns that it has, under its own name.
             script.views[name.casefold()] = ViewQuery(_with_computed(script.text, table, expand))
 
 
@@ -226,6 +233,7 @@ def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
         match = _EXPLAIN.match(sql, start, end)
         if match is None:
             continue
+        # Details are checked and have no effect: an unknown one would be a mistake in spelling that nobody sees.
         words = (match[1] or match[2] or "").upper().replace(",", " ").split()
         unknown = next((word for word in words if word not in _DETAILS), None)
         if unknown is not None:

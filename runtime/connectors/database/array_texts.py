@@ -31,6 +31,7 @@ def array_text(column: pa.Array, dialect: DatabaseDialect) -> str:
 def _arrays(values: pa.Array, offsets: Any, dialect: DatabaseDialect) -> pa.Array:
     """The texts of arrays that begin and end at some places."""
     texts = _texts(values, dialect)
+    # Backslashes first: the ones that stand before quotes must not be doubled again.
     if not _is_bare(values.type):
         for special in ("\\", '"'):
             texts = pc.replace_substring(texts, special, "\\" + special)
@@ -49,6 +50,8 @@ def _texts(values: pa.Array, dialect: DatabaseDialect) -> pa.Array:
     dtype = values.type
     if pt.is_list(dtype):
         lengths = pc.list_value_length(values).fill_null(0).to_numpy()
+        # From the lengths and not from the list's own offsets: a sliced list begins elsewhere, and a NULL list may have
+        # items behind it that flatten() leaves out.
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         texts = _arrays(values.flatten(), offsets, dialect)
         return pc.if_else(values.is_valid(), texts, None) if values.null_count else texts
@@ -67,6 +70,8 @@ def _texts(values: pa.Array, dialect: DatabaseDialect) -> pa.Array:
 
 def _hexadecimal(values: pa.Array) -> pa.Array:
     """Bytes as texts, whose characters are twice as many."""
+    # Copied, so that a slice begins at the start of its buffers; large, since twice the bytes may be beyond offsets of
+    # 32 bits.
     values = pa.concat_arrays([values.cast(pa.large_binary())])
     _, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64, len(values) + 1, values.offset * 8)
@@ -78,6 +83,7 @@ def _hexadecimal(values: pa.Array) -> pa.Array:
 
 def _check_years(values: pa.Array) -> None:
     """Raise ValueError for times of years that no driver knows."""
+    # Unsafe: the digits below a second are cut, and the check is about years only.
     seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     ends = pc.min_max(seconds).as_py()
     if ends["min"] is not None and not _YEARS[0] <= ends["min"] <= ends["max"] < _YEARS[1]:

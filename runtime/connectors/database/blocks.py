@@ -56,6 +56,8 @@ def fit_blocks(say: Statements, description: Sequence[Any]) -> bool:
     """Tell whether rows can be written in blocks into the table of which a driver tells these columns."""
     if not say.dialect.in_blocks:
         return False
+    # A parameter is cast to the array of the sink's type and then assigned: into another type the database would
+    # convert an item otherwise than a single parameter, which has no type yet.
     there = {column[0]: column[1] for column in description}
     return all(
         has_array_text(field.type)
@@ -72,6 +74,7 @@ def _bare(name: str) -> str:
 
 def write_blocks(cursor: Any, say: Statements, net: NetRows) -> bool:
     """Write the keys of a batch; False, and nothing is said, if it has values that have no text."""
+    # All texts are made before the first statement: a value without one must not leave half of a batch behind.
     try:
         steps = list(_steps(say, net))
     except ValueError:
@@ -85,6 +88,7 @@ def _steps(say: Statements, net: NetRows) -> Iterator[tuple[str, list[str]]]:
     """The statements of a batch with their parameters."""
     by_key = net.rows.select(list(net.key))
     nulls = _nulls(by_key)
+    # A batch of upserts alone needs no locks before: its one statement takes them in the order of keys by itself.
     mixed = bool(net.gone.any() or nulls.any())
     patterns = np.unique(nulls, axis=0).tolist() if mixed else []
     if mixed and not net.gone.all():
@@ -95,6 +99,7 @@ def _steps(say: Statements, net: NetRows) -> Iterator[tuple[str, list[str]]]:
         # A key with NULL in it is no conflict to the database: its row has to go before it is written.
         alike = (nulls == pattern).all(axis=1) & (net.gone | any(pattern))
         yield from _each(say, say.delete_many(pattern), by_key, alike)
+    # Last: a row whose key has NULL has been deleted above, so that it is a new row here.
     yield from _each(say, say.upsert_many, net.rows, ~net.gone)
 
 
@@ -111,6 +116,7 @@ def _each(
     rows = rows.filter(pa.array(chosen))
     if not rows.num_rows:
         return
+    # By the average size of a row: a parameter is one text in the client's memory and one in the server's.
     size = max(1, min(_ROWS, _BYTES * rows.num_rows // max(rows.nbytes, 1)))
     for at in range(0, rows.num_rows, size):
         block = rows.slice(at, size).combine_chunks()

@@ -70,6 +70,7 @@ class DatabaseDialect:
         """The statements that open a transaction. begun: whether the connection is in one already."""
         units = {"seconds": lock_timeout, "milliseconds": 1000 * lock_timeout}
         statements = [each.format(**units) for each in self.begin]
+        # SQLite refuses a transaction within one, which a driver may have begun by itself.
         return [each for each in statements if not (begun and each == _IMMEDIATE)]
 
     def type_of(self, dtype: pa.DataType) -> str:
@@ -102,9 +103,11 @@ class DatabaseDialect:
                 "have in a key; CAST it to STRING in the query"
             )
         long = [field for field in key if _is_long(field.type)]
+        # Fixed columns are counted at their most: an index that is too long is refused when the table is made.
         each = (self.key_bytes - _FIXED_BYTES * (len(key) - len(long))) // max(len(long), 1)
         for field in long:
             is_text = field.type in (pa.string(), pa.large_string())
+            # An index counts four bytes for each character of utf8mb4, whatever is in it.
             kinds[field.name] = f"VARCHAR({each // 4})" if is_text else f"VARBINARY({each})"
         return kinds
 

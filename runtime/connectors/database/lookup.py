@@ -30,6 +30,7 @@ class DatabaseSource:
         self._style = "qmark"
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
+        # Databases limit the parameters of a statement, not the keys: a key of several columns takes several.
         size = max(1, self._database.chunk // len(self._request.asked))
         outcomes: list[Outcome] = []
         for start in range(0, len(keys), size):
@@ -68,6 +69,7 @@ class DatabaseSource:
             values += [key[0] for key in keys]
         else:
             one = " AND ".join(f"{self._quote_name(name)} = ?" for name in key_names)
+            # Not every database compares rows of values with IN.
             where = " OR ".join(f"({one})" for _ in keys)
             values += [value for key in keys for value in key]
         rows_by_key: dict[Key, list[Any]] = {key: [] for key in keys}
@@ -85,6 +87,7 @@ class DatabaseSource:
             kind = self._request.read.field(name).type
             try:
                 values.append(pa.array([row[name]], kind)[0].as_py())
+            # A value of another type than the key's is nobody's key: it is compared as it is, and matches none.
             except (pa.ArrowException, TypeError, ValueError):
                 values.append(row[name])
         return tuple(values)
@@ -126,6 +129,8 @@ class DatabaseSource:
         quote, mark = self._database.quote, _MARKS[self._style]
         percent = self._style in ("format", "pyformat")
         parts, number = [], 0
+        # Every second part lies between quotes; a quote in a name is doubled, which makes an empty part and keeps the
+        # turn.
         for place, part in enumerate(text.split(quote)):
             outside = place % 2 == 0
             written = part.replace("%", "%%") if percent else part
@@ -159,6 +164,8 @@ class DatabaseSource:
 
 def _style_of(connection: Any) -> str:
     """Return the style in which the module of a connection marks parameters."""
+    # The style stands in the driver's module. A connection's class may be a subclass of ours, or lie in a module below
+    # the driver's, so that all of them are asked from the inside out.
     for kind in type(connection).__mro__:
         parts = kind.__module__.split(".")
         for length in range(len(parts), 0, -1):

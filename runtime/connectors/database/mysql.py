@@ -68,6 +68,8 @@ def read_table(cursor: Any, say: Statements, where: str) -> MySqlTable:
     _check_engine(cursor, say, say.table, where)
     _check_engine(cursor, say, say.log, where)
     own = _parameters(say.table)
+    # information_schema is asked in the transaction that writes: its lock on the table's description keeps what is
+    # found until the commit.
     columns = {}
     for name, kind, base, nullable, length, octets, collation, extra in _rows(
         cursor, say, _COLUMNS, own
@@ -136,6 +138,8 @@ def _check_indexes(
         if whole and names == key:
             has_key = True
             continue
+        # Two rows of different keys never meet in an index that contains the key, nor in one of a number that the
+        # server gives.
         apart = whole and (
             names > key
             or any(n in columns and columns[n].counts for n in names - set(say.schema.names))
@@ -162,6 +166,7 @@ def check_fit(say: Statements, net: NetRows, table: MySqlTable, where: str) -> N
         if about is None:
             continue
         values = column if field.name in say.key else column.filter(there)
+        # Keys of deletions may have NULL: nothing is stored for them.
         if not about.takes_null and column.filter(there).null_count:
             fill = " or a number of its own" if about.counts else ""
             raise SinkError(

@@ -52,6 +52,7 @@ _BUSY_TEXT = re.compile(r"database (?:table |schema )?is locked")
 def state_of(error: BaseException | None) -> str | None:
     """The five letters by which a driver tells an error of PostgreSQL; MySQL's numbers as those of the same meaning."""
     first = error.args[0] if error is not None and error.args else None
+    # An OSError begins with a number, too: that of the operating system, which means something else.
     if isinstance(first, int) and not isinstance(error, OSError):
         return _MYSQL.get(first, "HY000")
     named = first.get("C") if isinstance(first, dict) else None
@@ -62,6 +63,7 @@ def is_busy(error: BaseException | None) -> bool:
     """Tell whether SQLite says that another connection has locked what is to be written."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
+        # The low byte is the error; the others say more of it.
         return code & 0xFF in _SQLITE_BUSY
     return error is not None and _BUSY_TEXT.search(str(error)) is not None
 
@@ -97,11 +99,13 @@ class Retries:
         state = state_of(cause)
         if STOP.is_asked:
             raise error
+        # From the first lost commit on no later attempt can say that nothing was written.
         self._in_doubt |= PERHAPS in str(error)
         if state == _LOCKED:
             raise self._lock_error() from cause
         if is_busy(cause):
             self._wait_within("lock", self.options.lock_timeout, _LOCK_PAUSE, self._lock_error())
+        # Pauses grow, as many writers come back to a database at once; a lock is short and asked for often.
         elif self.away(cause):
             pause, self._pause = self._pause, min(_LONGEST, 2 * self._pause)
             limit = self.options.retry_timeout
@@ -117,6 +121,8 @@ class Retries:
         crossed = crossed or _CATALOGUE_INDEX.search(str(error)) is not None
         # A server may commit the transaction of a connection that is lost after the next attempt has begun.
         late = "away" in self._since and (state == _UNIQUE or isinstance(error, CheckpointError))
+        # A late commit of this very batch is found by its number at the next attempt; a second time it is somebody
+        # else's.
         self._crossed += 1
         return (crossed and self._crossed < _TRIES) or (late and self._crossed < 2)
 
@@ -130,6 +136,7 @@ class Retries:
     ) -> None:
         """Wait a while; raises the error at the end of the limit, and where the run is to stop."""
         now = self.clock()
+        # From the first failure of its kind: an attempt that fails for another reason in between begins no new limit.
         begun = self._since.setdefault(what, now)
         left = begun + limit - now
         if left <= 0 or self.wait(min(pause, left)):

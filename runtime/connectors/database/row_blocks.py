@@ -55,6 +55,8 @@ class RowBlocks:
         """Execute a statement for each block of rows. most: the number of rows that one has at most."""
         fixed, count, size = len(statement(1)), 0, 0
         block: list[Any] = []
+        # `_size` is an upper bound that costs no look at the characters. Only a row beyond the packet by it is
+        # measured.
         for row in zip(*self._columns(rows), strict=True):
             own = fixed + sum(map(_size, row))
             if own > self.packet:

@@ -112,9 +112,11 @@ class DatabaseSink:
 
     def _write_once(self, net: NetRows, batch: int, checkpoint: str, before: int) -> bool:
         """Write a batch in a transaction."""
+        # Before anything is written, as all checks are: MySQL and SQLite would store NULL for NaN without an error.
         digest, say = net.digest, self._statements(net.rows.schema)
         check_nan(say, net, self.options.cast, self._where)
         with self._transaction() as cursor:
+            # Once in a run: a statement that makes a table locks the catalogue, and in MySQL ends the transaction.
             if self._checked != say.schema:
                 cursor.execute(say.create_log)
             last = self._last(cursor, say, checkpoint)
@@ -136,6 +138,8 @@ class DatabaseSink:
                     "one does that was put back from an older copy. replay=true writes its batches again, over what "
                     "is there; for another history, start with an empty checkpoint and existing=replace"
                 )
+            # The digest beside the number: the last batch may run again with other rows (a TTL, the clock), which are
+            # written.
             elif last == (batch, digest):
                 return False
             else:
@@ -301,6 +305,8 @@ class DatabaseSink:
             return
         if self.options.existing == "replace":
             cursor.execute(say.delete_all)
+            # An older checkpoint that runs again must not find its number and go on over a table that is another one's
+            # now.
             cursor.execute(say.forget_others, (self.options.table, checkpoint))
             return
         cursor.execute(say.any_row)
@@ -315,6 +321,7 @@ class DatabaseSink:
         if self._mysql is not None:
             RowBlocks(say, self._mysql.packet, self._where).write(cursor, net)
             return
+        # Without a key there is nothing to upsert by, and one row at most.
         many = self._may_block and self._fits_blocks and len(net.gone) >= FEWEST
         if not (many and write_blocks(cursor, say, net)):
             self._write_each(cursor, say, net.each())
@@ -323,6 +330,7 @@ class DatabaseSink:
         """Write the keys in their order, those that are written alike together."""
         makers = [say.dialect.value_of(field.type) for field in say.schema]
         own = [makers[say.schema.names.index(name)] for name in self.key]
+        # In runs of alike rows and not sorted by kind: rows are in the order of keys, in which locks are to be taken.
         for (gone, nulls), group in groupby(net, key=_kind):
             each = list(group)
             keys = [_values(one.key, own) for one in each]

@@ -97,6 +97,8 @@ class DeltaLake:
         """Return the offset at which reading begins."""
         table = self.place.table()
         about = {"table": str(table.metadata().id)}
+        # Versions of a changelog are only read in full if none was cleaned up; else the table as it is has all its
+        # changes.
         if self.start == "snapshot" and not (self.changelog and self._has_all(table)):
             return {**about, "version": -1, "snapshot": True}
         if self.start == "snapshot":
@@ -119,6 +121,7 @@ class DeltaLake:
         table = self.place.table()
         last = int(table.version())
         self._check(table, start, last)
+        # A table as it was at a version cannot be read in parts: half of its rows would be a state that never was.
         if start.get("snapshot") or most is None:
             return self._offset(start, last)
         return self._offset(start, min(last, start["version"] + most))
@@ -129,6 +132,7 @@ class DeltaLake:
         return start
 
     def _check(self, table: Any, start: Offset, last: int) -> None:
+        # A table that was dropped and made anew has the path and perhaps the versions of the old one, but another id.
         if str(table.metadata().id) != start["table"] or last < start["version"]:
             raise CheckpointError(
                 f"{self.place.where}: it is not the table that the checkpoint has read (or an older copy): it was "
@@ -145,6 +149,8 @@ class DeltaLake:
         feed: bool | None = None
         table = self.place.table()
         plain, now = is_plain(table), schema_of(table, self.place.where).names
+        # Version by version, and not as one range: a row that a version takes back may be one that the version before
+        # it has put.
         for version in range(start["version"] + 1, end["version"] + 1):
             actions = self._commit(version)
             for about in (each["metaData"] for each in actions if "metaData" in each):
@@ -209,6 +215,7 @@ class DeltaLake:
         if not is_plain(table):
             return [Piece("scan", version, time)]
         adds = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        # The log has no order of files within a version. A batch that runs again has to read them in the same one.
         adds.sort(key=lambda each: (each["modification_time"], each["path"]))
         names = table.metadata().partition_columns
         sized = [
@@ -273,7 +280,9 @@ def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Pi
     for action in actions:
         for kind, value in action.items():
             if kind in actions_by_kind and (
-                kind in ("cdc", "commitInfo") or value.get("dataChange", True)
+                # OPTIMIZE adds and removes files without a change of data: their rows are others' rows moved.
+                kind in ("cdc", "commitInfo")
+                or value.get("dataChange", True)
             ):
                 actions_by_kind[kind].append(value)
     about = actions_by_kind["commitInfo"][0] if actions_by_kind["commitInfo"] else {}
@@ -286,6 +295,7 @@ def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Pi
     )
     if changes and not (plain and known):
         feed = Piece("feed", version, time)
+        # Rows that a version takes back come first: a row that it puts in their place may have their key.
         return [replace(feed, retracts=True), feed]
     if actions_by_kind["cdc"]:
         noted = Piece("changes", version, time)

@@ -30,6 +30,8 @@ def file_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
                 # No threads of Arrow's: they would outlive the interpreter where a store is read through Python.
                 parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
                 there = parquet.schema_arrow.names
+                # A column that the file lacks was added to the table later, and is NULL. Values of the partition come
+                # from the log, whether the file has them or not.
                 names = [n for n in schema.names if n in there and n not in file.values]
                 names += [CHANGE] * noted
                 for batch in parquet.iter_batches(_BATCH, columns=names, use_threads=False):
@@ -102,6 +104,7 @@ def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
         )
     if pa.types.is_timestamp(field.type) and not field.type.tz:
         return pa.scalar(text.replace("T", " ").removesuffix("Z")).cast(field.type)
+    # Writers differ in whether the text of an instant names its zone; by Delta's protocol it is UTC.
     if pa.types.is_timestamp(field.type) and text[-1] != "Z" and "+" not in text:
         text += "Z"
     return pa.scalar(text).cast(field.type)
@@ -121,6 +124,7 @@ def _cast(place: DeltaPlace, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Rec
             raise InputFormatError(
                 f"{place.where}: column {field.name!r} is {column.type} in a file, not {field.type}: {error}"
             ) from error
+    # A batch without columns keeps its number of rows only as one of empty structs.
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

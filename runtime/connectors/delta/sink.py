@@ -51,6 +51,7 @@ class DeltaSink(LakeSink):
         _library()
 
     def __getstate__(self) -> dict[str, Any]:
+        # A handle of the library belongs to its process; another opens the table for itself.
         return {**vars(self), "_table": None}
 
     @property
@@ -110,6 +111,7 @@ class DeltaSink(LakeSink):
 
     def _last(self, table: Any, checkpoint: str) -> Last | None:
         batch, digest, epoch = map(table.transaction_version, _names(checkpoint))
+        # Another checkpoint has made the table anew since: the numbers of before say nothing about it.
         if batch is None or epoch != (table.transaction_version(_EPOCH) or 0):
             return None
         self._check_restored(table, checkpoint)
@@ -128,6 +130,7 @@ class DeltaSink(LakeSink):
                 newest = table.history(most)
             for commit in newest:
                 if commit.get(_CHECKPOINT) == checkpoint:
+                    # History is the newest first: these RESTOREs came after the commit, and went to before it.
                     if any(version < commit["version"] for version in restored):
                         raise CheckpointError(
                             f"{self.where}: it was restored to a version before batch {commit.get(_BATCH)} of this "
@@ -155,8 +158,10 @@ class DeltaSink(LakeSink):
         known: dict[str, Any] = {"commit_properties": self._properties(table, note)}
         one_row = self.options.form == "table" and not self.key
         with self._translate_errors():
+            # A global aggregate has no key to merge by: its one row is the whole table.
             if note.anew or (one_row and change.rows.num_rows + change.gone.num_rows):
                 library.write_deltalake(table, rows, mode="overwrite", **known)
+            # A batch without rows is committed as well: its number has to be found if it runs again.
             elif self.options.form == "changelog" or not (rows.num_rows or change.gone.num_rows):
                 library.write_deltalake(table, rows, mode="append", **known)
             else:
@@ -187,6 +192,7 @@ class DeltaSink(LakeSink):
         )
         sets = {_quote_name(name): f"s.c{at}" for at, name in enumerate(names)}
         merger = table.merge(source, predicate=same, source_alias="s", target_alias="t", **known)
+        # The library takes the first clause that matches, so that deletion stands before update.
         merger = merger.when_matched_delete("s.gone").when_matched_update(sets)
         merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
 

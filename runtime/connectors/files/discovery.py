@@ -125,6 +125,7 @@ def files_at(
     roots = map(Path, glob(str(path), recursive=True)) if is_pattern else [place]  # noqa: PTH207
     files: list[Path] = []
     over: list[Path] = []
+    # A pattern may reach a directory in two ways; a file that is read twice would count twice.
     for root in dict.fromkeys(roots):
         if not root.is_dir():
             files += [root] if root.is_file() else []
@@ -148,6 +149,7 @@ def files_at(
         raise SpecError(f"there is no file at {str(path)!r}{hint}")
     if by_name:
         return sorted(set(files), key=str)
+    # In milliseconds, as Spark has times: files that differ below them are equal to it, and ordered by path.
     return sorted(set(files), key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))
 
 
@@ -185,6 +187,7 @@ def files_in(
     paths = [path for path in _below(directory) if fnmatchcase(path.name, names)]
     log = read_committed(directory) if logged else None
     if log is not None:
+        # Files that a killed batch left behind hold rows that its next run has written again.
         paths = [path for path in paths if log.has(path.relative_to(directory))]
     columns = {path for path in paths if _has_column(path.relative_to(directory).parent.parts)}
     read = [p for p in paths if deep or (p in columns if columns else p.parent == directory)]
@@ -236,4 +239,5 @@ def _leads_on(directory: Path) -> bool:
     """Tell whether a directory is not a link to one that it lies in."""
     if not directory.is_symlink():
         return True
+    # Followed, such a link would lead round for ever.
     return not directory.parent.resolve().is_relative_to(directory.resolve())

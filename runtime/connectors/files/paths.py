@@ -83,6 +83,7 @@ def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, d
             f"read_changes: {text!r} lies beside directories that are columns (day=1/) and have files, for which Spark "
             "passes over it or reads one of the same name in its place. Move it elsewhere."
         )
+    # Spark's streams read directories; of a single file they would take the path for one, and find nothing.
     return str(place.parent), {**options, NAMES: place.name}
 
 

@@ -96,6 +96,8 @@ class FileSink:
         newest = max((int(each) for each in numbers if each.isdigit()), default=-1)
         owner = _text(files.open(mark)) if files.exists(mark) else None
         # Elsewhere than here the last batch, if it was not committed, is still there: it is passed over rightly.
+        # On this machine `take_back` has deleted a batch that was not committed before the start, so that its number is
+        # free.
         is_taken = newest >= batch_id if is_local(self.path) else newest > batch_id
         where = f"sink {self.kind}: {self.path} has"
         if newest >= 0 and (is_taken if owner is None else owner != own):
@@ -141,16 +143,19 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
     owner = place / _OWNER
     begun, done = (max(batches(root / name), default=-1) for name in ("offsets", "commits"))
     log = entries(place)
+    # Only the newest batch can be begun and not committed; an older entry of the log was committed in any case.
     if begun == done or not log or max(log) != begun:
         return
     if not owner.is_file() or read_text(place, owner) != id_of(root):
         return
     last = log.pop(begun)
     sink_root = place.resolve()
+    # A compacted entry names the files of all batches before it: those stay.
     known = {path for entry in log.values() for path in _list_added_files(entry, sink_root)}
     for path in _list_added_files(last, sink_root) - known:
         path.unlink(missing_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    # The entry goes last: after a kill in between the next start finds it and deletes the rest.
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     last.unlink()
 

@@ -55,6 +55,7 @@ def read_committed(directory: Path) -> Committed | None:
     if not (directory / LOG).is_dir():
         return None
     files_by_number = entries(directory)
+    # A compacted entry holds all entries before it, which Spark may not have deleted yet.
     whole = max((n for n, file in files_by_number.items() if file.suffix == ".compact"), default=-1)
     try:
         lines = [

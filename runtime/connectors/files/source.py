@@ -153,6 +153,7 @@ def read_changes(
     check_caps({"max_files_per_trigger": max_files_per_trigger, **options}, "read_changes")
     capped = {"max_files_per_trigger": max_files_per_trigger, **options} if streaming else {}
     check_one_batch(order, capped, "read_changes")
+    # Only formats of messages may be JSON over several lines; a file of columns is read as its format has it.
     by_name, whole = order == "name", False
     if format not in FILES:
         whole, options = take_option(options, key_separator, "read_changes")
@@ -165,6 +166,7 @@ def read_changes(
     key = _key(keys, columns)
     if words.lacks_before and not key:
         raise SpecError(f"read_changes: {NEEDS_KEYS}")
+    # Of the options those that choose files: where these are looked at as plain text, the others mean nothing.
     looked = {key: value for key, value in options.items() if key.lower() in FILE_OPTIONS}
     if max_files_per_trigger and streaming:
         options["maxFilesPerTrigger"] = max_files_per_trigger

@@ -256,6 +256,7 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
     if batch not in batches(root / "offsets"):
         return {}
     offsets = {}
+    # Two lines of version and metadata stand before a line for each source.
     for source, line in enumerate(read_text(root, file).splitlines()[2:]):
         try:
             offsets[source] = int(json.loads(line)["logOffset"])
@@ -271,6 +272,8 @@ def _entries(log: Path, batches: range | None = None) -> Iterator[Listed]:
     for file in log.glob("[0-9]*"):
         try:
             number = int(file.name.removesuffix(".compact"))
+            # A compacted entry has the number of its last batch, and those before it inside: higher numbers have to be
+            # read.
             if batches is not None and (not batches or number < batches[0]):
                 continue
             entries = list(map(json.loads, read_text(root, file).splitlines()[1:]))
@@ -279,6 +282,7 @@ def _entries(log: Path, batches: range | None = None) -> Iterator[Listed]:
             raise corrupt(f"sources/{log.name}/{file.name} cannot be read ({e})") from e
         for path, batch, time in fields:
             if is_local(path):
+                # Spark writes URLs; names with blanks or percent signs are escaped in them.
                 yield Listed(os.path.normpath(local(unquote(path))), batch, time)
 
 

@@ -57,6 +57,8 @@ class TableFile:
             if batch <= last:
                 return False
             self._check_order(last, batch, before)
+        # The number of the batch and the rows are one file and one rename: a kill leaves both of before or both of
+        # after.
         new = self._fold(old, rows, kinds)
         about = {_BATCH_ID: str(batch).encode()}
         new = new.combine_chunks().replace_schema_metadata(about)
@@ -86,9 +88,11 @@ class TableFile:
         delta = rows.rename_columns([f"c{place}" for place in range(len(names))])
         delta = delta.append_column(_WEIGHT, weights)
         if old is not None:
+            # Old rows stand before new ones: the order decides which row of a key is the last.
             before = _by_name(old, rows.schema).rename_columns(delta.column_names)
             before = before.replace_schema_metadata(None)
             delta = pa.concat_tables([before, delta.replace_schema_metadata(None)])
+        # Without an order a retraction may come after the row that takes its place: only whole rows cancel then.
         by_row = self._keys is None or not self._in_order
         folded = _net(delta) if by_row else self._by_key(delta, names)
         return folded.rename_columns([*names, _WEIGHT])
@@ -107,6 +111,7 @@ class TableFile:
                 last[identity] = position
             else:
                 last.pop(identity, None)
+        # By position: rows keep the order in which they came, whichever key was written over.
         return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 
@@ -115,6 +120,7 @@ def _by_name(old: pa.Table, schema: pa.Schema) -> pa.Table:
     columns_without_last = old.schema.remove(old.num_columns - 1)
     if columns_without_last.equals(schema):
         return old
+    # A column of the same name and another type is another column: its old values would be no values of it.
     places = {(field.name, field.type): place for place, field in enumerate(columns_without_last)}
     columns = [
         (
@@ -136,6 +142,7 @@ def _net(rows: pa.Table) -> pa.Table:
     )
     firsts = first_places(groups)
     sums = np.zeros(len(firsts), np.int64)
+    # add.at and not +=, which would count a group once however often it is named.
     np.add.at(sums, groups, buffer_of(rows.column(width).combine_chunks(), np.int64))
     stays = sums != 0
     net = rows.take(from_places(firsts[stays]))
@@ -200,6 +207,7 @@ def table_batch(file: Path) -> int | None:
 
 def _checksum(table: pa.Table) -> bytes:
     """Return the checksum that tells the contents of a table, and its metadata, from any other."""
+    # The schema as well: the number of the batch is in its metadata.
     checksum = zlib.crc32(table.schema.serialize())
     for batch in table.to_batches():
         checksum = zlib.crc32(batch.serialize(), checksum)

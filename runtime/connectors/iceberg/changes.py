@@ -76,15 +76,18 @@ class IcebergLake:
         """Return the offset up to which it can be read: to the last snapshot, or by so many of them at most."""
         table = self.place.open_table()
         lineage = _lineage(table)
+        # A rolled-back table goes on with the same numbers for other snapshots: number and id have to agree.
         known = start["version"] < 0 or any(
             _place(each).items() <= start.items() for each in lineage
         )
+        # Not an error yet: it is one only where a batch needs what has expired, and `pieces` says so with the version.
         expired = bool(lineage) and start["version"] < lineage[0].sequence_number
         if str(table.metadata.table_uuid) != start["table"] or not (known or expired):
             raise CheckpointError(
                 f"{self.place.where}: what the checkpoint has read is no part of it: it was made anew, or rolled back. "
                 "Start with an empty checkpoint"
             )
+        # By sequence number: ids of snapshots are random, and their times may be equal.
         later = [each for each in lineage if each.sequence_number > start["version"]]
         if not later:
             return start
@@ -158,6 +161,7 @@ class IcebergLake:
         gone, put = list[tuple[File, int]](), list[tuple[File, int]]()
         for is_added, file in self._files(table, snapshot, own=True):
             (put if is_added else gone).append((File(file.file_path, {}), file.file_size_in_bytes))
+        # Taken back rows of a changelog are no retractions: the changes that they were have been applied.
         if gone and self.changelog:
             raise InputFormatError(
                 f"{self.place.where}: snapshot {snapshot.snapshot_id} ({operation}) takes rows out of a changelog"
@@ -184,6 +188,7 @@ class IcebergLake:
                 for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                     mine = entry.snapshot_id == snapshot.snapshot_id
                     is_gone = entry.status == ManifestEntryStatus.DELETED
+                    # A manifest that was rewritten lists entries of older snapshots again.
                     if own and (not mine or entry.status == ManifestEntryStatus.EXISTING):
                         continue
                     if entry.data_file.content != DataFileContent.DATA:

@@ -69,6 +69,7 @@ class IcebergSink(LakeSink):
             if is_new:
                 self._make(self._catalog, schema)
             table = self._catalog.load_table(options.table)
+        # The library would try a commit again by itself over a table that the batch was not computed for.
         return tried_once(table)
 
     def _schema_of(self, table: Any) -> pa.Schema:
@@ -107,6 +108,7 @@ class IcebergSink(LakeSink):
             return None
         batch, digest = map(int, recorded.split())
         newest = _newest(table, checkpoint)
+        # The property stays as it is where a table is rolled back; only the snapshots go.
         if newest not in (None, batch):
             raise CheckpointError(
                 f"{self.where}: it was rolled back to batch {newest} of this checkpoint, which has written {batch}. "
@@ -129,6 +131,7 @@ class IcebergSink(LakeSink):
         with self._translate_errors():
             work = table.transaction()
             if note.anew:
+                # Checkpoints that wrote before must not find their numbers in a table that is not theirs any more.
                 others = [name for name in table.properties if name.startswith(_OWN)]
                 if others:
                     work.remove_properties(*others)
@@ -157,6 +160,7 @@ class IcebergSink(LakeSink):
             return rows
         mine = set(_identities(keys))
         is_untouched = [identity not in mine for identity in _identities(there.select(self.key))]
+        # No key of the batch is there: nothing has to be rewritten, only appended.
         if all(is_untouched):
             return rows
         work.delete(condition, snapshot_properties=about)

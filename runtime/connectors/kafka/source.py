@@ -97,6 +97,7 @@ def read_kafka(
     )
     source.check("read_kafka")
     about = Topics(servers, source.topics, pattern, lost_data == "error", dict(properties or {}))
+    # Decided anew at each start: a checkpoint does not say who has read.
     by_connector = find_connector_reason(source, "read_kafka", is_cluster=not is_local(spark))
     if by_connector is None:
         zone = options.pop("zone", None) or session_zone(spark)
@@ -138,6 +139,7 @@ def _spark_options(source: KafkaSource) -> dict[str, Any]:
     options: dict[str, Any] = {
         "kafka.bootstrap.servers": source.servers,
         "subscribePattern" if source.pattern else "subscribe": ",".join(source.topics),
+        # Rows of transactions that were aborted never were; Kafka's own default would read them.
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": str(source.lost_data == "error").lower(),
         **_position_options("starting", source.start, source.topics),
@@ -154,6 +156,7 @@ def _position_options(what: str, position: Position, topics: tuple[str, ...]) ->
     if isinstance(position, str):
         return {f"{what}Offsets": position}
     if isinstance(position, int):
+        # A partition without a message since that time begins at its end; Spark's default is to fail.
         at_end = {"startingOffsetsByTimestampStrategy": "latest"} if what == "starting" else {}
         return {f"{what}Timestamp": str(position), **at_end}
     offsets = {str(int(partition)): int(offset) for partition, offset in position.items()}
