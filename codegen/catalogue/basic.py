@@ -20,6 +20,7 @@ X = Argument("x")
 NUMBER = Argument("x", "number")
 COUNT = Field("count", "count", "count + 1", "count + other_count", "count - 1")
 SUM = Field("sum", "number", "add(sum, x)", "combine(sum, other_sum)", "subtract(sum, x)")
+# `count == 0` first: the field of a new key is 0, which is a value like others.
 LEAST = Field(
     "least",
     "word",
@@ -32,6 +33,7 @@ GREATEST = Field(
     "x if count == 0 or before(greatest, x) else greatest",
     "other_greatest if other_count > 0 and (count == 0 or before(greatest, other_greatest)) else greatest",
 )
+# In a merge the other state's rows come after all that are here.
 _FIRST = Field("first", "word", "x if count == 0 else first", "first if count > 0 else other_first")
 _LAST = Field("last", "word", "x", "other_last if other_count > 0 else last")
 _EARLIEST = Field(
@@ -48,6 +50,7 @@ _LATEST = Field(
 )
 TRUES = Field("trues", "count", "trues + x", "trues + other_trues", "trues - x")
 _XOR = Field("xor", "word", "xor ^ x", "xor ^ other_xor", "xor ^ x")
+# An empty key has no bits to keep: all of 0 & x would be 0.
 _AND = Field(
     "ands",
     "word",

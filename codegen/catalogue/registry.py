@@ -26,6 +26,7 @@ CATALOGUE: dict[str, Aggregate] = {
 USER_DEFINED: dict[str, Aggregate] = {}
 """Functions that users registered in this process, by name."""
 
+# A context and no global: specs are read in several threads, each with definitions of its own.
 _CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar(
     "captured", default=MappingProxyType({})
 )
@@ -52,12 +53,14 @@ REFUSED: dict[str, str] = dict.fromkeys(
 def canonical(function: str) -> str:
     """The catalogue's spelling of a function name."""
     name = function.upper()
+    # A user's function hides an alias of a built-in one.
     return name if name in _CAPTURED.get() or name in USER_DEFINED else ALIASES.get(name, name)
 
 
 def find(function: str) -> Aggregate | None:
     """The entry of a function, by any of its names; None if there is none."""
     name = canonical(function)
+    # What a spec brought along comes first: it was made with that definition.
     return _CAPTURED.get().get(name) or USER_DEFINED.get(name) or CATALOGUE.get(name)
 
 

@@ -36,6 +36,7 @@ def sum_type(types: Types, dialect: str, options: Options) -> pa.DataType:
     """Spark: BIGINT, DOUBLE, DECIMAL(p + 10, s). Flink: the argument's own type, DECIMAL(38, s)."""
     argument = types[0]
     if pa.types.is_decimal(argument):
+        # Spark: room for ten thousand million rows of the largest value.
         precision = 38 if dialect == "flink" else min(38, argument.precision + 10)
         return pa.decimal128(precision, argument.scale)
     if dialect == "flink":
@@ -107,6 +108,7 @@ def is_number(dtype: pa.DataType) -> bool:
 def widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Tell whether every value of a type is one of the wanted type too: the same, or a narrower number."""
     if pa.types.is_decimal(source) and pa.types.is_decimal(target):
+        # Digits on both sides of the point have to fit, not their sum.
         whole = target.precision - target.scale
         return bool(source.scale <= target.scale and source.precision - source.scale <= whole)
     if pa.types.is_integer(source) and pa.types.is_integer(target):

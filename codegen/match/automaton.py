@@ -46,6 +46,7 @@ class Automaton:
 
     def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
         """Tell whether a match may go on from a state without a row of these variables."""
+        # Each state once: loops would lead round for ever.
         seen, waiting = {start}, [start]
         while waiting:
             for way in self.ways[waiting.pop()]:
@@ -91,12 +92,14 @@ class _Graph:
 
     def enter(self, pattern: Pattern, after: int) -> int | None:
         """The node by which a pattern is entered that leads to `after`; None if there are too many nodes."""
+        # Repetitions multiply: the limit is checked on the way, before memory is.
         if len(self.variables) > 4 * MOST_STATES:
             return None
         if isinstance(pattern, PatternVariable):
             return self._add(pattern.name, [after])
         if isinstance(pattern, PatternSequence):
             found: int | None = after
+            # From the end: each part has to know what it leads to.
             for part in reversed(pattern.parts):
                 if found is None:
                     return None
@@ -117,6 +120,7 @@ class _Graph:
             body = self.enter(pattern.part, loop)
             if body is None:
                 return None
+            # The order of the ways is the preference: a greedy loop goes round first.
             self.onward[loop] = [after, body] if pattern.reluctant else [body, after]
             # The last of the copies that must be there is the body of the loop.
             entry, copies = (body, copies - 1) if copies else (loop, 0)
@@ -165,6 +169,7 @@ class _Graph:
             if node == self.END or self.variables[node] is not None:
                 found.append(node)
                 if node == self.END:
+                    # What stands behind the end is never preferred to it.
                     break
             else:
                 waiting += self.onward[node][::-1]

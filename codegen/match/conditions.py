@@ -80,6 +80,7 @@ class _Writer:
             function = "min" if isinstance(node, exp.And) else "max"
             return self._note(f"{function}({self.truth(node.left)}, {self.truth(node.right)})")
         if isinstance(node, exp.Not):
+            # NOT of unknown (1) is unknown.
             return self._note(f"2 - {self.truth(node.this)}")
         if isinstance(node, exp.Boolean):
             return "TRUE" if node.this else "FALSE"
@@ -113,6 +114,7 @@ class _Writer:
         if isinstance(node, exp.Literal) and not node.is_string:
             return literal_value(node)
         if isinstance(node, exp.Neg):
+            # As 0 - x: the negative of the least integer overflows as a subtraction does.
             zero = DefineValue("0", "False", "int", bits=8)
             return self._arithmetic("subtract", zero, self.value(node.this), node)
         if type(node) in _ARITHMETIC:
@@ -148,6 +150,7 @@ class _Writer:
 
     def _compare(self, left: DefineValue, right: DefineValue, operator: str) -> str:
         if left.domain == "float":
+            # NaN is the greatest number in SQL, and equal to itself; to the processor it is neither.
             return f"rt.order({left.text}, {right.text}) {operator} 0"
         return f"{left.text} {operator} {right.text}"
 
@@ -160,6 +163,7 @@ class _Writer:
     ) -> DefineValue:
         left, right = self._number(left, node), self._number(right, node)
         if name == "multiply" and "float" not in (left.domain, right.domain):
+            # The digits after the point of a product are those of both.
             scale = left.scale + right.scale
         else:
             left, right = unify(left, right, node)
@@ -191,6 +195,7 @@ class _Writer:
         if null == "False":
             return DefineValue(self._note(text), "False", domain)  # type: ignore[arg-type]
         null = null if null.isidentifier() else self._note(null)
+        # What stands under a NULL is not computed: it may be anything, and could overflow.
         return DefineValue(self._note(f"{none} if {null} else {text}"), null, domain)  # type: ignore[arg-type]
 
     def _first_known(self, node: exp.Coalesce) -> DefineValue:
@@ -215,6 +220,7 @@ class _Writer:
     def _row_value(self, operand: MatchOperand) -> DefineValue:
         """The value of one row."""
         column = column_number(self.definition, operand.column)
+        # The row that is being mapped is there for certain: no check for a row that is missing.
         if operand.is_current(self.variable) and not operand.back:
             text = self._note(f"columns.v{column}[row]")
             null = self._note(f"columns.n{column}[row]")
@@ -260,6 +266,7 @@ class _Writer:
     def _note(self, text: str) -> str:
         """The name of a line with this text."""
         for number, line in enumerate(self.lines):
+            # Equal texts have equal values: lines have no side effects.
             if line == f"x{number} = {text}":
                 return f"x{number}"
         self.lines.append(f"x{len(self.lines)} = {text}")

@@ -116,6 +116,7 @@ def _module_of(definition: MatchDefinition, backend: Backend) -> _Module:
     totals = tuple(operand for operand in definition.operands if operand.adds_up)
     written = [escape_docstring(each.written) for each in definition.conditions]
     aims = " or ".join(automaton.variables[number] for number in definition.skip_to)
+    # The template walks over the rows of a match from the side on which the row that is sought is met first.
     rows = "size" if definition.skip == "TO FIRST" else "size - 1, -1, -1"
     return _Module(
         title=f"DEFINE {', '.join(written)}" if written else "A pattern without conditions",

@@ -65,6 +65,7 @@ class AggregateRows(Node):
         if self.spec.one_row:
             return True
         below = self.input.rows
+        # A row that moves from one key to another leaves the first, perhaps without rows.
         moves = not below.appends_only and not set(self.spec.group_by) <= below.constants
         return below.never_deletes and not moves
 
@@ -296,6 +297,7 @@ def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
     if below.appends_only:
         return trend
     steady = below.constants
+    # A row that leaves the group or its filter takes its part of the result along.
     if not set(spec.group_by) <= steady or (call.filter is not None and call.filter not in steady):
         return None
     if call.function == "COUNT":
@@ -304,6 +306,7 @@ def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
     if call.function in _SUMS and call.distinct and not set(call.args) <= steady:
         # Two values that become one are added once.
         return None
+    # A replaced row that goes the other way could lower the maximum that it was.
     return trend if below.trends.get(call.args[0]) in (trend, "constant") else None
 
 

@@ -352,6 +352,7 @@ class AccumulatorRows(Passing):
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
     """The plan with `change` applied to every node, inputs first."""
     inputs = tuple(transform(each, change) for each in node.inputs)
+    # By identity: a node that has not changed stays the same object, with what it has computed of itself.
     changed = inputs and any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
     return change(node.over(*inputs) if changed else node)
 
@@ -368,6 +369,7 @@ def walk(node: Node) -> list[Node]:
 def mark(*schemas: pa.Schema) -> str:
     """Return the start of a planner's own names: `$`, or as many of them as no name of these columns starts with."""
     prefix = "$"
+    # A user's column may begin with $, and one of an earlier step of the planner does.
     while any(name.startswith(prefix) for schema in schemas for name in schema.names):
         prefix += "$"
     return prefix

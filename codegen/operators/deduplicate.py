@@ -88,6 +88,7 @@ class Deduplicate(KeyedRowsNode):
     @property
     def is_stateless(self) -> bool:
         """True if every row is emitted as it comes, as +U, so that nothing need be known of the row before."""
+        # Then +U of a row that nobody has seen is all that its reader expects: a key need not be remembered.
         silent = not self.update_before and not self.sends_insert
         return silent and self.keep == "last" and self.order is None and not self.waits
 
@@ -246,6 +247,7 @@ def deduplicated_table(
         if window_end not in names:
             hint = nearest(window_end, names)
             raise UnknownColumnError(f"there is no column {window_end!r}. {hint}")
+        # The end of the window last: state is forgotten by it.
         key = (*(name for name in keys if name != window_end), window_end)
     return pick(_of_rows(rows, key, keep, order, window_end), list(names))
 

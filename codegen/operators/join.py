@@ -91,6 +91,7 @@ class Join(TwoSided):
         if adds_only and self.kind in ("inner", "semi"):
             return ("I",)
         passes_on = self.kind in ("inner", "semi", "anti")
+        # Without a key no two rows are the old and the new one of an update.
         if self.unique_key is None and not passes_on:
             return ("I", "D")
         return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
@@ -142,6 +143,8 @@ class Join(TwoSided):
         lefts, rights = dict(self.pairs), {right: left for left, right in self.pairs}
         by_left: dict[str, str] = {}
         for name in names:
+            # A padded row has NULL in place of the other side's key, and lies by it all the same: that column
+            # distributes nothing.
             if name in lefts and self.kind not in ("right", "full"):
                 by_left[name] = name
             elif name in rights and self.kind in ("inner", "right"):

@@ -118,6 +118,7 @@ class Rank(KeyedRowsNode):
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         by_arrival = not self.order and self.function == "ROW_NUMBER"
+        # By arrival no later row comes before an earlier one, and a window is over before it is emitted.
         if self.strategy == "append" and (by_arrival or self.window is not None):
             return ("I",)
         kinds = {"I", "UB", "UA", "D"}

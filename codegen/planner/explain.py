@@ -166,6 +166,7 @@ def tables_read(sql: str) -> list[str]:
     defined = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
     defined |= {*script.views}
     own = {each.casefold() for t in script.created.values() for each in (t.name, t.stored_name)}
+    # Reversed, so that the first spelling of a name stays.
     listed = {name.casefold(): name for name in reversed(read) if name.casefold() not in own}
     read = list(listed.values())
     # A query in WITH may have the name of the table that it reads.

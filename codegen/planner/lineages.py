@@ -36,6 +36,7 @@ def above(node: Node) -> dict[str, str]:
     steps: dict[str, str] = {}
     for each in node.inputs:
         for what, text in above(each).items():
+            # Parts of a UNION may have columns of one name.
             steps[what] = f"{steps[what]}; {text}" if what in steps else text
     if isinstance(node, Calc):
         computed = {f"column {n}": sql for n, sql in node.select if column_name(sql) is None}

@@ -67,10 +67,12 @@ from aggloom.errors import SpecError, nearest
 Rule = Callable[[Node, PlanOptions, Notes], Node]
 
 RULES: tuple[Rule, ...] = (
+    # Filters go into Normalise before anything else moves them.
     normalise,
     horizons,
     windows,
     window_ranks,
+    # After the windows, whose bounds an aggregate reads; before the split, which would copy calls that nobody reads.
     prune_calls,
     session_rows,
     monotonic_extremes,
@@ -78,13 +80,17 @@ RULES: tuple[Rule, ...] = (
     # Once more, for what the split has made.
     monotonic_extremes,
     clock_columns,
+    # While aggregates still stand right above their joins, without an exchange between.
     spread_joins,
     multi_join,
     logged_changes,
+    # From here on the plan is physical.
     exchanges,
     fragments,
     reuse,
+    # After fragments: where an exchange is gone there is nothing to aggregate before.
     two_phase,
+    # Joins two halves that the rule before it has made.
     incremental,
     rank_strategy,
     join_state,

@@ -61,8 +61,10 @@ def _binary(operator: str) -> Rule:
             return _call_failing(text, dtype, node, left, right)
         dtype = common_type([left.type, right.type])
         assert dtype is not None
+        # In Spark / divides integers as DOUBLEs.
         dtype = pa.float64() if operator == "/" else dtype
         left, right = (low.cast(each, dtype, node) for each in (left, right))
+        # Floats have no overflow that were an error, so that Arrow's own kernels do.
         if dtype in FLOATS and operator in _PLAIN:
             return call(_PLAIN[operator], dtype, left, right)
         return _call_failing(

@@ -71,6 +71,7 @@ def _cast(
     source = value.type
     if source == dtype:
         return value
+    # NULL has every type, also those that nothing else can be cast to.
     if value.is_null:
         return constant(None, dtype)
     folded = _fold_literal(value, dtype)
@@ -83,6 +84,7 @@ def _cast(
         small = call("pc.cast({0}, pa.int8())", pa.int8(), value)
         return _cast(low, small, dtype, node, sql)
     if dtype == pa.bool_() and is_number(source):
+        # Arrow compares only values of one type.
         zero = decimal.Decimal(0) if is_decimal(source) else 0.0 if source in FLOATS else 0
         return call("pc.not_equal({0}, {zero})", dtype, value, zero=constant(zero, source).text)
     if source == pa.string():
@@ -152,6 +154,7 @@ def _number(value: LoweredExpression, dtype: pa.DataType, sql: str, to: str) -> 
     if dtype in FLOATS:
         if not is_decimal(source):
             return call("pc.cast({0}, {to}, safe=False)", dtype, value, to=to)
+        # Arrow's own cast may be off by a last bit.
         double = call("scalar.decimal_to_double({0})", pa.float64(), value)
         return double if dtype == pa.float64() else _number(double, dtype, sql, to)
     if source in FLOATS:
@@ -170,9 +173,11 @@ def _as_decimal(
         if is_decimal(source)
         else (digits[source], 0)
     )
+    # Wider on both sides of the point: nothing can be lost, and no check is needed.
     if dtype.precision - dtype.scale >= whole and dtype.scale >= scale:
         return call("pc.cast({0}, {to})", dtype, value, to=to)
     if not is_decimal(source):
+        # First a decimal that holds every integer of the type, then the check that names the expression.
         exact = pa.decimal128(digits[source], 0)
         value = call("pc.cast({0}, {to})", exact, value, to=type_text(exact))
     text = "scalar.round_decimal({0}, {to}, {sql})"
@@ -189,6 +194,7 @@ def _from_text(
 ) -> LoweredExpression:
     if dtype == pa.binary():
         return call("pc.cast({0}, pa.binary())", dtype, value)
+    # A text without a zone is on the clocks of the session's.
     if dtype == INSTANT and not is_utc(low.zone):
         text = "scalar.text_to_instant({0}, {zone}, {sql})"
         return call(text, dtype, value, zone=quoted(low.zone), sql=sql, raises=True)
@@ -255,6 +261,7 @@ def _fold_literal(value: LoweredExpression, dtype: pa.DataType) -> LoweredExpres
         # Spark reads a FLOAT literal from its text; Java and NumPy both round once.
         return constant(float(np.float32(str(number))), dtype)
     if dtype in INTEGERS and isinstance(number, int):
+        # From -2**(n-1) to 2**(n-1) - 1 in one comparison.
         fits = abs(2 * number + 1) < 2**dtype.bit_width
         return constant(number, dtype) if fits else None
     exact = decimal.Decimal(number)
@@ -271,6 +278,7 @@ def _date(text: str) -> LoweredExpression | None:
         day = datetime.date.fromisoformat(text)
     except ValueError:
         return None
+    # Python reads 20200203 as well, Spark does not.
     return constant(day, pa.date32()) if text == day.isoformat() else None
 
 

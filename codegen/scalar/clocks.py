@@ -65,6 +65,7 @@ def _shift(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     value, number = low.lower(time), low.lower(count)
     if value.type not in (INSTANT, WALL_CLOCK, _DATE) or number.type not in INTEGERS:
         raise unsupported_error(node, NEEDS_SPARK)
+    # A day of a zone with summer time may have 23 hours: what Spark adds there is its calendar's affair.
     if value.type != WALL_CLOCK and not is_utc(low.zone):
         raise unsupported_error(node, NEEDS_SPARK)
     text = "scalar.clocks.shift_time({0}, {1}, {unit}, {sql})"
@@ -113,6 +114,7 @@ def _make(dtype: pa.DataType, tries: bool) -> Rule:
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         parts_of_call = node.expressions
+        # A wall clock has no zone to be given in.
         if not 6 <= len(parts_of_call) <= 6 + (dtype == INSTANT):
             raise unsupported_error(node, NEEDS_SPARK)
         kinds = (*(_INT for _ in range(5)), _SECOND)
@@ -136,6 +138,7 @@ def _of_number(unit: str) -> Rule:
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         value = low.lower(node.expressions[0])
+        # Only seconds may have a fraction.
         if unit == "s" and (is_decimal(value.type) or value.type in (pa.float32(), pa.float64())):
             value = low.cast(value, pa.float64(), node) if value.type == pa.float32() else value
             text = (

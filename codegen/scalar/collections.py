@@ -39,6 +39,7 @@ def _lower_constructor(
     raises: bool = False,
 ) -> LoweredExpression:
     """A call with so many values at its end, after the batch of rows."""
+    # After the batch, which says how many rows there are where every value is a constant.
     places = "".join(f", {{{place}}}" for place in range(len(values)))
     text = f"scalar.collections.{start}, {_batch(low)}{places})"
     return call(text, dtype, *values, sql=quoted(spark_text(node)), raises=raises)
@@ -70,7 +71,12 @@ def _row(named: bool) -> Rule:
         ]
         names = ", ".join(quoted(field.name) for field in dtype)
         return _lower_constructor(
-            low, node, f"make_row([{names}]".replace("{", "{{").replace("}", "}}"), dtype, values
+            # A field's name may have braces, which the text's own places would be taken for.
+            low,
+            node,
+            f"make_row([{names}]".replace("{", "{{").replace("}", "}}"),
+            dtype,
+            values,
         )
 
     return rule
@@ -120,6 +126,7 @@ def _with_item(function: str, *, place: int = 1, raises: bool = False, nulls: bo
         value = values[place]
         if value.is_null:
             value = constant(None, kind.value_type)
+        # The array keeps its type: a wider value would change that of every item.
         if common_type([kind.value_type, value.type], texts=False) != kind.value_type:
             raise unsupported_error(node, NEEDS_SPARK)
         values[place] = low.cast(value, kind.value_type, node)

@@ -92,6 +92,7 @@ def by_interval(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
     if not str(text).lstrip("-").isdigit():
         raise unsupported_error(node, NEEDS_SPARK)
     count = sign * int(text)
+    # A number of years becomes twelve times as many months, in 32 bits.
     days_fit = abs(count) < 2**31 // 12 if value.type == _DATE else True
     if not days_fit or abs(count * _MICROSECONDS.get(name, 1)) >= 2**63:
         raise unsupported_error(node, NEEDS_SPARK)

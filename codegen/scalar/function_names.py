@@ -84,6 +84,7 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
             return None
         message = f"{name.upper()} takes {_number(least, most)}, not {count}; give it as many."
         return UnknownFunctionError(message)
+    # Of a stored text the names were checked when it was written, by a session that is not here.
     if stored or folded in _OWN | WINDOW_FUNCTIONS or find(name) is not None:
         return None
     if folded in AGGREGATES:
@@ -115,6 +116,7 @@ def _is_in_session(name: str) -> bool:
     if analyser is None:
         return False
     try:
+        # Without arguments: an error about their number says as well that there is such a function.
         analyser(f"`{name}`()", {})
     except UnknownFunctionError:
         return False

@@ -62,6 +62,7 @@ def parse_path(text: str) -> Path | None:
     match = _MODE.fullmatch(text)
     mode = match["mode"].lower() if match else "strict"
     path = match["path"].strip() if match else text.strip()
+    # An empty path is none, to Jayway an error.
     if not path:
         return None
     if not path.startswith("$"):
@@ -71,6 +72,7 @@ def parse_path(text: str) -> Path | None:
     end = 1
     while end < len(path):
         step = _STEP.match(path, end)
+        # Filters and functions: what they find is a matter of Jayway's own comparisons.
         if step is None:
             return None
         steps.append(_make_step(step))

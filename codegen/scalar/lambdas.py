@@ -31,6 +31,7 @@ def _body(
     if not 1 <= len(names) <= len(types):
         raise unsupported_error(node, NEEDS_SPARK)
     ((place, schema),) = low.inputs.items()
+    # A parameter hides a column of its name, as in Spark.
     fields = [field for field in schema if field.name not in names]
     fields += [pa.field(name, kind) for name, kind in zip(names, types, strict=False)]
     inner = replace(low, inputs={place: pa.schema(fields)})
@@ -46,6 +47,7 @@ def _body(
         value = inner.cast(value, dtype, node)
     if value.is_null:
         raise unsupported_error(node, NEEDS_SPARK)
+    # Parameters are no columns of the row: whoever reads this must not ask a table for them.
     outer = frozenset(pair for pair in value.columns if pair[1] not in names)
     return replace(value, columns=outer), names
 

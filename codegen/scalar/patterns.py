@@ -81,6 +81,7 @@ def _extract(low: ExpressionLowering, node: exp.RegexpExtract) -> LoweredExpress
         groups += 1
         return "(?P<found>" if groups == group_number else "(?:"
 
+    # Arrow returns groups by name alone: the one that is asked for gets one, the others become groups without capture.
     named = _GROUP.sub(mark_group, pattern)
     if group_number == 0:
         named = f"(?P<found>{named})"
@@ -133,6 +134,7 @@ def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     names = _REFERENCE.findall(re.sub(r"\\.", "", text, flags=re.S))
     if any(not name or int(name[0]) > count_groups(regex) for name in names):
         raise unsupported_error(node, NEEDS_SPARK)
+    # An odd number of backslashes at the end: the last one stands before nothing, which Java refuses.
     if re.search(r"(?:^|[^\\])(?:\\\\)*\\$", text):
         raise unsupported_error(node, NEEDS_SPARK)
     return _by_regex("replace", _TEXT, node, low.text(operand), regex, low.lower(new))

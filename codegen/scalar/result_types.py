@@ -84,6 +84,7 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
 
 
 def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
+    # Parameters of a lambda are identifiers without a column.
     if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Alias):
@@ -111,6 +112,7 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
         return round_type(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
         return common([infer(branch, types) for branch in branches(node)], node)
+    # Flink's, which Spark's table does not have.
     if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
         return INSTANT
     if isinstance(node, _ARITHMETIC):
@@ -168,6 +170,7 @@ def _chain_type(node: exp.Expression, types: Types) -> pa.DataType:
     left = _operand(node, types)
     for operator in reversed(operators):
         right = _operand(operator.right, types)
+        # A text beside a number is read as one.
         left, right = number_type(left, right), number_type(right, left)
         if is_number(left) and is_number(right):
             left = arithmetic_type(operator, left, right)
@@ -215,6 +218,7 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
 
     if isinstance(node, exp.DPipe):
         return result_type("concat", list(node.flatten(unnest=False)), type_of)
+    # sqlglot gives one class to functions of several names, whose types differ: the name is what Spark will see.
     call = node if isinstance(node, exp.Anonymous) else _as_written(spark_text(node))
     if isinstance(call, exp.Anonymous):
         if call.name.casefold() in _GENERATORS:
@@ -320,6 +324,7 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
     typed = node.copy().transform(_typed_column(types))
+    # sqlglot knows no rules for precision and scale.
     if any(pa.types.is_decimal(types[c.name]) for c in node.find_all(exp.Column)):
         raise untold(
             node, "the type of a decimal is not known here; write CAST(... AS DECIMAL(p,s))."

@@ -132,14 +132,18 @@ def reader_of(pattern: str, node: exp.Expression) -> str:
     """The regular expression of a pattern by which times are read; raises UnsupportedExpressionError."""
     pieces = list(_pieces(pattern, node, _READ, _escape, ""))
     for piece, after in itertools.pairwise(pieces):
+        # Java would take as many digits as make the whole fit; a regular expression takes the most for the first field.
         if _VARYING in piece and re.match(r"\(\?P<\w+>\[0-9\]", after):
             raise unsupported_error(node, NEEDS_SPARK)
     text = "".join(pieces)
     names = re.findall(r"\(\?P<(\w+)>", text)
+    # Each optional part doubles the ways to read a text.
     optional = text.count("(?:(") + text.count(")?")
     halves = {"hour12", "hour0"} & set(names)
     clash = len({"hour", "hour12", "hour0", "hour24"} & set(names)) > 1
+    # Two fields for one thing may contradict each other: what then holds is Java's affair.
     doubled = len(set(names)) < len(names) or {"month", "month_name"} <= set(names)
+    # An hour of twelve means nothing without its half, nor does a half without it.
     lonely = bool(halves) != ("half" in names) or ("day_of_year" in names and "month" in names)
     if not names or doubled or clash or lonely or optional > 8:
         raise unsupported_error(node, NEEDS_SPARK)
@@ -166,6 +170,7 @@ def _pieces(
     end = depth = 0
     for piece in _PIECE.finditer(pattern):
         plain = piece["plain"] or ""
+        # Java reserves these characters; a gap is a letter that no piece has.
         if piece.start() != end or plain in (*"{}#", *refused):
             raise unsupported_error(node, NEEDS_SPARK)
         end = piece.end()

@@ -56,6 +56,7 @@ def _format_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
         each.type in INTEGERS or (each.type == _TEXT and kind == "s")
         for each, kind in zip(values, kinds, strict=False)
     )
+    # A % that is left over begins a field of Java's that is not known here.
     if "%" in _FIELD.sub("", text) or len(kinds) != len(values) or not fits:
         raise unsupported_error(node, NEEDS_SPARK)
     return call_by_row("words.format_text", _TEXT, [low.lower(pattern), *values], node, nulls=True)

@@ -62,6 +62,7 @@ class _Lowering:
         self.descending = False
 
     def call(self, alias: str | None) -> AggCall:
+        # In this order: WITHIN GROUP may give the argument that the second one is counted from.
         self._read_within()
         self._read_second()
         if self.entry.name == "COUNT" and not self.distinct and _counts_rows(self.items):
@@ -99,6 +100,7 @@ class _Lowering:
         if keys[0].args.get("desc") and self.entry.name in _DESCENDING:
             raise self._error(f"takes no DESC: {_DESCENDING[self.entry.name]}", keys[0])
         self.descending = bool(keys[0].args.get("desc"))
+        # Of ordered-set functions the argument stands in WITHIN GROUP, and is the first.
         self.items.insert(0, keys[0].this)
 
     def _read_second(self) -> None:
@@ -135,6 +137,7 @@ class _Lowering:
             if self.entry.option(ON_NULL) is None:
                 raise self._error(f"takes no {on_null.upper()} ON NULL; take it out", self.node)
             options[ON_NULL] = on_null
+        # Named arguments may come in any order; the entry's expressions know them by their places.
         return tuple(column for _, column in sorted(columns, key=lambda pair: pair[0])), options
 
     def _match_argument(self, place: int, item: exp.Expression) -> tuple[str, exp.Expression]:

@@ -125,9 +125,11 @@ def _read(node: exp.Expression, unless: exp.Expression | None, target: ClockCond
     elif isinstance(node, exp.Or):
         parts = [part for side in (node.this, node.expression) for part in _list_disjuncts(side)]
         timed = [part for part in parts if has_clock(part)]
+        # `ts > NOW() OR ts < NOW() - ..`: there would be two spans of time, and an operator keeps one for each row.
         if len(timed) > 1:
             raise refusal(node, "the clock on both sides of OR is", _SPLIT)
         others = [part.copy() for part in parts if part is not timed[0]]
+        # `a OR clock < x`: the row passes at any time where a holds, and by the clock where it does not.
         _read(timed[0], exp.or_(*([] if unless is None else [unless.copy()]), *others), target)
     elif isinstance(node, exp.Between):
         for part in _split_between(node):
@@ -163,6 +165,7 @@ def _negate(node: exp.Expression) -> exp.Expression:
     sign = _SIGNS.get(type(node))
     if sign is None:
         raise refusal(node, "NOT of this condition on the clock is", _FORM)
+    # NOT (a < b) is a >= b: of NULL both are NULL, and no row passes.
     kinds = {text: kind for kind, text in _SIGNS.items()}
     opposite = kinds[_OPPOSITE[sign]]
     return opposite(this=node.this.copy(), expression=node.expression.copy())
@@ -182,6 +185,7 @@ def _split_between(node: exp.Between) -> tuple[exp.Expression, exp.Expression]:
 def _read_bounds(node: exp.Expression) -> list[ClockBound]:
     """The bounds that a condition without AND, OR and NOT sets."""
     if isinstance(node, exp.EQ):
+        # A date is the same for a day: = is between its first moment and its last.
         both = [_compare(node, node.this, sign, node.expression) for sign in ("<=", ">=")]
         if both[0].clock != "date":
             fix = "a moment is over before anyone sees it; compare with < or BETWEEN"
@@ -207,6 +211,7 @@ def _compare(
     if difference is not None:
         return difference
     moved = _move(left)
+    # `clock + d < x` is `clock < x - d`: intervals of fixed length may change sides.
     return ClockBound(sign, moved.clock, right, -moved.shift)
 
 
@@ -246,6 +251,7 @@ def _move(node: exp.Expression) -> _Moved:
     if isinstance(node, exp.TsOrDsAdd | exp.DateAdd | exp.DateSub):
         unit = node.args.get("unit")
         moved = _move(node.this)
+        # Without a unit Spark's DATE_ADD counts days.
         if moved.clock == "date" and (unit is None or unit.name.upper() == "DAY"):
             sign = -1 if isinstance(node, exp.DateSub) else 1
             return _shift(moved, bare(node.expression), sign)
@@ -274,6 +280,7 @@ def _cast(node: exp.Cast) -> _Moved:
 def _take_date(node: exp.Expression, moved: _Moved) -> _Moved:
     if moved.clock == "date":
         return moved
+    # The date of NOW() + 6 hours changes at six in the evening; the shift of a date is whole days.
     if moved.shift % DAY:
         fix = "move the interval to the row's side"
         raise refusal(node, "the date of the clock plus an interval that is not whole days is", fix)

@@ -80,6 +80,7 @@ def _format_bound(bound: Bound, side: str) -> str:
 
 def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expression) -> FrameClause:
     """The frame that OVER says, or the one that SQL gives where it says none; `order`: the columns of ORDER BY."""
+    # SQL's default: with ORDER BY up to the current row and all that tie with it, else all rows.
     if spec is None:
         return FrameClause(end=0 if len(order) else None)
     kind = str(spec.args.get("kind") or "RANGE").upper()
@@ -90,6 +91,7 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
         message = "GROUPS counts rows that tie in ORDER BY, which there is none of; add it, or write ROWS."
         raise place_error(SqlError(message), place)
     sides = [(spec.args.get(s), spec.args.get(f"{s}_side")) for s in ("start", "end")]
+    # `ROWS 3 PRECEDING` ends at the current row.
     if sides[1][0] is None:
         sides[1] = ("CURRENT ROW", None)
     first, last = (_read_bound(*side, kind, order, place) for side in sides)
@@ -99,6 +101,7 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
         if bound == "UNBOUNDED" and str(side).upper() == wrong:
             message = f"a frame cannot {word} at UNBOUNDED {wrong}; turn its ends around."
             raise place_error(SqlError(message), place)
+    # All rows tie without an order, so that every frame but one of ROWS is the whole partition.
     if not rows and not len(order):
         return FrameClause(exclude=exclude)
     if first is not None and last is not None and Decimal(first) > Decimal(last):
@@ -134,6 +137,7 @@ def _read_bound(
             f"a frame's distance is negative ({text_of(bound)}); turn PRECEDING and FOLLOWING."
         )
         raise place_error(SqlError(message), place)
+    # As text, by which a distance differs from a number of rows: Decimal(3) equals 3.
     return str(sign * distance) if distance else 0
 
 
@@ -151,6 +155,7 @@ def _distance(node: exp.Expression, kind: pa.DataType) -> Decimal:
         if pa.types.is_timestamp(kind):
             times, parts = _MICROS[kind.unit]
             return Decimal(length * times) / parts
+        # A date has no time of day that the rest of an interval could be compared with.
         if length % _DAY:
             raise OptionError(f"RANGE over DATE needs whole days, not {text_of(node)}.")
         return Decimal(length // _DAY)

@@ -27,6 +27,7 @@ def lateral_top(tree: exp.Select) -> exp.Select | None:
     conditions = conjuncts(where.this) if where is not None else []
     equal = [_equal(each, alias) for each in conditions]
     rest = [each for each, key in zip(conditions, equal, strict=True) if key is None]
+    # With fewer equalities a row would belong to several keys, with more to some of them only.
     if {key for key in equal if key} != {name.casefold() for name in names}:
         return None
     if any(_reads(each, alias) for each in (*rest, *rows.expressions, rows.args["order"])):
@@ -35,8 +36,10 @@ def lateral_top(tree: exp.Select) -> exp.Select | None:
         columns = {column.name.casefold() for column in filtered.find_all(exp.Column)}
         if not columns <= {name.casefold() for name in names}:
             return None
+        # A WHERE of the keys drops all rows of a key: it may as well drop the rows.
         rest += conjuncts(filtered.this)
     others = [item for item in rows.expressions if _name(item).casefold() not in _fold_names(names)]
+    # A column that both sides have is one afterwards, which a * would show once instead of twice.
     if len(others) != len(rows.expressions) and any(i.find(exp.Star) for i in tree.expressions):
         return None
     # NULL equals nothing.
@@ -83,6 +86,7 @@ def _parts(tree: exp.Select) -> tuple[exp.Select, str, exp.Select, str] | None:
         return None
     if not _has_only(keys, _KEYS) or not _has_only(rows, _ROWS) or not keys.args.get("distinct"):
         return None
+    # FETCH may have ties, and LIMIT without an order takes any rows.
     if not isinstance(rows.args.get("limit"), exp.Limit) or not rows.args.get("order"):
         return None
     tables = [each.args["from_"].this for each in (keys, rows)]

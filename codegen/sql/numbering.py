@@ -81,6 +81,7 @@ class Plain:
 
     def fresh(self, stem: str) -> str:
         """A name that the query does not say."""
+        # Longer than any run of the sign that the query itself begins a name with: users may write `$0` as well.
         used = {node.name.casefold() for node in self.tree.find_all(exp.Identifier)}
         sign = "$"
         while any(name.startswith(sign) for name in used):
@@ -92,6 +93,7 @@ class Plain:
         node = bare(node)
         for item in self.items:
             inner = bare(item.this if isinstance(item, exp.Alias) else item)
+            # * gives the column unless its EXCEPT leaves it out: no hidden copy is needed then.
             if isinstance(inner.this if isinstance(inner, exp.Column) else inner, exp.Star):
                 own = isinstance(node, exp.Column) and (
                     isinstance(inner, exp.Star) or node.table in ("", inner.table)
@@ -99,6 +101,7 @@ class Plain:
                 if own and node.name.casefold() not in left_out(inner):
                     return str(node.name)
                 continue
+            # An item without a name of its own cannot be named by the numbering.
             if _same(inner, node) and (item.alias or isinstance(inner, exp.Column)):
                 return str(item.alias or inner.name)
         for name, known in self.hidden.items():
@@ -123,6 +126,7 @@ class Plain:
             down = bool(each.args.get("desc"))
             first = bool(each.args.get("nulls_first"))
             item = SortItem(column(each.this), down, first)
+            # The first direction of a column decides; a second one is never reached.
             by_column.setdefault(item.column.casefold(), item)
         return tuple(by_column.values())
 
@@ -157,6 +161,7 @@ def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery
     plain = Plain(tree.copy())
     sign = plain.fresh("")
     number, is_selected = f"{sign}number", False
+    # A constant that keeps the number's place and type among the items until rows are numbered.
     zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
     items, selected = list(plain.tree.expressions), []
     for item in items:
@@ -246,6 +251,7 @@ def _rewrite_qualify(
             return node
         if node.name.casefold() == number.casefold():
             return make_column(number)
+        # QUALIFY may name items of SELECT, which go before columns of the source.
         aliases = [i.alias for i in plain.items if i.alias.casefold() == node.name.casefold()]
         name = aliases[0] if aliases and not node.table else plain.column(node, sign)
         return exp.column(exp.to_identifier(name, quoted=True))
@@ -274,6 +280,7 @@ def _read_limit(tree: exp.Expression) -> NumberingQuery:
         raise refusal(place, f"{clause} of a PERCENT is", "say how many rows")
     if chosen is not None and chosen.args.get("with_ties"):
         function = "RANK"
+        # RANK skips numbers: rows from the n-th on would not be those behind the first n - 1.
         if skipped:
             fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
             raise refusal(place, "WITH TIES after OFFSET is", fix)
@@ -283,6 +290,7 @@ def _read_limit(tree: exp.Expression) -> NumberingQuery:
     copy = tree.copy()
     for key in ("limit", "offset", "order"):
         copy.set(key, None)
+    # Parentheses that are left around a query whose LIMIT has been taken out.
     if isinstance(copy, exp.Subquery) and not any(copy.args.get(key) for key in ("alias", "with_")):
         copy = copy.this
     plain = Plain(copy)
@@ -359,6 +367,7 @@ def _over_source(plain: Plain, node: exp.Expression) -> exp.Expression:
         return node
     items = {item.alias.casefold(): item.this for item in plain.items if item.alias}
     copied = node.copy()
+    # Inside an aggregate a name is a column of the source: an alias of it would be an aggregate of an aggregate.
     for part in list(copied.walk(prune=lambda each: isinstance(each, CallNode | exp.Query))):
         if isinstance(part, exp.Column) and not part.table and part.name.casefold() in items:
             part.replace(exp.paren(items[part.name.casefold()].copy()))

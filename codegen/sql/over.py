@@ -78,6 +78,7 @@ def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
         return False
     items = [item for item in tree.expressions if item.find(exp.Window)]
     whole = all(isinstance(bare(_inner(item)), exp.Window) for item in items)
+    # A rank need not store what it has emitted: it is cheaper than an OVER, where it says the same.
     return whole and len(items) < 2
 
 
@@ -130,6 +131,8 @@ class _Split:
                 and plain_items[n].find(exp.Star)
                 and not plain_items[n].find(CallNode)
             ):
+                # What a star stands for is known only over the source: it is planned as a query of its own, for its
+                # columns.
                 star = self.tree.copy()
                 for key in ("qualify", "windows", "distinct", "having"):
                     star.set(key, None)
@@ -198,6 +201,7 @@ class _Split:
 
     def _window(self, window: exp.Window) -> str:
         """The column of a function's values."""
+        # The same function over the same window is one column, however often it is written.
         known = text_of(window)
         if known in self.windows:
             return self.windows[known].name
@@ -243,6 +247,7 @@ class _Split:
         if alias is None:
             return parts, items, frame
         base = self.named.get(alias.name.casefold())
+        # A window that goes by itself, over others perhaps, has no clauses.
         if base is None or alias.name.casefold() in bases:
             message = f"there is no window {alias.name!r}; write WINDOW after FROM."
             raise place_error(SqlError(message), alias)
@@ -251,4 +256,5 @@ class _Split:
             clause = "PARTITION BY" if parts else "ORDER BY"
             message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."
             raise place_error(SqlError(message), alias)
+        # A frame may be added to a named window, and is not one of its clauses.
         return below[0], items or below[1], frame or below[2]

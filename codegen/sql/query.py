@@ -184,6 +184,7 @@ class SelectBlock(Scope):
                 message = f"GROUP BY {node.this}: SELECT has items 1 to {len(projections)}."
                 raise place_error(SqlError(message), node)
             return projections[int(node.this) - 1][0]
+        # A column goes before an alias of the same name, as in Spark.
         if isinstance(node, exp.Column) and not node.table and self.find(node.name) is None:
             for item, alias, _ in projections:
                 if alias is not None and alias.casefold() == node.name.casefold():
@@ -203,6 +204,7 @@ class SelectBlock(Scope):
                 raise place_error(DuplicateNameError(message), node)
             names.add(name)
             if call is not None:
+                # An alias may be the name of a key; the call then has a name of its own below the projection.
                 if name in self.keys.values():
                     call = replace(call, alias=self._find_unused_name("_agg"))
                 self._add(call)
@@ -268,6 +270,7 @@ class SelectBlock(Scope):
 
     def _add(self, call: AggCall) -> None:
         self.calls.append(call)
+        # Without its alias: an expression that says the call again finds the column that has it.
         self.known.setdefault(replace(call, alias=None), call.output_name)
 
     def _as_flink(
@@ -277,6 +280,7 @@ class SelectBlock(Scope):
         keys, calls = tuple(self.keys.values()), tuple(self.calls)
         computed = tuple(self.computed.values())
         spec = SpecContent(self.schema, keys, calls, input_changes, "flink", computed)
+        # Types of results are known only of a whole spec: what a division is follows from them.
         types = dict(zip(names, spec.aggregate_schema.types, strict=True))
         return [self.flink_divisions(node.copy(), types) for node in nodes]
 
@@ -290,5 +294,6 @@ class SelectBlock(Scope):
     @cached_property
     def _reserved_names(self) -> set[str]:
         """The names that no call may be given: those of columns, and those that SELECT gives."""
+        # A hidden call that took one of these names would stand where an item of SELECT is to stand.
         names = {name for _, alias, default in self._projections() for name in (alias, default)}
         return {*self.schema.names, *(name for name in names if name is not None)}

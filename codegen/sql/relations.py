@@ -57,11 +57,13 @@ class Relations:
         One that no table of a sub-query has is the query's around it.
         """
         if column.table:
+            # Several tables may be called so; the column decides, if only one of them has it.
             owners = [each for each in self.tables if each.is_called(column.table)]
             if not owners and self.outer is not None:
                 return self.outer.find(column)
             columns = [own for each in owners if (own := each.find(column.name)) is not None]
         else:
+            # A column of USING belongs to no single table: in a FULL JOIN it is the value of either.
             for name, whole in self.merged.items():
                 if name.casefold() == column.name.casefold():
                     return whole.copy()
@@ -81,6 +83,7 @@ class Relations:
         """
 
         def visit(part: exp.Expression) -> exp.Expression:
+            # A copy, and not the part itself: transform goes on into what it gets back unchanged.
             if isinstance(part, exp.Query):
                 return part.copy()
             nested = isinstance(part, exp.Dot)

@@ -69,6 +69,7 @@ class Scope:
     def compute(self, node: exp.Expression, preferred: str | None) -> str:
         """The name of the computed column for an expression, new or known."""
         sql = self.input_sql(node)
+        # By text: two items that say the same are one column.
         if sql in self.computed:
             return self.computed[sql].name
         with self.at(node):
@@ -78,6 +79,7 @@ class Scope:
         free = preferred is not None and preferred not in self.taken
         base = preferred if preferred is not None and free else pretty(node)
         name, number = base, 2
+        # Two expressions may have one readable name, such as `a + b` over columns that differ in case.
         while name in self.taken:
             name, number = f"{base}_{number}", number + 1
         self.taken.add(name)
@@ -107,6 +109,7 @@ class Scope:
         if self.dialect != "flink":
             return node
         root = exp.paren(node, copy=False)
+        # The innermost first: the type of an outer division depends on what the inner one has become.
         for division in reversed(list(root.find_all(exp.Div))):
             operands = [infer(side, types) for side in (division.left, division.right)]
             if all(pa.types.is_integer(dtype) for dtype in operands):
@@ -128,6 +131,7 @@ class Scope:
         written = bare(node)
         aliased = isinstance(written, exp.Column) and self._find_alias(written, left) is not None
         default = written.name if aliased and self.find(written.name) is None else None
+        # Flink has no aliases to the left.
         if alias is not None and self.dialect == "spark":
             left[alias.casefold()] = resolved
         return resolved, alias or default or own_name(node, resolved)
@@ -189,6 +193,7 @@ class Scope:
         fix = "write its expression again, or name it in a sub-query"
         if part.find_ancestor(CallNode):
             raise refusal(part, f"the alias {part.name!r} inside an aggregate is", fix)
+        # Each alias that names the one before doubles: a few dozen items would make an expression without end.
         if sum(1 for _ in item.walk()) > _MOST:
             raise refusal(part, f"the alias {part.name!r} of an item so long is", fix)
         return exp.paren(item.copy())
@@ -196,6 +201,7 @@ class Scope:
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """Return the field `t.c.f.g` or `c.f.g` of the column c, which is a ROW; None if there is no such column."""
         names = path(node)
+        # Of three names the first may be a table or a column: a table has the right of way, as in Spark.
         if len(names) > 2 and names[0].casefold() in self.tables:
             names = names[1:]
         column = self.find(names[0]) if len(names) > 1 else None
@@ -222,6 +228,7 @@ class Scope:
         if name in self.schema.names:
             return name
         folded = [known for known in self.schema.names if known.casefold() == name.casefold()]
+        # Two columns may differ in case alone; then only the exact spelling names one.
         return folded[0] if len(folded) == 1 else None
 
     def unknown(self, column: exp.Column) -> UnknownColumnError:

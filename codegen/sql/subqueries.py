@@ -88,6 +88,7 @@ def empty_value(call: CallNode) -> exp.Expression:
     entry = find(call.name)
     if entry is not None and entry.name in _ZERO:
         return exp.Literal.number(0)
+    # Only of functions that are NULL over no rows in both dialects is it known here.
     if entry is None or entry.append.empty is None or len(entry.empty_in) < 2:
         what = f"{call.name.upper()} in a sub-query that is correlated, or beside a value, is"
         fix = "join the grouped query with LEFT JOIN, and say with COALESCE what no rows give"
@@ -100,8 +101,10 @@ def is_single(query: exp.Expression) -> bool:
     query = unwrap_query(query)
     if not isinstance(query, exp.Select) or query.args.get("group") or not query.args.get("from_"):
         return False
+    # LIMIT 0 has no row, whatever the query aggregates.
     if query.args.get("limit") or query.args.get("offset"):
         return False
+    # HAVING without GROUP BY makes one group of all rows, also where no item is an aggregate.
     if query.args.get("having"):
         return True
     return any(isinstance(part, CallNode) for item in query.expressions for part in _own(item))
@@ -140,6 +143,7 @@ def _push_negation(node: exp.Expression, negative: bool) -> exp.Expression:
     if isinstance(node, exp.Not):
         return _push_negation(node.this, not negative)
     if isinstance(node, exp.And | exp.Or):
+        # De Morgan's laws hold with NULL, too.
         kind = exp.Or if isinstance(node, exp.And) == negative else exp.And
         sides = [
             _parenthesise(_push_negation(side, negative), kind)
@@ -149,6 +153,7 @@ def _push_negation(node: exp.Expression, negative: bool) -> exp.Expression:
     comparison = split_quantifier(node)
     if comparison is not None and negative:
         compared, word, query = comparison
+        # NOT (x < ANY q) is x >= ALL q.
         opposite = _OPPOSITE[type(compared)]
         other = exp.All if word == "ANY" else exp.Any
         node, negative = (

@@ -75,6 +75,7 @@ def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
     terms = [_as_written(each, select) for each in order.expressions] if order is not None else []
     texts = {text_of(key) for key in keys}
     leading = 0
+    # The keys may stand in any order, but before all else: so one order serves the groups and the first row in each.
     while leading < len(terms) and text_of(bare(terms[leading].this)) in texts:
         leading += 1
     leading_texts = {text_of(bare(each.this)) for each in terms[:leading]}
@@ -127,6 +128,7 @@ def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
     if values is None:
         return
     stars = [each for each in select.expressions if isinstance(each, exp.Star)]
+    # * lists tables in order: the columns of a join in the middle would move to the end.
     if stars and select.args["joins"][-1] is not join:
         return
     alias = join.this.alias.casefold()
@@ -141,6 +143,7 @@ def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
             items += [_name_query(query, name) for name, query in values.items()]
     select.set("expressions", items)
     folded = {name.casefold(): query for name, query in values.items()}
+    # Listed first: columns are replaced while they are gone through.
     for column in [each for each in select.find_all(exp.Column) if _is_of(each, alias, select)]:
         query = folded.get(column.name.casefold())
         if query is None:
@@ -187,6 +190,7 @@ def _values_of(join: exp.Join) -> dict[str, exp.Expression] | None:
     aliases = [each.name for each in alias.columns]
     names = aliases or [each.alias_or_name for each in query.expressions]
     inner = [each.this if isinstance(each, exp.Alias) else each for each in query.expressions]
+    # An item without an aggregate would be a sub-query with many rows.
     if len(names) != len(inner) or not all(names) or not all(each.find(CallNode) for each in inner):
         return None
     values = {}

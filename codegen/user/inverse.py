@@ -85,6 +85,7 @@ def _places(create: ast.FunctionDef) -> tuple[type, tuple[int | str, ...]]:
     if type(state) not in (tuple, list, dict) or not state:
         raise NoInverse(f"its state is a {type(state).__name__}")
     values = state.values() if isinstance(state, dict) else state
+    # Exactly int: True is one to isinstance, and sums of floats are not exact.
     if not all(type(value) is int for value in values):
         raise NoInverse("its state does not begin with integers alone")
     places = tuple(state) if isinstance(state, dict) else tuple(range(len(state)))
@@ -119,6 +120,7 @@ class _Inversion:
         if isinstance(statement, ast.Pass) or _is_docstring(statement):
             return
         if isinstance(statement, ast.If):
+            # The same branch is taken for a row when it is taken back: the condition may not look at the state.
             self._require_pure(statement.test)
             self._invert_all(statement.body)
             self._invert_all(statement.orelse)
@@ -163,6 +165,7 @@ class _Inversion:
             or names_in_use & set(names)
         ):
             _refuse("takes the state apart in another way", statement)
+        # A second unpacking would read numbers that the first has changed by then.
         if len(target.elts) != len(names) or self.fields:
             _refuse("takes the state apart in another way", statement)
         self.fields = dict(zip(names, self.places, strict=True))
@@ -199,6 +202,7 @@ class _Inversion:
                 self._require_amount(value.right)
                 left = self._invert_value(value.left, place)
                 return ast.BinOp(left, ast.Sub() if adds else ast.Add(), value.right)
+            # Amount + field; not amount - field, which is no sum.
             if adds and self._holds_field(value.right, place):
                 self._require_amount(value.left)
                 return ast.BinOp(self._invert_value(value.right, place), ast.Sub(), value.left)
@@ -213,6 +217,7 @@ class _Inversion:
         place_of_node = self._place_of(node)
         return (
             place_of_node is not None
+            # True and 1 are one key of a dict, and 1.0 as well; as places of the source they are different.
             and type(place_of_node) is type(place)
             and place_of_node == place
         )
@@ -256,6 +261,7 @@ class _Inversion:
             kinds = {self._kind_of(node.left), self._kind_of(node.right)}
             if not isinstance(node.op, _OPERATORS):
                 _refuse("computes something else", node)
+            # An integer to a negative power is a float.
             whole = isinstance(node.op, _INT_OPERATORS) or _is_power(node)
             return INTEGER if whole and kinds == {INTEGER} else OTHER
         if isinstance(node, ast.UnaryOp):
@@ -302,6 +308,7 @@ class _Inversion:
         kinds = [self._kind_of(each) for each in node.args]
         if isinstance(node.func, ast.Name):
             name = node.func.id
+            # A name that the source gives another meaning is no builtin any more.
             if name in self.known or name in self.source.constants or name in self.source.imports:
                 _refuse("computes something else", node)
             if name in _WHOLE or name in _TRUTH:

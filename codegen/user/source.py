@@ -91,6 +91,7 @@ def check_methods(
     if emits_rows:
         parameters |= {CHANGES: ["state"], MARK: ["state"]}
         present = [name for name in (CHANGES, MARK) if name in source.methods]
+        # One without the other would emit changes and never note that it has.
         required += [CHANGES, MARK] if present else []
     if emits_rows and "value" in source.methods:
         raise SpecError(
@@ -227,6 +228,7 @@ def _read_method(node: ast.FunctionDef, source: UserSource, function: str) -> No
     node.decorator_list = []
     first = next(iter([*node.args.posonlyargs, *node.args.args]), None)
     if not marks and first is not None and first.arg == "self":
+        # In the generated module a method is a plain function, which has no self.
         del (node.args.posonlyargs or node.args.args)[0]
         source.selves[node.name] = "self"
     if not all(
@@ -284,6 +286,7 @@ def _check_members(name: str, method: ast.FunctionDef, source: UserSource, funct
                 continue
             reached.add(id(part.value))
             known = {*source.methods, *source.members}
+            # An attribute that is written would be lost: the instance is made anew in each process.
             if part.attr not in known or not isinstance(part.ctx, ast.Load):
                 what = "changes" if not isinstance(part.ctx, ast.Load) else "uses"
                 raise SpecError(

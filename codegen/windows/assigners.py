@@ -65,6 +65,7 @@ class Aligned(Assigner):
         """The windows that slices belong to: (number of the slice, end of the window), in order of time."""
         step = self.step_ms
         first = slices + (self.end_shift_ms - slices) % step
+        # Of a Hop with gaps a slice may be in no window at all.
         counts = np.maximum(0, (self.last_ends(slices) - first) // step + 1)
         rows = np.repeat(np.arange(len(slices), dtype=np.int64), counts)
         return rows, first[rows] + count_up(counts) * step
@@ -215,6 +216,7 @@ class Cumulate(Aligned):
         return np.asarray(self.starts(slices) + self.size)
 
     def starts(self, ends: Times) -> Times:
+        # A window that ends exactly at a multiple of the size belongs to the round before it.
         since = ends - 1 - self.offset
         return np.asarray(since // self.size * self.size + self.offset)
 
@@ -343,6 +345,7 @@ def distinct_times(times: Times, step: int) -> tuple[Times, Rows]:
     least = int(times.min())
     places = (times - least) // step
     reach = int(places.max()) + 1
+    # A table of marks is faster than sorting as long as times lie close together; else it would be memory without rows.
     if reach > 4 * len(times) + 4096:
         distinct, inverse = np.unique(times, return_inverse=True)
         return distinct, inverse

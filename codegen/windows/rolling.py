@@ -50,6 +50,7 @@ class Rolling(Aligned):
                     "take a step that divides every horizon."
                 )
         settled = {"step": step, "horizons": lengths, "names": names}
+        # Offsets that differ by whole steps are the same slices, and must be the same data.
         settled["offset"] = milliseconds("offset", self.offset) % step
         for name, value in settled.items():
             object.__setattr__(self, name, value)
@@ -78,6 +79,7 @@ def _settle_horizons(
     horizons: Any, names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Horizons as names and milliseconds, in their order; raises SpecError unless each is there once."""
+    # Names come from the mapping, from a settled assigner that is copied, or from the lengths as they are written.
     if isinstance(horizons, Mapping):
         names, horizons = tuple(horizons), tuple(horizons.values())
     if isinstance(horizons, str) or not isinstance(horizons, Sequence) or not horizons:

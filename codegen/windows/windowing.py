@@ -82,12 +82,14 @@ class Windowing:
         if self.function is not None and not isinstance(self.function, WindowFunction):
             raise SpecError(f"function is {self.function!r}; give a WindowFunction.")
         self._check_times()
+        # After the trigger is known: without it nothing says whether a window fires again.
         if self.updates is None:
             object.__setattr__(self, "updates", self.fires_again)
 
     def _check_times(self) -> None:
         """Refuse what would wait for a time that never comes, or do nothing."""
         assert self.trigger is not None
+        # A trigger within others decides by which time it fires.
         trigger = self.trigger.innermost
         if not self.assigner.event_time:
             if isinstance(trigger, EventTimeTrigger):
@@ -135,6 +137,7 @@ class Windowing:
 
     def _check_merging(self) -> None:
         """Refuse a built-in trigger that cannot say what two windows make together, also inside of another."""
+        # All of them, and not the innermost alone: a timeout may stand between two others.
         part: Any = self.trigger
         while part is not None:
             if isinstance(part, DeltaTrigger | ProcessingTimeoutTrigger):
@@ -180,6 +183,7 @@ class Windowing:
         trigger = self.trigger
         if self._fires_at_its_end:
             return getattr(trigger, "early", None) is not None or bool(self.allowed_lateness)
+        # A purging trigger's results are of different rows: none corrects another.
         return not isinstance(trigger, PurgingTrigger) and not isinstance(
             self.assigner, CountWindow
         )

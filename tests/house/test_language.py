@@ -97,11 +97,14 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-LEAST_COMMENTS = 1.8
+LEAST_COMMENTS = 2.2
 """Comments for each hundred lines of code in all of production: the number may only rise."""
 COMMENTED = {
+    "aggloom": 1.4,
+    "codegen": 1.6,
     "runtime/arithmetic": 7.0,
     "runtime/avro": 4.6,
+    "runtime/connectors": 2.8,
     "runtime/engine": 1.4,
     "runtime/formats": 3.2,
     "runtime/handlers": 2.2,
@@ -113,7 +116,7 @@ COMMENTED = {
     "runtime/values": 7.0,
     "runtime/views": 5.0,
 }
-"""The same in rooms with kernels, formats and durable state, whose reasons cannot be read off the code."""
+"""The same in rooms whose reasons cannot be read off the code: kernels, formats, durable state, the planner."""
 VAGUE_NAMES = {
     "aggloom": 5,
     "codegen": 55,

@@ -72,6 +72,7 @@ class _Planner:
         if order[0].column in self.rows.clock_columns:
             by = "processing"
         corrects = self.builder.changes(self.rows) != "append"
+        # A retraction would be read at another time than its row, and match nothing.
         if corrects and by == "processing":
             fix = (
                 "order by a column with the time of the row, or say of a table whose rows are only added that they are "
@@ -120,6 +121,7 @@ class _Planner:
         if automaton.may_be_empty:
             fix = "let one variable at least be there, as in A+ for A*"
             raise refusal(place, "PATTERN: a match without rows is", fix)
+        # DEFINE and MEASURES name variables in any case.
         folded = [name.casefold() for name in automaton.variables]
         twice = next((n for n in automaton.variables if folded.count(n.casefold()) > 1), None)
         if twice is not None:
@@ -167,6 +169,7 @@ class _Planner:
                 message = f"ORDER BY {name}: {type_name(kind)} has no order; order by a part of it."
                 raise place_error(TypeMismatchError(message), each)
             down, first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
+            # A column that comes again decides nothing more.
             items.setdefault(name, SortItem(name, down, first))
         first_item = next(iter(items.values()))
         self._check_time(first_item, order.expressions[0])

@@ -56,6 +56,7 @@ def plan_subquery(outer: Clause, query: exp.Expression, first_only: bool = False
     query = unwrap_query(query).copy()
     limited = any(query.args.get(key) for key in ("limit", "offset"))
     if not limited:
+        # Without LIMIT an order of a sub-query's rows has no effect.
         query.set("order", None)
     plain = isinstance(query, exp.Select) and query.args.get("from_") is not None
     first = limited and first_only and plain and _is_first(query)
@@ -68,6 +69,7 @@ def plan_subquery(outer: Clause, query: exp.Expression, first_only: bool = False
     conditions = clause.conditions()
     clause.filter(conditions)
     fixed = {name for each in conditions for name in _find_fixed_columns(each)}
+    # LIMIT 1 of a query that nothing around it is read in is one row for all: no key to number by.
     if limited and not clause.correlated:
         return _plan_closed_query(outer, query)
     select = clause.rewrite_query()
@@ -149,6 +151,7 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
             what = "below an aggregate a condition over columns of the query around it is"
             raise refusal(each, what, _BELOW)
         else:
+            # The sub-query's side of an equality becomes a key: one group is then what one row around it asks for.
             ties.append(tie)
             nodes.append(tie[0])
     table = _Groups(clause, nodes)
@@ -212,6 +215,7 @@ class _Groups:
         pairs = [(n, clause.values(e)) for n, e in (*self.keys.values(), *self.calls.values())]
         node = plan_of_tree(clause.builder, clause.tree)
         if not pairs:
+            # Neither keys nor calls are read: what is left is how many groups there are, which is one.
             pairs = [(clause.fresh("agg"), CallNode(this="COUNT", expressions=[exp.Star()]))]
         block = exp.select(
             *(exp.alias_(each.copy(), exp.to_identifier(n, quoted=True)) for n, each in pairs)
@@ -222,6 +226,7 @@ class _Groups:
         self.types = dict(zip(rows.schema.names, rows.schema.types, strict=True))
         there = {key for key, _ in self.keys.values()}
         tables = tuple(
+            # Above the table only keys can be named by their old names.
             Relation(t.names, {n: o for n, o in t.columns.items() if o in there}, t.once)
             for t in clause.relations.tables
         )
@@ -239,6 +244,7 @@ def match_equality(
         return None
     for own, other in (equation.sides, equation.sides[::-1]):
         names, others = column_names(own), column_names(other)
+        # A side that reads both queries could not be computed before the join.
         if names and names <= inner and others and not others & inner:
             return own, other, equation.null_safe
     return None
@@ -252,6 +258,7 @@ def sure(tree: Tree) -> set[str]:
         columns = sure(tree.left)
     else:
         left, right = sure(tree.left), sure(tree.right)
+        # A side that is padded has NULLs that its own rows do not.
         columns = left if tree.kind in ("inner", "left", "semi", "anti") else set()
         columns = columns | (right if tree.kind in ("inner", "right") else set())
         if tree.kind in ("inner", "semi"):
@@ -298,6 +305,7 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
     columns = [make_column(name) for name in node.schema.names]
     columns += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
     rows = clause.builder.over(exp.select(*columns).from_("joined"), node, set())
+    # LIMIT 1 without an order takes any row; by one column it takes the same one after a restart.
     order = select.args.get("order") or exp.Order(
         expressions=[exp.Ordered(this=make_column(node.schema.names[0]))]
     )
@@ -320,6 +328,8 @@ def _plan_closed_query(outer: Clause, query: exp.Expression) -> Body:
     query.set("order", query.args.get("order"))
     try:
         node = outer.builder.query(query)
+    # Planned by itself such a query lacks the columns around it: the error says so, and not that there is no such
+    # column.
     except UnknownColumnError:
         tables = outer.relations
         for column in query.find_all(exp.Column):

@@ -70,6 +70,7 @@ def filter_groups(
     known = {name.casefold() for name in source.schema.names}
 
     def name_alias(part: exp.Expression) -> exp.Expression:
+        # HAVING may name items by their aliases; a column of the source goes before them.
         own = isinstance(part, exp.Column) and not part.table and part.name.casefold()
         return aliases[own].copy() if own and own in aliases and own not in known else part
 
@@ -111,6 +112,7 @@ def _filter(scope: Scope, source: Node, conditions: ClockConditions, title: str)
     columns: dict[str, tuple[str, pa.DataType]] = {}
     bounds = tuple(_make_bound(scope, each, columns, sign) for each in conditions.bounds)
     key, is_unique = _find_key(source)
+    # The key first: operators find it by its place.
     every = [*key, *(name for name in source.schema.names if name not in key)]
     select = [(name, quote_name(name)) for name in every]
     select += [(name, sql) for sql, (name, _) in columns.items()]
@@ -147,6 +149,7 @@ def _find_key(source: Node) -> tuple[tuple[str, ...], bool]:
     unique = source.unique_key
     if unique is not None and len(unique) <= MOST_KEYS:
         return unique, True
+    # Any columns will do for where rows lie: equal rows have equal values in them, and meet.
     columns = [field.name for field in source.schema if is_supported(field.type)]
     return tuple(columns[:MOST_KEYS]), False
 

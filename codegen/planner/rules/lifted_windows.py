@@ -68,7 +68,7 @@ def _over_calc(node: Calc, below: LiftedWindow) -> LiftedWindow:
             columns += [] if rest is None else [(condition, text_of(rest))]
     # What else a condition asks for is a condition below, which the steps over it have to carry.
     columns += [(c, quote_name(c)) for _, c in filters.values() if c]
-    # Of columns of one name the first stays, in its place: dict keeps the last that it is given.
+    # Of one name the text that stands first stays: a condition that is carried must not replace what computes it.
     columns = list(dict(reversed(columns)).items())[::-1]
     fields = [_field(node, name) for name, _ in columns]
     carried = {}

@@ -44,6 +44,7 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if isinstance(node, WindowAggregate) and any(call.distinct for call in node.spec.calls):
             notes.add("split_distinct", node.spec, False, "an aggregate in windows stays whole")
+        # A role: it is one half of a split already.
         if not isinstance(node, AggregateNode) or node.role:
             return node
         if not any(call.distinct and _part(call, node.spec) != "whole" for call in node.spec.calls):
@@ -87,6 +88,7 @@ def _part(call: AggCall, spec: AggSpec) -> str:
     if pa.types.is_decimal(dtype):
         # In Flink a part that overflows is NULL, which the whole would take for nothing.
         return "whole" if spec.dialect == "flink" and dtype.precision > _ROOMY else "sum"
+    # Sums of floats are exact as a whole; a part would be rounded before it is added up.
     return "sum" if pa.types.is_integer(dtype) else "whole"
 
 
@@ -192,6 +194,7 @@ class _Split:
         if _part(call, self.spec) == "whole":
             return len(self.hashed)
         columns = self._hash_of(call)
+        # Calls that may be cut anywhere go along with the first set of buckets, instead of one more copy of each row.
         return self.hashed.index(columns) if columns else 0
 
     def _sets(self) -> int:
@@ -247,6 +250,7 @@ class _Split:
             entry=entry,
         )
         for known in self.partial:
+            # AVG and SUM of one argument share their parts.
             if replace(known, alias=None) == partial:
                 return known.output_name
         self.partial.append(replace(partial, alias=f"{self.mark}p{len(self.partial)}"))
@@ -304,6 +308,7 @@ class _Split:
             return rows
         columns = [*rows.schema, *(pa.field(wide, pa.int64()) for wide in self.wide.values())]
         select = tuple((name, quote_name(name)) for name in rows.schema.names)
+        # Into a projection that is there already, rather than one more step over every row.
         below = rows if isinstance(rows, Calc) else Calc(rows, select, rows.schema)
         texts = dict(below.select)
         added = [(wide, f"CAST({texts[name]} AS BIGINT)") for name, wide in self.wide.items()]

@@ -42,6 +42,7 @@ def spread_joins(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if not isinstance(node, AggregateNode):
             return node
+        # Only right below an aggregate: to any other reader the changes of a row would come in the wrong order.
         below = _spread_below(node.input, node.spec, options, notes)
         return node if below is node.input else node.over(below)
 
@@ -103,6 +104,7 @@ def _obstacle(join: Join, spec: AggSpec, options: PlanOptions, hashed: Key) -> s
         return "with a state TTL copies would be forgotten at other times"
     if ordered:
         return f"{ordered[0]} depends on the order of the rows"
+    # The bucket follows from the row's values: the old row is only found by its own.
     if any("UA" in each.changelog and "UB" not in each.changelog for each in join.inputs):
         return "an update lacks the row that it replaces, which may lie in another bucket"
     if not hashed:

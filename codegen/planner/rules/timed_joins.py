@@ -36,6 +36,7 @@ def timed_join(node: Join, notes: Notes) -> Join:
     """The join as it forgets rows by the watermark, if its condition lets it; else as it is, with the reason."""
     if isinstance(node, TimedJoin):
         return node
+    # Windows first: rows of the same windows are also within bounds of each other, and windows forget sooner.
     ends = _window_ends(node)
     if ends is not None:
         return _in_windows(node, ends, notes)
@@ -70,6 +71,7 @@ def _window_ends(node: Join) -> tuple[str, str] | None:
     left, right = node.left.window_columns, node.right.window_columns
     if left is None or right is None:
         return None
+    # Null-safe equality would let rows without a window match, which no watermark passes.
     strict = {pair for pair, safe in zip(node.pairs, node.null_safe, strict=True) if not safe}
     same = {(left.start, right.start), (left.end, right.end)} <= strict
     return (left.end, right.end) if same else None
@@ -114,6 +116,8 @@ def _expand_column(side: Node, name: str) -> exp.Expression:
         # By column below what it is called above.
         known = {column_name(below[own]): each for each, own in names.items()}
         if column_name(text) is None:
+            # A key that the planner has computed, such as ts + INTERVAL '1' HOUR: the bound is on what it is computed
+            # from.
             return _rename_columns(parse_scalar(text), known) or make_column(name)
         names = {each: own for own, each in known.items() if own is not None}
         if name not in names:
@@ -158,10 +162,12 @@ def _find_bounds(node: Join, compared: exp.Expression) -> tuple[tuple[str, str],
     if len(lefts) != 1 or len(rights) != 1 or len(terms) != 2:
         return None
     (left,), (right,) = lefts, rights
+    # Only a plain difference of two times is bounded by the watermark; 2 * ts is no time.
     if terms[left] != -terms[right] or abs(terms[left]) != 1 or not _are_times(node, (left, right)):
         return None
     if terms[left] < 0:
         constant, kind = -constant, _TURNED.get(kind, kind)
+    # Times are whole microseconds: > c is >= c + 1.
     lowers = {exp.GT: constant + 1, exp.GTE: constant, exp.EQ: constant}
     uppers = {exp.LT: constant - 1, exp.LTE: constant, exp.EQ: constant}
     return (left, right), _Bounds(lowers.get(kind), uppers.get(kind))

@@ -193,8 +193,7 @@ def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
             raise refusal(
                 table.place, f"reading table {name}, which CREATE TABLE AS fills, is", fix
             )
-        # A table may do both (JDBC reads, a directory streams); FOR SYSTEM_TIME AS OF in all uses says that it is
-        # asked.
+        # Some tables can stream and be asked; FOR SYSTEM_TIME AS OF in all uses says that this one is asked.
         if is_only_asked(table) or (may_be_asked(table) and all(versions)):
             script.lookups[name] = lookup_of(table, dialect)
             continue
