@@ -164,7 +164,6 @@ def sunk(tree: Tree, join: JoinedParts) -> Tree:
     if isinstance(tree, Correlated) and names <= set(tree.left.columns):
         tree.left = sunk(tree.left, join)
         return tree
-    # Semi and anti joins stay in the order in which the query has them.
     if isinstance(tree, JoinedParts) and tree.kind not in ("semi", "anti"):
         if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
             join.passed.append(tree.kind)
@@ -218,7 +217,6 @@ class _Pairing:
         rest = [each for each in self.conditions if not self.pair(each)]
         for place, side in enumerate(self.sides):
             keys = [pair[place] for pair in self.pairs]
-            # Keys first: operators find them by their places.
             order = [*keys, *(name for name in side.schema.names if name not in keys)]
             self.sides[place] = pick(side, order)
         left, right = self.sides
@@ -276,7 +274,6 @@ class _Pairing:
                 place(tree.right, each)
             elif has_clock(each):
                 self._filter_by_clock(each)
-            # ON TRUE tests nothing.
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
 
@@ -313,7 +310,6 @@ class _Pairing:
             return False
         names = [set(side.schema.names) for side in self.sides]
         sides = equation.sides
-        # An equality may be written either way round.
         if column_names(sides[0]) <= names[1] and column_names(sides[1]) <= names[0]:
             sides = sides[::-1]
         if not all(
@@ -396,10 +392,9 @@ class _Pairing:
         try:
             lower_condition(condition, both)
         except UnsupportedExpressionError as error:
-            place = next(iter(self.tree.on), None)
             what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"
             fix = "compute its parts as columns in a sub-query of each side"
-            raise refusal(place, what, fix) from None
+            raise refusal(next(iter(self.tree.on), None), what, fix) from None
 
     def _scope(self, side: Node) -> Scope:
         return Scope(side.schema, self.builder.dialect, set())
