@@ -18,12 +18,14 @@ def state_of_windows(
 ) -> dict[str, Any]:
     """The state of an aggregate in windows, as data; `per` is what takes the bytes of a key."""
     footprint = state_of(spec, backend, 0)
-    per = _per(windowing)
+    splits = spec.input_changes == "retract" and windowing.can_split
+    per = "key and time" if splits else _per(windowing)
     inside = [each.replace("per key", f"per {per}", 1) for each in footprint["bounded_by"][1:]]
     if windowing.evictor is not None or windowing.function is not None:
         inside = [f"per {per}, every row that stays"]
     footprint |= {"bounded_by": [_describe_bound(keys, windowing), *inside], "per": per}
-    _add_parts(footprint, keys, windowing)
+    if not splits:
+        _add_parts(footprint, keys, windowing)
     if not windowing.is_vectorised:
         # Triggers and evictors remember what they like.
         footprint |= {"compiled": False, "bytes_per_key": None}

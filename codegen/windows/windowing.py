@@ -200,6 +200,16 @@ class Windowing:
         return fits and self.evictor is None and isinstance(self.assigner, Aligned | Session)
 
     @property
+    def can_split(self) -> bool:
+        """True if sessions are kept by time, so that they split and shorten as rows go.
+
+        They fire once: of a result that was emitted nobody knows of which times it is. And a row is found again by its
+        time, since the gap is one for all.
+        """
+        sessions = isinstance(self.assigner, Session) and self.assigner.gap_column is None
+        return sessions and self.assigner.event_time and self.is_vectorised and not self.updates
+
+    @property
     def is_sliced(self) -> bool:
         """True if rows can be added up by slice before they reach their bucket."""
         aligned = isinstance(self.assigner, Aligned) and self.assigner.event_time

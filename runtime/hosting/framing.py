@@ -15,7 +15,7 @@ from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 MAGIC = b"AGLM"
-LAYOUT = 9
+LAYOUT = 10
 SNAPSHOT, LOG, DESCRIPTION = 1, 2, 3
 _NAMES = {SNAPSHOT: "snapshot", LOG: "log", DESCRIPTION: "description"}
 

@@ -26,7 +26,7 @@ from aggloom.codegen.windows import Session, to_instants
 from aggloom.errors import AggloomError, StateCorruptError, UnknownColumnError, nearest
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.timeline_story import Firing, Key, Mark, Row, Story
-from aggloom.runtime.local.timeline_windows import Sessions, SpanBook, Watch
+from aggloom.runtime.local.timeline_windows import ChangingSessions, Sessions, SpanBook, Watch
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.values.changelog import KIND_NAMES
@@ -86,8 +86,12 @@ class _Player:
         alone = _replace_node(watched, assign.input, Scan(_TABLE, self.schema))
         self.below = Pipeline(replace(plan, root=assign.input), handler_of, **options)
         self.windows = Pipeline(replace(plan, root=alone), handler_of, **options)
-        sessions = isinstance(node.windowing.assigner, Session)
-        self.book: SpanBook = Sessions(self.story) if sessions else SpanBook(self.story)
+        self.book: SpanBook = SpanBook(self.story)
+        if node.spec.input_changes == "retract" and node.windowing.can_split:
+            keeps = plan.options.on_orphan_retraction == "keep"
+            self.book = ChangingSessions(self.story, keeps)
+        elif isinstance(node.windowing.assigner, Session):
+            self.book = Sessions(self.story)
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot of the whole plan."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -102,6 +102,62 @@ class Sessions(SpanBook):
         first.end = max(end, *(each.end for each in touched))
         self.spans[row.key, first.start, first.end] = first
         return first
+
+
+class ChangingSessions(SpanBook):
+    """Sessions over changes, which are made of the times that have rows; keeps: a time may owe rows."""
+
+    def __init__(self, story: Story, keeps: bool) -> None:
+        super().__init__(story)
+        self.keeps = keeps
+        self.times: dict[Key, Counter[int]] = defaultdict(Counter)
+
+    def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
+        for key in {row.key for row in rows} | set(self.times):
+            own = [row for row in rows if row.key == key]
+            self._enter_key(key, own, now)
+
+    def _enter_key(self, key: Key, rows: list[Row], now: int) -> None:
+        times, gap = self.times[key], int(self.assigner.gap)  # type: ignore[attr-defined]
+        for start, end in self._find(list(times)):
+            # What is over has been emitted, and stays as it is drawn.
+            for time in [each for each in times if start <= each < end and end - 1 <= now]:
+                del times[time]
+        over = [
+            pair for pair in self._find([*times, *(r.place for r in rows)]) if pair[1] - 1 <= now
+        ]
+        for row in rows:
+            row.until = row.place + gap
+            row.late = any(start <= row.place < end for start, end in over)
+            if not row.late and (row.adds or self.keeps or times[row.place] > 0):
+                times[row.place] += 1 if row.adds else -1
+                self._draw(row, times)
+        self.times[key] = Counter({time: count for time, count in times.items() if count})
+
+    def _draw(self, row: Row, times: Counter[int]) -> None:
+        """Draw the sessions of a row's key that have not fired as the row has made them."""
+        before = [each for each in self.story.spans if each.key == row.key and not each.firings]
+        for each in before:
+            self.story.spans.remove(self.spans.pop((row.key, each.start, each.end)))
+        present = {time: count for time, count in times.items() if count > 0}
+        for start, end in self._find(list(present)):
+            span = self.span(row.key, start, end)
+            span.rows = sum(count for time, count in present.items() if start <= time < end)
+            inside = [each for each in before if start <= each.start and each.end <= end]
+            span.merges = [merge for each in inside for merge in each.merges]
+            if len(inside) > 1:
+                span.merges += [Merge(each.start, each.end, row.number) for each in inside]
+
+    def _find(self, times: list[int]) -> list[tuple[int, int]]:
+        """The bounds of the sessions that times make, the first one first."""
+        found: list[tuple[int, int]] = []
+        gap = int(self.assigner.gap)  # type: ignore[attr-defined]
+        for time in sorted(times):
+            if found and time <= found[-1][1]:
+                found[-1] = found[-1][0], time + gap
+            else:
+                found.append((time, time + gap))
+        return found
 
 
 class Watch:

@@ -18,10 +18,10 @@ from aggloom.runtime.values.key_match import match_key
 
 def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
     """The windows of a key that are not over, from the slices of a SlicingWindowOperator."""
-    slots, ends = _slots_and_windows(operator.slices, key)
+    slots, ends = slots_and_windows(operator.slices, key)
     emitted: dict[int, int] = {}
     if operator.windows is not None:
-        pairs = zip(*_slots_and_windows(operator.windows, key), strict=True)
+        pairs = zip(*slots_and_windows(operator.windows, key), strict=True)
         emitted = {int(end): int(slot) for slot, end in pairs}
     assigner = operator.windowing.assigner
     assert isinstance(assigner, Aligned)
@@ -36,13 +36,13 @@ def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         if end in emitted and operator.windows is not None:
             is_emitted = operator.windows.records[emitted[end]] > 0
             before = (operator.windows.handler, emitted[end]) if is_emitted else None
-        yield StoredKeyState(*_merge_slices(operator.slices, inside), (start, end), before)
+        yield StoredKeyState(*merge_slots(operator.slices, inside), (start, end), before)
 
 
 def of_horizons(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
     """The horizons of a key in a RollingWindowOperator, the shortest first, and what has not come into any yet."""
-    slots, ends = _slots_and_windows(operator.slices, key)
-    places, spans = _slots_and_windows(operator.emitted, key)
+    slots, ends = slots_and_windows(operator.slices, key)
+    places, spans = slots_and_windows(operator.emitted, key)
     emitted = dict(zip(spans.tolist(), places.tolist(), strict=True))
     edge = operator.edge
     for span in operator.spans:
@@ -51,16 +51,14 @@ def of_horizons(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         is_emitted = place >= 0 and operator.emitted.records[place] > 0
         before = (operator.emitted.handler, place) if is_emitted else None
         if len(inside) or before:
-            yield StoredKeyState(
-                *_merge_slices(operator.slices, inside), (edge - span, edge), before
-            )
+            yield StoredKeyState(*merge_slots(operator.slices, inside), (edge - span, edge), before)
     for slot, end in zip(slots[ends > edge].tolist(), ends[ends > edge].tolist(), strict=True):
         start = end - operator.windowing.assigner.slice_ms
         yield StoredKeyState(operator.slices.handler, slot, (start, end))
 
 
-def _merge_slices(state: KeyedState, slots: SlotArray) -> tuple[Any, int | None]:
-    """The accumulators of slices together: a handler and a slot, None if there is no slice."""
+def merge_slots(state: KeyedState, slots: SlotArray) -> tuple[Any, int | None]:
+    """The accumulators of several slots together: a handler and a slot, None if there are none."""
     if len(slots) < 2:
         return state.handler, int(slots[0]) if len(slots) else None
     scratch = state.handler.create(1)
@@ -88,7 +86,7 @@ def of_sessions(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
 
 def of_windows(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
     """The live windows of a key in a GeneralWindowOperator."""
-    slots, windows = _slots_and_windows(operator.state, key)
+    slots, windows = slots_and_windows(operator.state, key)
     for slot in slots[windows == 0].tolist():
         for live in sorted(operator.windows_at(slot), key=lambda live: live.local):
             pane = live.pane
@@ -99,7 +97,7 @@ def of_windows(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
             )
 
 
-def _slots_and_windows(state: KeyedState, key: pa.RecordBatch) -> tuple[Array, Array]:
+def slots_and_windows(state: KeyedState, key: pa.RecordBatch) -> tuple[Array, Array]:
     """The slots of a key in a state by key and window, in order of the windows; the windows."""
     slots = state.index.used_slots()
     slots = slots[match_key(state.key_columns(slots)[:-1], key, len(slots))]

@@ -20,6 +20,7 @@ from aggloom.codegen.windows import Aligned, Session, Windowing
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.operators.windows.base import WindowOperator
+from aggloom.runtime.operators.windows.changing_sessions import ChangingSessionOperator
 from aggloom.runtime.operators.windows.general import GeneralWindowOperator
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.operators.windows.rolling import RollingWindowOperator
@@ -74,6 +75,8 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
                 bucket=bucket,
                 **options,
             )
+        if handler_class.RETRACTING and self.windowing.can_split:
+            return ChangingSessionOperator(handler_class, self.windowing, self.bounds, **options)
         options["per_record"] = self.per_record
         if isinstance(self.windowing.assigner, Session):
             return SessionWindowOperator(handler_class, self.windowing, self.bounds, **options)

@@ -1,0 +1,225 @@
+"""Sessions over changes: a row that is taken back shortens its session, splits it, or ends it.
+
+The accumulators are kept by key and time, not by session: a session is then found from the times that have rows when
+it may be over, and what its times hold is merged. No row has to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.planner import Bounds
+from aggloom.codegen.windows import Session, Windowing, to_local
+from aggloom.errors import AggloomError
+from aggloom.runtime.operators.base import Partials, StoredKeyState
+from aggloom.runtime.operators.bundle import Applier, refuse_orphans
+from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.windows.base import DUE, WindowOperator
+from aggloom.runtime.operators.windows.key_state import merge_slots, slots_and_windows
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
+from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.clock import AFTER_ALL
+
+
+class FoundSessions(NamedTuple):
+    """The sessions that times make: the times in order of key and time, and where each session begins among them."""
+
+    slots: Array  # int64[times]
+    session: Array  # int64[times], the number of the session of each
+    first: Array  # int64[sessions], places in `slots`
+    start: Array  # int64[sessions], ms
+    end: Array  # int64[sessions], ms, exclusive
+
+
+class ChangingSessionOperator(WindowOperator):
+    """One bucket's operator for sessions by event time that fire once, over rows that may be taken back."""
+
+    def __init__(
+        self,
+        handler_class: type[Any],
+        windowing: Windowing,
+        bounds: Bounds,
+        *,
+        on_orphan_retraction: str = "drop",
+        update_before: bool = True,
+        is_chained: bool = False,
+        directory: Path | None = None,
+    ) -> None:
+        assert isinstance(windowing.assigner, Session)
+        super().__init__(handler_class, windowing, bounds, is_chained, update_before)
+        self.require_merge("sessions")
+        self._gap = int(windowing.assigner.gap)
+        self.on_orphan_retraction = on_orphan_retraction
+        self._applier = Applier()
+        self.times = KeyedState(handler_class, directory and directory / "times")
+
+    @property
+    def states(self) -> list[SlotState]:
+        return [self.times]
+
+    @property
+    def keys(self) -> int:
+        """Number of times of keys that have rows."""
+        return len(self.times)
+
+    def contents(self) -> Rows:
+        """No rows: what was emitted does not change any more."""
+        return self.nothing
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.times.key_columns(self.times.used_slots())[:-1]
+
+    def count_key_rows(self) -> Array | None:
+        return self.times.count_key_rows()
+
+    def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
+        """The sessions of a key as they are now, the first one first."""
+        slots, _ = slots_and_windows(self.times, key)
+        found = self._find_sessions(slots)
+        for number, slot in enumerate(found.first.tolist()):
+            window = np.array([found.start[number], found.end[number]], np.int64)
+            bounds = to_local(window, self.windowing.assigner.zone)
+            own = found.slots[slot:][found.session[slot:] == number]
+            yield StoredKeyState(
+                *merge_slots(self.times, own), (int(bounds[0]), int(bounds[1])), None
+            )
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """The next time at which something may be due, by the watermark."""
+        return (int(self.clock[DUE]) if self.clock[DUE] < AFTER_ALL else None), None
+
+    # A bundle of rows.
+
+    def _take(self, batch: pa.RecordBatch, kinds: Kinds, partials: Partials) -> Rows:
+        if partials:
+            raise AggloomError("sessions are not aggregated locally; plan them in one phase")
+        retracts = self.retractions(kinds)
+        ends = np.asarray(batch.column(len(self.spec.group_by) - 1)) + self._gap
+        slots = self.times.lookup(batch)
+        late = self._find_late(slots, ends)
+        if late.any():
+            self.drop_late(batch, kinds, late)
+            self.times.forget(np.unique(slots[late]))
+            batch, ends, retracts = batch.filter(pa.array(~late)), ends[~late], retracts[~late]
+            # To forget may move what is left to other slots.
+            slots = self.times.lookup(batch)
+        if self.on_orphan_retraction == "error":
+            refuse_orphans(self.times, slots, retracts)
+        touched = self._applier.distinct(self.times, slots)
+        rows, keep = (batch, slots, retracts), self.on_orphan_retraction == "keep"
+        self.counters["orphans_dropped"] += self._applier.apply(
+            self.times, touched, rows, keep=keep
+        )
+        self._applier.forget_counts(touched)
+        self._wait_for(ends, touched, bool(retracts.any()))
+        # The clock has moved before the rows came: what they leave of a session may be over.
+        return self._advance()
+
+    def _find_late(self, slots: SlotArray, ends: NumberArray) -> FlagArray:
+        """The rows whose session would be over, however it grows by the others of the bundle."""
+        late = ends - 1 <= self.now
+        if late.any():
+            # A time that has rows is in a session that is not over. So a session that is consists of new rows.
+            found = self._find_sessions(self.times.used_slots())
+            is_over = np.zeros(self.times.capacity, np.bool_)
+            is_over[found.slots] = (found.end - 1 <= self.now)[found.session]
+            late &= is_over[slots]
+        return np.asarray(late)
+
+    def _wait_for(self, ends: NumberArray, touched: SlotArray, any_retracts: bool) -> None:
+        """Note when a session may be over, at the soonest; drop the times that have no rows any more."""
+        empty = touched[self.times.records[touched] == 0]
+        if len(empty):
+            self.times.reset(empty)
+            self.times.forget(empty)
+        if len(ends):
+            self.clock[DUE] = min(int(self.clock[DUE]), int(ends.min()) - 1)
+        if any_retracts:
+            # What is left of a shorter session may be over since long.
+            self.clock[DUE] = min(int(self.clock[DUE]), self.now)
+
+    # The clock moves.
+
+    def _advance(self) -> Rows:
+        if self.clock[DUE] > self.now:
+            return self.nothing
+        used = self.times.used_slots()
+        has_rows = self.times.records[used] > 0
+        found = self._find_sessions(used[has_rows])
+        is_over = found.end - 1 <= self.now
+        changes = self._fire(found, is_over) if is_over.any() else self.nothing
+        if not has_rows.all():
+            found, is_over = self._forget_debts()
+        self.clock[DUE] = int(found.end[~is_over].min()) - 1 if not is_over.all() else AFTER_ALL
+        return changes
+
+    def _forget_debts(self) -> tuple[FoundSessions, FlagArray]:
+        """Forget the times that owe rows once no row can come to them; the sessions that are left, and none is over."""
+        found = self._find_sessions(self.times.used_slots())
+        is_over = found.end - 1 <= self.now
+        gone = found.slots[is_over[found.session]]
+        if len(gone):
+            self.times.reset(gone)
+            self.times.forget(gone)
+        return found, is_over
+
+    def _fire(self, found: FoundSessions, fires: FlagArray) -> Rows:
+        """The results of sessions that are over, whose times are merged into the first of each."""
+        state, numbers = self.times, np.flatnonzero(fires)
+        self.counters["fired"] += len(numbers)
+        roots = found.slots[found.first[numbers]]
+        is_first = np.zeros(len(found.slots), np.bool_)
+        is_first[found.first] = True
+        others = np.flatnonzero(fires[found.session] & ~is_first)
+        if len(others):
+            # By way of new accumulators: no function is written to read the views that it changes.
+            handler, sources = state.handler, found.slots[others]
+            moving = handler.create(len(others))
+            handler.merge_slots(moving, np.arange(len(others)), state.accumulators, sources)
+            state.reset(sources)
+            targets = found.slots[found.first[found.session[others]]]
+            handler.merge_slots(state.accumulators, targets, moving)
+        values = state.handler.values(roots)
+        state.handler.refuse_overflow(values, state.place)
+        keys = lambda items: state.key_columns(roots[items])[:-1]  # noqa: E731
+        zone = self.windowing.assigner.zone
+        windows = to_local(found.start[numbers], zone), to_local(found.end[numbers], zone)
+        live = np.zeros(len(roots), np.bool_), np.ones(len(roots), np.bool_)
+        changes = self._give_out(state.handler, keys, windows, (values, values), live)
+        over = found.slots[fires[found.session]]
+        state.reset(over)
+        state.forget(over)
+        return changes
+
+    def _find_sessions(self, slots: SlotArray) -> FoundSessions:
+        """The sessions that the times at some slots make: those of one key that are at most the gap apart."""
+        times, keys = self.times.windows[slots], self.times.key_numbers(slots)
+        order = _order_by(keys, times)
+        slots, times, keys = slots[order], times[order], keys[order]
+        begins = np.ones(len(slots), np.bool_)
+        # As in Flink, windows [time, time + gap) that meet are of one session, too.
+        begins[1:] = (keys[1:] != keys[:-1]) | (times[1:] - times[:-1] > self._gap)
+        first = np.flatnonzero(begins)
+        last = np.append(first, len(slots))[1:] - 1
+        return FoundSessions(
+            slots, np.cumsum(begins) - 1, first, times[first], times[last] + self._gap
+        )
+
+
+def _order_by(keys: NumberArray, times: NumberArray) -> Array:
+    """The order of rows by key and then by time; keys: numbers from 0 on, times: int64[n], no pair twice."""
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    least = int(times.min())
+    span = int(times.max()) - least + 1
+    # One number for both is sorted several times as fast, wherever it has room.
+    if span * (int(keys.max()) + 1) < 2**63:
+        return np.argsort(keys * span + (times - least))
+    return np.lexsort((times, keys))

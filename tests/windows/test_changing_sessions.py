@@ -1,0 +1,142 @@
+"""Sessions over changes: what is emitted is what the rows that are left make, in whatever order they came and went."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from handlers import Backend
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aggloom as al
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.local.harness import Harness
+
+SPEC = al.AggSpec.from_sql(
+    "SELECT k, COUNT(*) AS n, SUM(v) AS s, COUNT(DISTINCT v) AS d FROM t GROUP BY k",
+    "k STRING, v INT, ts TIMESTAMP",
+)
+GAP = 5
+BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+Row = tuple[Any, int, int]
+
+
+def at(minute: float) -> dt.datetime:
+    return BEGIN + dt.timedelta(minutes=minute)
+
+
+def sessions(delay: str = "1000 min", backend: Backend = "python", **options: Any) -> Harness:
+    window = al.Session(f"{GAP} min", on="ts")
+    return Harness(SPEC, window=window, watermarks={"t": ("ts", delay)}, backend=backend, **options)
+
+
+def changes(*rows: tuple[str, Any, int, int]) -> list[tuple[Any, ...]]:
+    return [(kind, key, value, at(minute)) for kind, key, value, minute in rows]
+
+
+def model(rows: list[Row]) -> list[tuple[Any, ...]]:
+    """(key, start, end, n, s, d) of the sessions that rows (key, value, minute) make."""
+    found, by_key = [], defaultdict(list)
+    for key, value, minute in rows:
+        by_key[key].append((minute, value))
+    for key, own in by_key.items():
+        parts: list[list[tuple[int, int]]] = []
+        for minute, value in sorted(own):
+            if not parts or minute > parts[-1][-1][0] + GAP:
+                parts.append([])
+            parts[-1].append((minute, value))
+        for part in parts:
+            values = [value for _, value in part]
+            bounds = at(part[0][0]), at(part[-1][0] + GAP)
+            found.append((key, *bounds, len(part), sum(values), len(set(values))))
+    return sorted(found, key=repr)
+
+
+def table(h: Harness) -> list[tuple[Any, ...]]:
+    """The rows of the result without the time of the row."""
+    return sorted(((*row[:3], *row[4:]) for row in h.table()), key=repr)
+
+
+@pytest.mark.parametrize("backend", ["python", "numba"])
+def test_a_row_that_goes_splits_shortens_and_ends_sessions(backend: Backend) -> None:
+    h = sessions(backend=backend)
+    h.process(changes(*(("+I", "a", 1, minute) for minute in (0, 4, 8)), ("+I", "b", 1, 0)))
+    h.process(changes(("-D", "a", 1, 4), ("-D", "b", 1, 0)))
+    h.end_of_input()
+    assert table(h) == [("a", at(0), at(5), 1, 1, 1), ("a", at(8), at(13), 1, 1, 1)]
+
+
+def test_what_is_left_of_a_session_may_be_over_at_once() -> None:
+    h = sessions("0 min")
+    h.process(changes(("+I", "a", 1, 0), ("+I", "a", 1, 4), ("+I", "b", 1, 6)))
+    assert h.table() == []
+    # The session of 0 and 4 ends at 9, what is left of it ended at 5.
+    h.process(changes(("-D", "a", 1, 4)))
+    h.flush()
+    assert table(h) == [("a", at(0), at(5), 1, 1, 1)]
+    h.process(changes(("+I", "a", 1, 1), ("-D", "a", 1, 0), ("+I", "b", 2, 7)))
+    assert h.counters["late_dropped"] == 2
+    h.end_of_input()
+    assert table(h) == [("a", at(0), at(5), 1, 1, 1), ("b", at(6), at(12), 2, 3, 2)]
+
+
+def test_a_row_behind_the_watermark_joins_what_is_open_by_way_of_others() -> None:
+    h = sessions("0 min")
+    h.process(changes(("+I", "a", 1, 10)))
+    # 1 touches 6, which comes behind it in the bundle and touches 10.
+    h.process(changes(("+I", "a", 1, 1), ("+I", "a", 1, 6), ("+I", "b", 1, 1)))
+    assert h.counters["late_dropped"] == 1
+    h.end_of_input()
+    assert table(h) == [("a", at(1), at(15), 3, 3, 1)]
+
+
+def test_orphans() -> None:
+    dropped, kept = sessions(), sessions(on_orphan_retraction="keep")
+    for h in (dropped, kept):
+        h.process(changes(("-D", "a", 1, 4), ("+I", "a", 1, 0), ("+I", "a", 1, 8)))
+        h.process(changes(("+I", "a", 1, 4)))
+        h.end_of_input()
+    assert table(dropped) == [("a", at(0), at(13), 3, 3, 1)]
+    assert table(kept) == [("a", at(0), at(5), 1, 1, 1), ("a", at(8), at(13), 1, 1, 1)]
+    assert dropped.counters["orphans_dropped"] == 1
+    h = sessions(on_orphan_retraction="error")
+    with pytest.raises(OrphanRetractionError):
+        h.process(changes(("+I", "a", 1, 0), ("-D", "a", 1, 4)))
+        h.flush()
+
+
+STEPS = st.lists(
+    st.lists(
+        st.tuples(
+            st.booleans(), st.sampled_from(["a", "b", None]), st.integers(1, 3), st.integers(0, 40)
+        ),
+        max_size=6,
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, keeps=st.booleans())
+def test_the_result_is_that_of_the_rows_that_are_left(
+    steps: list[list[tuple[bool, Any, int, int]]], keeps: bool
+) -> None:
+    options = {"on_orphan_retraction": "keep"} if keeps else {}
+    h, left = sessions(**options), []
+    for step in steps:
+        bundle = []
+        for adds, key, value, minute in step:
+            if adds or not left:
+                left.append((key, value, minute))
+                bundle.append(("+I", key, value, minute))
+            else:
+                bundle.append(("-D", *left.pop(minute % len(left))))
+        h.process(changes(*bundle))
+        after = sessions(**options)
+        after.restore(h.snapshot())
+        h = after
+    h.end_of_input()
+    assert table(h) == model(left)
