@@ -150,14 +150,14 @@ class ChangingSessions(SpanBook):
 
     def _find(self, times: list[int]) -> list[tuple[int, int]]:
         """The bounds of the sessions that times make, the first one first."""
-        found: list[tuple[int, int]] = []
+        sessions: list[tuple[int, int]] = []
         gap = int(self.assigner.gap)  # type: ignore[attr-defined]
         for time in sorted(times):
-            if found and time <= found[-1][1]:
-                found[-1] = found[-1][0], time + gap
+            if sessions and time <= sessions[-1][1]:
+                sessions[-1] = sessions[-1][0], time + gap
             else:
-                found.append((time, time + gap))
-        return found
+                sessions.append((time, time + gap))
+        return sessions
 
 
 class Watch:

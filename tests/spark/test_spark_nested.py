@@ -49,7 +49,7 @@ class Asked:
 
 def over_windows(draws: random.Random, retracts: bool) -> Asked:
     """A query over windows; its last two batches have rows a month later, so that all windows before are over."""
-    query = window_query(draws, sessions=True)
+    query = window_query(draws)
     batches, left = random_changes(draws, query.tables, retracts)
     table = by_duckdb(query, left)
     for second in (0, 1):

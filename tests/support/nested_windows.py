@@ -147,7 +147,6 @@ class WindowQueries:
     """Draws a query; `gaps` are the windows that stand in it, each with the table or view that it reads."""
 
     random: random.Random
-    sessions: bool
     views: list[str] = field(default_factory=list)
     gaps: list[tuple[Window, str]] = field(default_factory=list)
     names: int = 0
@@ -178,9 +177,8 @@ class WindowQueries:
             Window("TUMBLE", (self.any(7, 10, 30, 60, 300),)),
             Window("HOP", (step, step * self.any(1, 2, 3, 6))),
             Window("CUMULATE", (step, step * self.any(2, 3, 6))),
+            Window("SESSION", (self.any(5, 30, 60),), self.any(True, False)),
         ]
-        if self.sessions:
-            drawn.append(Window("SESSION", (self.any(5, 30, 60),), self.any(True, False)))
         made: Window = self.any(*drawn)
         return made
 
@@ -302,9 +300,9 @@ class WindowQuery:
         return "; ".join([*self.views, self.sql])
 
 
-def window_query(draws: random.Random, sessions: bool) -> WindowQuery:
-    """A random query; `sessions`: whether windows may be sessions, which do not grow shorter by a deletion."""
-    made = WindowQueries(draws, sessions)
+def window_query(draws: random.Random) -> WindowQuery:
+    """A random query over windows of all kinds."""
+    made = WindowQueries(draws)
     text = made.query()
     script = "; ".join([*made.views, *(source for _, source in made.gaps)])
     return WindowQuery(

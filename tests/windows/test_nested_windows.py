@@ -84,7 +84,7 @@ def rounded(row: Any) -> Row:
 @given(seed=st.integers(0, 10**9), retracts=st.booleans(), by_row=st.booleans())
 def test_queries_over_windows_give_duckdbs_table(seed: int, retracts: bool, by_row: bool) -> None:
     draws = random.Random(seed)
-    query = window_query(draws, sessions=True)
+    query = window_query(draws)
     batches, left = random_changes(draws, query.tables, retracts)
     got = by_aggloom(query, batches, retracts, by_row)
     assert got == by_duckdb(query, left), query.script
@@ -93,7 +93,7 @@ def test_queries_over_windows_give_duckdbs_table(seed: int, retracts: bool, by_r
 def test_random_queries_have_all_operators_over_windows() -> None:
     found = set()
     for seed in range(80):
-        query = window_query(random.Random(seed), sessions=True)
+        query = window_query(random.Random(seed))
         tables = {table: TABLES[table] for table in query.tables}
         plan = al.Harness.from_sql(
             query.script,

@@ -30,7 +30,8 @@ _EMITTED = ("emitted.start", "emitted.end")
 class SessionWindowOperator(WindowOperator):
     """One bucket's operator for sessions that fire at their end and, with allowed lateness, with each late row.
 
-    Retractions are taken back from the session that their row is in; no session shrinks or falls apart.
+    A retraction goes to the session of its row, which keeps its bounds: where sessions may split, another operator runs
+    (`Windowing.can_split`).
     """
 
     def __init__(
