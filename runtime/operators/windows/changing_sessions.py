@@ -28,7 +28,7 @@ from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import AFTER_ALL
 
 
-class FoundSessions(NamedTuple):
+class SessionRuns(NamedTuple):
     """The sessions that times make: the times in order of key and time, and where each session begins among them."""
 
     slots: Array  # int64[times]
@@ -82,11 +82,11 @@ class ChangingSessionOperator(WindowOperator):
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
         """The sessions of a key as they are now, the first one first."""
         slots, _ = slots_and_windows(self.times, key)
-        found = self._find_sessions(slots)
-        for number, slot in enumerate(found.first.tolist()):
-            window = np.array([found.start[number], found.end[number]], np.int64)
+        sessions = self._find_sessions(slots)
+        for number, slot in enumerate(sessions.first.tolist()):
+            window = np.array([sessions.start[number], sessions.end[number]], np.int64)
             bounds = to_local(window, self.windowing.assigner.zone)
-            own = found.slots[slot:][found.session[slot:] == number]
+            own = sessions.slots[slot:][sessions.session[slot:] == number]
             yield StoredKeyState(
                 *merge_slots(self.times, own), (int(bounds[0]), int(bounds[1])), None
             )
@@ -127,9 +127,9 @@ class ChangingSessionOperator(WindowOperator):
         late = ends - 1 <= self.now
         if late.any():
             # A time that has rows is in a session that is not over. So a session that is consists of new rows.
-            found = self._find_sessions(self.times.used_slots())
+            sessions = self._find_sessions(self.times.used_slots())
             is_over = np.zeros(self.times.capacity, np.bool_)
-            is_over[found.slots] = (found.end - 1 <= self.now)[found.session]
+            is_over[sessions.slots] = (sessions.end - 1 <= self.now)[sessions.session]
             late &= is_over[slots]
         return np.asarray(late)
 
@@ -152,53 +152,53 @@ class ChangingSessionOperator(WindowOperator):
             return self.nothing
         used = self.times.used_slots()
         has_rows = self.times.records[used] > 0
-        found = self._find_sessions(used[has_rows])
-        is_over = found.end - 1 <= self.now
-        changes = self._fire(found, is_over) if is_over.any() else self.nothing
+        sessions = self._find_sessions(used[has_rows])
+        is_over = sessions.end - 1 <= self.now
+        changes = self._fire(sessions, is_over) if is_over.any() else self.nothing
         if not has_rows.all():
-            found, is_over = self._forget_debts()
-        self.clock[DUE] = int(found.end[~is_over].min()) - 1 if not is_over.all() else AFTER_ALL
+            sessions, is_over = self._forget_debts()
+        self.clock[DUE] = int(sessions.end[~is_over].min()) - 1 if not is_over.all() else AFTER_ALL
         return changes
 
-    def _forget_debts(self) -> tuple[FoundSessions, FlagArray]:
+    def _forget_debts(self) -> tuple[SessionRuns, FlagArray]:
         """Forget the times that owe rows once no row can come to them; the sessions that are left, and none is over."""
-        found = self._find_sessions(self.times.used_slots())
-        is_over = found.end - 1 <= self.now
-        gone = found.slots[is_over[found.session]]
+        sessions = self._find_sessions(self.times.used_slots())
+        is_over = sessions.end - 1 <= self.now
+        gone = sessions.slots[is_over[sessions.session]]
         if len(gone):
             self.times.reset(gone)
             self.times.forget(gone)
-        return found, is_over
+        return sessions, is_over
 
-    def _fire(self, found: FoundSessions, fires: FlagArray) -> Rows:
+    def _fire(self, sessions: SessionRuns, fires: FlagArray) -> Rows:
         """The results of sessions that are over, whose times are merged into the first of each."""
         state, numbers = self.times, np.flatnonzero(fires)
         self.counters["fired"] += len(numbers)
-        roots = found.slots[found.first[numbers]]
-        is_first = np.zeros(len(found.slots), np.bool_)
-        is_first[found.first] = True
-        others = np.flatnonzero(fires[found.session] & ~is_first)
+        roots = sessions.slots[sessions.first[numbers]]
+        is_first = np.zeros(len(sessions.slots), np.bool_)
+        is_first[sessions.first] = True
+        others = np.flatnonzero(fires[sessions.session] & ~is_first)
         if len(others):
             # By way of new accumulators: no function is written to read the views that it changes.
-            handler, sources = state.handler, found.slots[others]
+            handler, sources = state.handler, sessions.slots[others]
             moving = handler.create(len(others))
             handler.merge_slots(moving, np.arange(len(others)), state.accumulators, sources)
             state.reset(sources)
-            targets = found.slots[found.first[found.session[others]]]
+            targets = sessions.slots[sessions.first[sessions.session[others]]]
             handler.merge_slots(state.accumulators, targets, moving)
         values = state.handler.values(roots)
         state.handler.refuse_overflow(values, state.place)
         keys = lambda items: state.key_columns(roots[items])[:-1]  # noqa: E731
         zone = self.windowing.assigner.zone
-        windows = to_local(found.start[numbers], zone), to_local(found.end[numbers], zone)
+        windows = to_local(sessions.start[numbers], zone), to_local(sessions.end[numbers], zone)
         live = np.zeros(len(roots), np.bool_), np.ones(len(roots), np.bool_)
         changes = self._give_out(state.handler, keys, windows, (values, values), live)
-        over = found.slots[fires[found.session]]
+        over = sessions.slots[fires[sessions.session]]
         state.reset(over)
         state.forget(over)
         return changes
 
-    def _find_sessions(self, slots: SlotArray) -> FoundSessions:
+    def _find_sessions(self, slots: SlotArray) -> SessionRuns:
         """The sessions that the times at some slots make: those of one key that are at most the gap apart."""
         times, keys = self.times.windows[slots], self.times.key_numbers(slots)
         order = _order_by(keys, times)
@@ -208,7 +208,7 @@ class ChangingSessionOperator(WindowOperator):
         begins[1:] = (keys[1:] != keys[:-1]) | (times[1:] - times[:-1] > self._gap)
         first = np.flatnonzero(begins)
         last = np.append(first, len(slots))[1:] - 1
-        return FoundSessions(
+        return SessionRuns(
             slots, np.cumsum(begins) - 1, first, times[first], times[last] + self._gap
         )
 
