@@ -52,10 +52,10 @@ def read_script(root: Path, job: Job) -> ReadInput:
     }
     plan = plan_of_job(job)
     # Topics and tables of lakes keep their order, and not where batches were cut.
-    if at_once and plan.logs_changes:
+    if at_once and plan.follows_batches:
         raise UnverifiableError(
-            f"{root}: the query logs changes, which depend on what comes in one batch, and nothing keeps which rows of "
-            f"{sorted(at_once)[0]} were in which. Tables of files can be verified."
+            f"{root}: the result depends on what comes in one batch (TO_CHANGELOG, AS OF processing time), and nothing "
+            f"keeps which rows of {sorted(at_once)[0]} were in which. Tables of files can be verified."
         )
     if at_once and plan.awaits_watermark:
         name = sorted(at_once)[0]
@@ -64,10 +64,10 @@ def read_script(root: Path, job: Job) -> ReadInput:
             "that it is unknown which ones were late. Tables of files can be verified."
         )
     was_moved = (root / ORIGIN_FILE).is_file()
-    if was_moved and (plan.awaits_watermark or plan.logs_changes):
+    if was_moved and (plan.awaits_watermark or plan.follows_batches):
         why = "were late for the query, which goes by event time"
-        if plan.logs_changes:
-            why = "were in one batch for the query, which logs changes"
+        if plan.follows_batches:
+            why = "were in one batch, on which the result depends"
         raise UnverifiableError(
             f"{root}: it was moved from the other engine, and nothing keeps which of its rows were in which batch, so "
             f"that it is unknown which ones {why}."

@@ -8,6 +8,7 @@ from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, rename_columns
 from aggloom.codegen.operators.changelog_conversion import FromChangelog, ToChangelog
 from aggloom.codegen.operators.correlate import Correlate
+from aggloom.codegen.operators.current_join import CurrentJoin
 from aggloom.codegen.operators.deduplicate import (
     Deduplicate,
     deduplicated_table,
@@ -66,6 +67,7 @@ __all__ = [
     "Column",
     "Constant",
     "Correlate",
+    "CurrentJoin",
     "Deduplicate",
     "Dimension",
     "Exchange",

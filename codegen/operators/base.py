@@ -163,6 +163,11 @@ class Node(ABC):
         return False
 
     @property
+    def follows_batches(self) -> bool:
+        """True if its rows depend on which rows come in one batch."""
+        return False
+
+    @property
     def event_times(self) -> frozenset[str]:
         """The columns that the watermark goes by: rows on time are behind it in none of them, but for its delay."""
         return frozenset()

@@ -40,6 +40,10 @@ class ToChangelog(Node):
         return ("I",)
 
     @property
+    def follows_batches(self) -> bool:
+        return not self.input.appends_only
+
+    @property
     def is_complete(self) -> bool:
         return True
 

@@ -56,6 +56,16 @@ class Join(TwoSided):
     is_spread: bool = False
 
     @property
+    def keeps_rows(self) -> bool:
+        """True if rows of both sides stay until they are taken back."""
+        return True
+
+    @property
+    def stored_sides(self) -> tuple[int, ...]:
+        """The sides whose rows are remembered: 0 is the left, 1 the right."""
+        return (0, 1)
+
+    @property
     def spreads(self) -> bool:
         return self.is_spread
 
@@ -183,6 +193,9 @@ class Join(TwoSided):
         stored_columns = [self._stored_columns(side) for side in range(2)]
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
+            if side not in self.stored_sides:
+                parts.append({"name": name, "kind": "rows", "bytes_per_key": 4})
+                continue
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
             more = ROW + CELL * has_index(self.held_by(side), self.inputs[side])
             more += DEGREE * self._counts_matches(side, lives[1 - side])
@@ -190,7 +203,7 @@ class Join(TwoSided):
             room = row_entries(pa.schema(stored_columns[side] or [NOTHING]), more)
             parts.append({**rows, **room, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
-        bounds += [f"per key, {part['entries']}" for part in parts[1:]]
+        bounds += [f"per key, {part['entries']}" for part in parts if "entries" in part]
         stored = [self.both.field(name) for name in self.keys]
         texts = holds_texts(pa.schema(stored))
         return self.footprint(parts, ttl, bounds, texts)

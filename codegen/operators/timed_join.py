@@ -27,6 +27,10 @@ class TimedJoin(Join):
     windows: tuple[str, str] = ("", "")
 
     @property
+    def keeps_rows(self) -> bool:
+        return False
+
+    @property
     def in_windows(self) -> bool:
         """True if rows are in windows, and wait for their ends."""
         return self.bounds is None

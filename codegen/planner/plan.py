@@ -16,7 +16,6 @@ from aggloom.codegen.operators import (
     Node,
     Scan,
     Stateful,
-    ToChangelog,
     WindowAggregate,
     deduplicated_table,
     walk,
@@ -153,10 +152,9 @@ class Plan:
         return any(node.awaits_watermark for node in walk(self.root))
 
     @property
-    def logs_changes(self) -> bool:
-        """True if changes become rows, so that the result depends on which rows come in one batch."""
-        logs = (node.input for node in walk(self.root) if isinstance(node, ToChangelog))
-        return not all(each.appends_only for each in logs)
+    def follows_batches(self) -> bool:
+        """True if the result depends on which rows come in one batch."""
+        return any(node.follows_batches for node in walk(self.root))
 
     @property
     def shows_last_watermark(self) -> bool:

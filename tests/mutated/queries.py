@@ -135,6 +135,10 @@ def made() -> dict[str, Callable[[], Any]]:
         "SELECT t.k, t.v, dim.name FROM t JOIN dim FOR SYSTEM_TIME AS OF PROCTIME() ON t.k = dim.k",
         lookups=_lookups(),
     )
+    every["current"] = _by_sql(
+        "SELECT a.k, a.v, b.s FROM t a LEFT JOIN u FOR SYSTEM_TIME AS OF PROCTIME() b ON a.k = b.k AND a.v < b.v",
+        input_changes={"t": "append", "u": "retract"},
+    )
     marks = {"watermarks": {"t": ("t", 0), "u": ("t", 0)}, "input_changes": "append"}
     keyed = {"keys": {"u": ["k"]}}
     for name, sql in _IN_TIME.items():

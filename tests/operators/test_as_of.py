@@ -317,7 +317,6 @@ def test_a_view_of_the_last_rows_has_versions_however_batches_are_cut() -> None:
             "lacks the right's primary",
         ),
         (TEMPORAL.format("").replace("l.t ON", "l.id ON"), {}, "AS OF a INT"),
-        (TEMPORAL.format("").replace("l.t ON", "PROCTIME() ON"), {}, "processing time"),
         (
             TEMPORAL.format(""),
             {"tables": {**TABLES, "r": "k INT, t TIMESTAMP, v TIMESTAMP"}},

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import AsOfJoin, Node, pick
+from aggloom.codegen.operators import AsOfJoin, CurrentJoin, Node, pick
 from aggloom.codegen.operators.as_of import Comparison
 from aggloom.codegen.planner.builders.versions import time_of, versions_of
 from aggloom.codegen.scalar.expressions import quote_name
@@ -61,13 +61,33 @@ def way_of(as_of: AsOf, left: Node) -> Way:
 def as_of_join(pairing: Pairing, as_of: AsOf) -> Node:
     """The join that a FROM asks for; raises UnsupportedSqlError for what it cannot be."""
     direction = way_of(as_of, pairing.sides[0])
-    if direction == "now":
-        fix = "give the table in lookups, name a row time of the left, or join the table plainly"
-        raise refusal(as_of.place, "FOR SYSTEM_TIME AS OF processing time is", fix)
     if pairing.has_ttls:
         fix = "set table.exec.state.ttl for keys as a whole"
         raise refusal(as_of.place, "STATE_TTL by side of this join is", fix)
+    if direction == "now":
+        return _current(pairing, as_of)
     return _nearest(pairing, as_of) if direction == "nearest" else _temporal(pairing, as_of)
+
+
+def _current(pairing: Pairing, as_of: AsOf) -> Node:
+    """The rows of the right that are there when a row of the left comes."""
+    columns = tuple(name for side in pairing.sides for name in side.schema.names)
+    if not pairing.sides[0].appends_only:
+        what = "FOR SYSTEM_TIME AS OF processing time of rows that may be taken back is"
+        fix = "say input_changes='append' of the left, or write JOIN alone, which corrects what it has emitted"
+        raise refusal(as_of.place, what, fix)
+    rest = [each for each in pairing.conditions if not pairing.pair(each)]
+    condition = pairing.build_pair_condition(rest)
+    left, right = _keys_first(pairing)
+    return CurrentJoin(
+        left,
+        right,
+        kind=pairing.kind,
+        pairs=tuple(pairing.pairs),
+        null_safe=tuple(pairing.null_safe),
+        columns=columns,
+        condition=condition,
+    )
 
 
 def _nearest(pairing: Pairing, as_of: AsOf) -> Node:
@@ -129,17 +149,22 @@ def _node(
     *,
     waits: bool = False,
 ) -> Node:
-    sides = []
-    for place, side in enumerate(pairing.sides):
-        keys = [pair[place] for pair in pairing.pairs]
-        sides.append(pick(side, [*keys, *(n for n in side.schema.names if n not in keys)]))
-    left, right = sides
+    left, right = _keys_first(pairing)
     pairs, null_safe = tuple(pairing.pairs), tuple(pairing.null_safe)
     return AsOfJoin(
         *(left, right, pairing.kind, pairs, null_safe, columns, times, matches),
         waits=waits,
         condition=condition,
     )
+
+
+def _keys_first(pairing: Pairing) -> list[Node]:
+    """Both sides with the columns of the pairs before the others."""
+    sides = []
+    for place, side in enumerate(pairing.sides):
+        keys = [pair[place] for pair in pairing.pairs]
+        sides.append(pick(side, [*keys, *(n for n in side.schema.names if n not in keys)]))
+    return sides
 
 
 def _times(

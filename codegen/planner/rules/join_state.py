@@ -22,10 +22,11 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
             continue
         known = (node.left_key, node.right_key)
         sides = []
-        for place, (side, below) in enumerate((("left", node.left), ("right", node.right))):
-            key = ", ".join(known[place] or ())
-            sides.append(f"{side}: {_HELD[node.held_by(place)].format(key=key, why=_why(below))}")
-        unknown = None in known
+        for place in node.stored_sides:
+            side, key = ("left", "right")[place], ", ".join(known[place] or ())
+            why = _why(node.inputs[place])
+            sides.append(f"{side}: {_HELD[node.held_by(place)].format(key=key, why=why)}")
+        unknown = any(known[place] is None for place in node.stored_sides)
         notes.add("join_state", node.subject, not unknown, "; ".join(sides))
         if not node.pairs:
             why = "no equality between the sides: all rows lie in one place, and each meets each"

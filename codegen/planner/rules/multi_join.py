@@ -13,7 +13,6 @@ from aggloom.codegen.operators import (
     Join,
     MultiJoin,
     Node,
-    TimedJoin,
     mark,
     pick,
     rename_columns,
@@ -63,8 +62,8 @@ def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _keeps_rows(node: Node) -> TypeGuard[Join]:
-    """Tell whether a node is a join that may be one of many: one by time has rows of its own to await and forget."""
-    if not isinstance(node, Join) or isinstance(node, TimedJoin):
+    """Tell whether a node is a join that may be one of many: one that forgets rows has its own."""
+    if not isinstance(node, Join) or not node.keeps_rows:
         return False
     return node.kind in ("inner", "left") and bool(node.pairs)
 

@@ -22,7 +22,6 @@ from aggloom.codegen.operators import (
     Item,
     Join,
     Node,
-    TimedJoin,
     Union,
     mark,
     transform,
@@ -98,8 +97,8 @@ def _obstacle(join: Join, spec: AggSpec, options: PlanOptions, hashed: Key) -> s
         return (
             f"a row of a {join.kind} join that matches nothing would be there once for each bucket"
         )
-    if isinstance(join, TimedJoin):
-        return "it forgets rows by their time"
+    if not join.keeps_rows:
+        return "it forgets rows"
     if options.state_ttl or any(join.ttls):
         return "with a state TTL copies would be forgotten at other times"
     if ordered:

@@ -34,7 +34,7 @@ class _Bounds(NamedTuple):
 
 def timed_join(node: Join, notes: Notes) -> Join:
     """The join as it forgets rows by the watermark, if its condition lets it; else as it is, with the reason."""
-    if isinstance(node, TimedJoin):
+    if not node.keeps_rows:
         return node
     # Windows first: rows of the same windows are also within bounds of each other, and windows forget sooner.
     ends = _window_ends(node)
