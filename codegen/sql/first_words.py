@@ -1,13 +1,14 @@
-"""First words of statements: a misspelt one is named, with the word that it is like."""
+"""First words of statements: those that no run does are refused by their names, and misspelt ones with the like."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from typing import Final
 
 from sqlglot.tokens import Token, TokenType
 
-from aggloom.codegen.sql.errors import place_error
+from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.errors import SqlError, nearest
 
 _STATEMENTS = (
@@ -15,6 +16,43 @@ _STATEMENTS = (
     *("EXPLAIN", "SET", "RESET", "DROP", "SHOW", "DESCRIBE", "USE"),
 )
 """The words with which statements begin."""
+_AT_SOURCE: Final = "change rows where the table comes from: they arrive as a changelog"
+_PLAN: Final = "run the script: a plan is made anew from it, and the checkpoint keeps the state"
+_PROCEDURE: Final = "call it in the system that has the table"
+_TYPED: Final = "write the statement out"
+_INSERTED: Final = "write CREATE TABLE, and INSERT INTO t SELECT .."
+_REFUSED: Final[dict[tuple[str, ...], str]] = {
+    ("UPDATE",): _AT_SOURCE,
+    ("DELETE", "FROM"): _AT_SOURCE,
+    ("TRUNCATE", "TABLE"): _AT_SOURCE,
+    ("MERGE", "INTO"): "join the tables, and INSERT INTO a table with a PRIMARY KEY",
+    ("COPY", "INTO"): "declare the files as a table with the connector filesystem",
+    **{("ALTER", noun): "declare it as it is to be" for noun in ("TABLE", "VIEW", "FUNCTION")},
+    ("INSERT", "OVERWRITE"): "write INSERT INTO: a table with a PRIMARY KEY holds the newest rows",
+    ("COMPILE", "PLAN"): _PLAN,
+    ("COMPILE", "AND", "EXECUTE", "PLAN"): _PLAN,
+    ("EXECUTE", "PLAN"): _PLAN,
+    ("EXECUTE", "IMMEDIATE"): _TYPED,
+    ("DECLARE", "VARIABLE"): _TYPED,
+    ("DECLARE", "OR"): _TYPED,
+    ("CALL",): _PROCEDURE,
+    ("STOP", "JOB"): "stop the run itself, with Ctrl-C or a signal",
+    ("CREATE", "MATERIALIZED", "TABLE"): _INSERTED,
+    ("CREATE", "OR", "ALTER", "MATERIALIZED", "TABLE"): _INSERTED,
+    ("CREATE", "OR", "REPLACE", "TABLE"): _INSERTED,
+    ("REPLACE", "TABLE"): _INSERTED,
+}
+"""The first words of statements that no run does, and the way to do without each."""
+
+
+def refuse_statements(statements: Iterable[Sequence[Token]]) -> None:
+    """Raise UnsupportedSqlError for a statement that no run does. statements: the tokens of each."""
+    for statement in statements:
+        words = [word for each in statement[:5] for word in each.text.upper().split()]
+        for begin, fix in _REFUSED.items():
+            if tuple(words[: len(begin)]) == begin:
+                place = statement[0].start, statement[min(len(begin), len(statement)) - 1].end + 1
+                raise refusal(place, f"{' '.join(begin)} is", fix)
 
 
 def check_first_words(tokens: Sequence[Token]) -> None:

@@ -78,3 +78,24 @@ def test_what_only_looks_like_one_is_read(query: str) -> None:
         al.Harness.from_sql(query, TABLES).close()
     except UnsupportedSqlError as error:  # refused for another reason, if at all
         assert "colon" not in str(error) and "EMIT" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("UPDATE t SET i = 1", "UPDATE is"),
+        ("DELETE FROM t", "DELETE FROM is"),
+        ("TRUNCATE TABLE t", "TRUNCATE TABLE is"),
+        ("MERGE INTO t USING u ON t.i = u.i WHEN MATCHED THEN DELETE", "MERGE INTO is"),
+        ("ALTER TABLE t RENAME TO s", "ALTER TABLE is"),
+        ("COMPILE PLAN 'p.json' FOR INSERT INTO t SELECT i FROM u", "COMPILE PLAN is"),
+        ("EXECUTE PLAN 'p.json'", "EXECUTE PLAN is"),
+        ("EXECUTE IMMEDIATE 'SELECT 1'", "EXECUTE IMMEDIATE is"),
+        ("CALL sys.compact('t')", "CALL is"),
+        ("CREATE MATERIALIZED TABLE m AS SELECT i FROM u", "CREATE MATERIALIZED TABLE is"),
+        ("INSERT OVERWRITE t SELECT i FROM u", "INSERT OVERWRITE is"),
+    ],
+)
+def test_a_statement_that_no_run_does_is_refused_by_its_name(statement: str, name: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match=f"^{name} not supported here; "):
+        al.Harness.from_sql(f"SELECT i FROM u; {statement}", TABLES)

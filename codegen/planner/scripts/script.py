@@ -28,6 +28,7 @@ from aggloom.codegen.planner.scripts.statement_tokens import Span
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import place_error, refusal, span, syntax_error, underline_errors
+from aggloom.codegen.sql.first_words import refuse_statements
 from aggloom.codegen.sql.shape import not_select, parse_trees, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
@@ -105,6 +106,7 @@ def read_script(sql: str, dialect: str = "spark") -> Script:
 def _read_script(sql: str, dialect: str) -> Script:
     query: exp.Query | None = None
     views: dict[str, ViewQuery] = {}
+    refuse_statements(token_pieces(sql))
     # Each pass blanks what it has taken and keeps the length: an error of any later one still points into the user's
     # text.
     text = apply_directives(sql, token_pieces)
@@ -132,7 +134,10 @@ def _read_script(sql: str, dialect: str) -> Script:
         if not isinstance(query_tree, exp.Query):
             raise not_select(tree)
         if query is not None:
-            raise place_error(SqlError("there are two queries; give one."), span(tree))
+            message = (
+                "there are two queries; give one, or run the script: `aggloom run` takes several."
+            )
+            raise place_error(SqlError(message), span(tree))
         if into is not None:
             target, query_tree = _target(into), _with_queries(into, query_tree)
         query = query_tree
@@ -161,8 +166,10 @@ def _target(tree: exp.Insert) -> Target:
         columns = tuple(each.name for each in table.expressions)
         table = table.this
     arguments = {part for node in (tree, table) for part, value in node.args.items() if value}
-    if arguments - {"this", "expression", "with_", "db", "catalog"}:
-        raise refusal(span(table), "this form of INSERT is", "write INSERT INTO t SELECT ..")
+    odd = sorted(arguments - {"this", "expression", "with_", "db", "catalog"})
+    if odd:
+        what = f"{odd[0].upper()} in INSERT is"
+        raise refusal(span(table), what, "take it out: INSERT INTO t SELECT .. names all columns")
     return Target(table.name, columns, span(table))
 
 
