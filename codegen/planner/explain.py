@@ -12,7 +12,9 @@ from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
+from aggloom.codegen.planner.scripts.insertions import insertions
 from aggloom.codegen.planner.scripts.script import read_script, without_explain
+from aggloom.codegen.planner.sections import as_sections
 from aggloom.codegen.planner.tables import Keys, Times
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call
@@ -27,7 +29,7 @@ from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.display import html_image, html_text
 from aggloom.errors import SpecError, nearest
 
-Format = Literal["text", "json", "svg"]
+Format = Literal["text", "flink", "json", "svg"]
 
 
 class Explanation(str):
@@ -59,10 +61,11 @@ def explain(
     query: an AggSpec, or SQL. tables: schemas by name, for SQL; schema: that of the only table. input_changes:
     "append", "retract" or "upsert", of all tables or by table. dialect: "spark" or "flink". backend: "numba" or
     "python". keys: their primary keys, by table. watermarks: the columns of their watermarks. options, keywords: the
-    planner's, by either name. format: text, which for a single aggregate also lists its calls with their types, json
-    or svg. window: the windows of a spec, an assigner or a whole Windowing. lookups: tables that are asked. ordered:
-    whether ORDER BY may stand around the whole query, for a result that is sorted before it is shown. Raises SpecError
-    and its kin.
+    planner's, by either name. format: text, which for a single aggregate also lists its calls with their types; flink,
+    the sections of Flink's EXPLAIN; json or svg. Of a script with several queries each is explained, one after the
+    other, as text or in sections. window: the windows of a spec, an assigner or a whole Windowing. lookups: tables that
+    are asked. ordered: whether ORDER BY may stand around the whole query, for a result that is sorted before it is
+    shown. Raises SpecError and its kin.
 
     Example:
         >>> import aggloom as al
@@ -76,9 +79,9 @@ def explain(
     chosen = chosen.with_options(keywords)
     windowing = Windowing.of(window)
 
-    def text() -> str:
+    def explain_one(one: AggSpec | str) -> str:
         plan, spec = _plan_query(
-            *(query, schema, tables, input_changes, dialect, windowing, chosen, keys, watermarks),
+            *(one, schema, tables, input_changes, dialect, windowing, chosen, keys, watermarks),
             lookups or {},
             ordered,
         )
@@ -86,11 +89,19 @@ def explain(
             return as_json(plan, backend)
         if format == "svg":
             return as_svg(plan, backend)
+        if format == "flink":
+            return as_sections(plan)
         plain = ("backend plain Python",) if backend == "python" else ()
         lines = plain if spec is None else _lines(spec, backend)
         return "\n".join([*lines, *_plan(plan, backend, notes=spec is None)])
 
-    return Explanation(deep(text))
+    queries = insertions(query) if isinstance(query, str) else [query]
+    if len(queries) > 1 and format in ("json", "svg"):
+        raise SpecError(
+            f"explain: format {format!r} is of one query, and the script has {len(queries)}."
+            " Take the others out, or ask for text."
+        )
+    return Explanation(deep(lambda: "\n\n".join(map(explain_one, queries))))
 
 
 def _plan_query(

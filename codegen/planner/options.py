@@ -112,6 +112,11 @@ class PlanOptions:
         return replace(self, **changes)
 
     @property
+    def watermark_interval(self) -> int:
+        """The milliseconds of a mini-batch, for whose end watermarks wait; 0: they do not."""
+        return self.mini_batch_allow_latency if self.mini_batch_enabled else 0
+
+    @property
     def changed_options(self) -> dict[str, Any]:
         """Options that differ from the defaults, by Flink's names."""
         flink = {keyword: name for name, keyword in FLINK_NAMES.items()}

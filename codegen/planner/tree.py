@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Exchange, Node, Stateful, walk
+from aggloom.codegen.operators import Exchange, Node, Scan, Stateful, walk
+from aggloom.codegen.operators.base import Title
 from aggloom.codegen.operators.footprint import bounds, size
 from aggloom.codegen.operators.plan_text import format_name, one_line
 from aggloom.codegen.planner.plan import Plan
@@ -83,9 +84,33 @@ def tree_of(described: Mapping[str, Any]) -> str:
     return "\n".join(_lines(described["plan"], numbered=True))
 
 
-def as_tree(plan: Plan) -> str:
-    """The tree alone: a line for each node, as Flink prints it."""
-    return "\n".join(_lines(_Describer(plan, None).node(plan.root), numbered=False))
+def as_tree(plan: Plan, *, with_changes: bool = True) -> str:
+    """The tree alone: a line for each node, as Flink prints it. with_changes: with the kinds of its changes."""
+    skipped = () if with_changes else ("changelogMode",)
+    return "\n".join(
+        _lines(_Describer(plan, None).node(plan.root), numbered=False, skipped=skipped)
+    )
+
+
+def mini_batches_of(plan: Plan, node: Node) -> Title | None:
+    """The name and the details of what marks the ends of bundles behind a table; None where nothing does.
+
+    By the watermark if something waits for that of the table, else by the clock.
+    """
+    interval = plan.options.watermark_interval
+    if not interval or not isinstance(node, Scan) or plan.root is plan.logical:
+        return None
+    if not any(isinstance(each, Stateful) for each in walk(plan.root)):
+        return None
+    mode = "RowTime" if node.time is not None and plan.awaits_watermark else "ProcTime"
+    return "MiniBatchAssigner", {"interval": [f"{interval}ms"], "mode": [mode]}
+
+
+def line_of(title: Title) -> str:
+    """The line of a node in a tree, without the kinds of its changes."""
+    name, details = title
+    described = {"details": details, "changelog_mode": ()}
+    return f"{name}({', '.join(list_node_words(described, 'changelogMode'))})"
 
 
 def stateful(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -135,13 +160,16 @@ class _Describer:
         entry: dict[str, Any] = {"node": name, "details": details}
         if self.backend is not None:
             entry |= self._state(node, self.backend)
-        return {
-            **entry,
+        about = {
             "columns": _columns(node.schema),
             "changelog_mode": list(node.changelog),
             "unique_key": _as_list(node.unique_key),
-            "inputs": [self.node(each) for each in inputs],
         }
+        described = {**entry, **about, "inputs": [self.node(each) for each in inputs]}
+        assigner = mini_batches_of(self.plan, node)
+        if assigner is None:
+            return described
+        return {"node": assigner[0], "details": assigner[1], **about, "inputs": [described]}
 
     def _state(self, node: Node, backend: str) -> dict[str, Any]:
         handlers = dict(zip(("handler", "final_handler"), node.handlers, strict=False))
@@ -161,15 +189,23 @@ class _Describer:
         }
 
 
-def _lines(node: dict[str, Any], *, numbered: bool, first: str = "", rest: str = "") -> list[str]:
-    """A described node and what is below it, indented as Flink does."""
+def _lines(
+    node: dict[str, Any],
+    *,
+    numbered: bool,
+    skipped: tuple[str, ...] = (),
+    first: str = "",
+    rest: str = "",
+) -> list[str]:
+    """A described node and what is below it, indented as Flink does. skipped: details that are left out."""
     number = [f"node=[{node['id']}]"] if numbered and "id" in node else []
-    lines = [f"{first}{node['node']}({', '.join([*list_node_words(node), *number])})"]
+    lines = [f"{first}{node['node']}({', '.join([*list_node_words(node, *skipped), *number])})"]
     for place, below in enumerate(node["inputs"]):
         last = place == len(node["inputs"]) - 1
         lines += _lines(
             below,
             numbered=numbered,
+            skipped=skipped,
             first=rest + ("+- " if last else ":- "),
             rest=rest + ("   " if last else ":  "),
         )

@@ -130,7 +130,8 @@ class LocalQuery:
             if name in plan.scans
         }
         began = time.time_ns() // 1_000_000
-        self._watermarks = Watermarks(self._sources, plan.options.source_idle_timeout, began)
+        idle, interval = plan.options.source_idle_timeout, plan.options.watermark_interval
+        self._watermarks = Watermarks(self._sources, idle, began, interval)
         if last is not None:
             for name, ms in last.watermarks.items():
                 self._watermarks.advance(name, ms)

@@ -60,11 +60,13 @@ class FedPlan:
         size = chosen.mini_batch_size if chosen.mini_batch_size > 0 else None
         self._mini_batch = MiniBatch(size, chosen.mini_batch_allow_latency)
         self._clock = Clock()
+        self._unread: dict[str, str] = {}
         self._follows = {
             self._table(name): (column, milliseconds(f"watermark of {name}", delay))
             for name, (column, delay) in check_watermarks(watermarks).items()
         }
-        self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
+        idle, interval = chosen.source_idle_timeout, chosen.watermark_interval
+        self._watermarks = Watermarks(plan.scans, idle, interval=interval)
         self._has_windows = any(
             each.awaits_watermark or (isinstance(each, Stateful) and bool(each.wakes_by(0)))
             for each in walk(plan.root)
@@ -83,7 +85,6 @@ class FedPlan:
         self._new: list[Change] = []
         self._all: list[Change] = []
         self._is_restored = False
-        self._unread: dict[str, str] = {}
         self._dropped = DroppedWatch(self.pipeline, self.unreadable)
 
     def __repr__(self) -> str:

@@ -6,21 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aggloom.errors import OptionError
-from aggloom.runtime.values.clock import BEFORE_ALL
+from aggloom.runtime.values.clock import BEFORE_ALL, hold_watermark
 
 
 class Watermarks:
     """The least watermark of the sources that are not idle; it never goes back.
 
     idle_timeout_ms: a source without rows for so long, by the processing time, is idle until it has one; 0: never.
-    began: the processing time from which on that is counted.
+    began: the processing time from which on that is counted. interval: that of mini-batches, for whose end it waits.
     """
 
-    def __init__(self, sources: Iterable[str], idle_timeout_ms: int = 0, began: int = 0) -> None:
+    def __init__(
+        self, sources: Iterable[str], idle_timeout_ms: int = 0, began: int = 0, interval: int = 0
+    ) -> None:
         self._of = dict.fromkeys(sources, BEFORE_ALL)
         self._active = dict.fromkeys(self._of, began)
         self._idle: set[str] = set()
-        self._timeout = idle_timeout_ms
+        self._timeout, self._interval = idle_timeout_ms, interval
         self.current = BEFORE_ALL
 
     def advance(self, source: str, ms: int) -> int:
@@ -52,7 +54,7 @@ class Watermarks:
     def _combine(self) -> int:
         active = [ms for name, ms in self._of.items() if name not in self._idle]
         if active:
-            self.current = max(self.current, min(active))
+            self.current = max(self.current, hold_watermark(min(active), self._interval))
         return self.current
 
 

@@ -21,6 +21,21 @@ NO_TIME = Clock()
 """The clock of an operator that looks at none."""
 
 
+def hold_watermark(ms: int, interval: int) -> int:
+    """Return the end of the last whole interval that a watermark has passed, all in milliseconds.
+
+    interval: the length of a mini-batch, by which watermarks wait; 0: none waits.
+    """
+    if not interval or not BEFORE_ALL < ms < AFTER_ALL:
+        return ms
+    return (ms + 1) // interval * interval - 1
+
+
+def find_held_time(due: int, interval: int) -> int:
+    """Return the least watermark that, held by an interval, is not before a time; all in milliseconds."""
+    return due if not interval else (due + interval) // interval * interval - 1
+
+
 def instant(ms: int) -> dt.datetime | None:
     """Milliseconds since 1970 as an instant; None where no calendar has it."""
     try:

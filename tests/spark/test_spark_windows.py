@@ -179,7 +179,9 @@ def _merged(batches: list[Counter[Row]]) -> Counter[Row]:
 def test_windows_over_windows_in_sql(spark: Any, tmp_path: Path) -> None:
     for batch in range(5):
         write(tmp_path / "in", batch)
+    # Watermarks wait for the end of an interval: windows of ten seconds fire later, and fewer rows are late.
     query = """
+        SET 'table.exec.mini-batch.allow-latency' = '15 s';
         CREATE TEMPORARY VIEW tens AS
         SELECT k, window_time AS wt, SUM(v) * 2 AS s
         FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))

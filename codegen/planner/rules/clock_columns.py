@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Node, Scan, Union, WindowTable, transform, walk
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.planner.clock import reads_clock
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.rules.clock import reads_clock
 from aggloom.codegen.scalar.expressions import parse_scalar, quote_name
 from aggloom.codegen.spec.dtypes import INSTANT
 from aggloom.codegen.sql.errors import Span, refusal

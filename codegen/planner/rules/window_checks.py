@@ -6,8 +6,8 @@ import re
 from functools import partial
 
 from aggloom.codegen.operators import Node, TemporalFilter, WindowAggregate, WindowTable, walk
-from aggloom.codegen.planner.clock import clock_value
 from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.rules.clock import clock_value
 from aggloom.codegen.sql.errors import Span, refusal
 from aggloom.codegen.windows import Assigner, Rolling, Session
 

@@ -42,7 +42,7 @@ from aggloom.runtime.spark.node.live_state import (
 )
 from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
 from aggloom.runtime.spark.node.partitioning import hash_int
-from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock
+from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock, find_held_time, hold_watermark
 
 _QUERY_ID = "sql.streaming.queryId"
 _TIMER_STEPS = 16
@@ -57,6 +57,7 @@ class Options:
     time_mode: Spark's word for the timers that there are.
     stamped: whether the first column of packed rows is the time of their batch, for operators without timers of Spark.
     handed_over: the directory from which each bucket takes the state that another engine has left, and does no more.
+    watermark_interval: that of mini-batches, for whose end watermarks wait, in milliseconds; 0: none waits.
     """
 
     buckets: int
@@ -69,6 +70,7 @@ class Options:
     added_calls: str = "refuse"
     stamped: bool = False
     handed_over: str | None = None
+    watermark_interval: int = 0
 
 
 class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -223,7 +225,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         now = now if now > 0 else time.time_ns() // 1_000_000
         if self._options.time_mode != "EventTime" or watermark <= 0:
             return Clock(now)
-        return Clock(now, AFTER_ALL if watermark >= LAST_WATERMARK else watermark - 1)
+        if watermark >= LAST_WATERMARK:
+            return Clock(now, AFTER_ALL)
+        return Clock(now, hold_watermark(watermark - 1, self._options.watermark_interval))
 
     def _set_timer(self, fragment: Fragment) -> None:
         """One timer a bucket: when the next of the operators' own is due."""
@@ -231,8 +235,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             return
         event, processing = fragment.next_timers()
         due = processing if self._options.time_mode == "ProcessingTime" else event
-        # An operator's watermark is one millisecond behind Spark's.
-        due = due + 1 if due is not None and self._options.time_mode == "EventTime" else due
+        if due is not None and self._options.time_mode == "EventTime":
+            # An operator's watermark is one millisecond behind Spark's.
+            due = find_held_time(due, self._options.watermark_interval) + 1
         armed = list(self._handle.listTimers())
         for old in armed:
             # A timer that stays is not set again: each call crosses to the JVM.

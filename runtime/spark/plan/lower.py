@@ -337,9 +337,7 @@ class SparkLowering:
             self._feed_fragment(exchange, fragment, number, buckets, always, place)
             for number, exchange in enumerate(exchanges)
         ]
-        handlers = tuple(
-            None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
-        )
+        handlers = tuple(None if s is None else self.handler_of(s) for s in fragment.handler_specs)
         factory = factory_of(nodes, place, buckets, handlers, fragment)
         factory = self.added.carry_over(place, factory) if self.added else factory
         self._factories[place], self.nodes[place] = factory, nodes
@@ -347,8 +345,9 @@ class SparkLowering:
         stamped = self._streams and is_stamped(fragment, self.plan.awaits_watermark)
         mode = time_mode(fragment, self.plan.awaits_watermark) if self._streams else "None"
         live = self.settings.state_directory, place, encoding, mode, self.settings.state_limit
-        ttls, added = tuple(fragment.ttls), self.plan.options.added_calls
-        hosting = Options(buckets, ttls, *live, added, stamped, self._handed_over)
+        chosen = self.plan.options
+        more = chosen.added_calls, stamped, self._handed_over, chosen.watermark_interval
+        hosting = Options(buckets, tuple(fragment.ttls), *live, *more)
         if stamped:
             packed = [each.selectExpr(_NOW, "*") for each in packed]
         groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
