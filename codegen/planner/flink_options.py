@@ -67,6 +67,7 @@ _PREFIXES = {
     "table.optimizer.union-all-as-breakpoint-enabled": _SEARCH,
     "table.plan.": _SEARCH,
     "table.dml-sync": _CLIENT,
+    "table.sql-dialect": "each statement is read in the dialect that the run is given",
     "table.dynamic-table-options.enabled": _CLIENT,
     "table.display.": _CLIENT,
     "table.resources.": _CLIENT,

@@ -159,10 +159,15 @@ class Harness(FedPlan):
                 watermarks=watermarks,
                 lookups=lookups,
             )
+        followed = {
+            name: each
+            for name, each in (watermarks or {}).items()
+            if name in plan.scans or name not in tables
+        }
         harness = cls.of_plan(
             plan,
             handlers(backend),
-            watermarks,
+            followed,
             buckets=buckets,
             partitions=partitions,
             session=session,
