@@ -81,6 +81,8 @@ def _type(field: Mapping[str, Any], where: str) -> pa.DataType:
         return _NAMED[name]
     if kind == "array":
         return pa.list_(_type(field.get("items") or {}, where))
+    # A name gives a type another meaning, such as days for an INT32. Under a name that is not known the plain type
+    # would read the values as numbers, and be wrong in silence.
     if kind not in _TYPES or not (name is None or name in _AS_THEY_ARE):
         raise SpecError(
             f"{where} is {name or kind}, of which a type does not follow; give schema=DDL."

@@ -159,6 +159,7 @@ def _kafka(words: Words) -> dict[str, Any]:
     if format not in MESSAGES:
         raise words.wrong(f"format {format!r} is one of files; of messages: {', '.join(MESSAGES)}")
     entries = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
+    # Flink begins at the offsets of the consumer group; there is no group here, as offsets are in the checkpoint.
     mode = words.take("scan.startup.mode") or "earliest-offset"
     starts = ("earliest-offset", "latest-offset", "timestamp", "specific-offsets")
     if mode not in starts:
@@ -167,6 +168,8 @@ def _kafka(words: Words) -> dict[str, Any]:
             "no group.)"
         )
     millis = words.number("scan.startup.timestamp-millis")
+    # Taken although another mode may not read them: what is left in `words` at the end is refused as an unknown option,
+    # and Flink allows these beside any mode.
     offsets = words.take("scan.startup.specific-offsets")
     if mode == "timestamp":
         if millis is None:

@@ -32,6 +32,7 @@ def text_of(value: Any) -> str:
         return f"({fields_of(value)})"
     if isinstance(value, list | tuple):
         inner = ", ".join(repr(each) if isinstance(each, str) else text_of(each) for each in value)
+        # Texts within a list are quoted, because a comma in one would look like the end of it.
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     return str(value)
 
@@ -60,6 +61,7 @@ def html_table(
 
     as_text: texts are words about values, and no values themselves.
     """
+    # One more than is shown tells that there are more; counting them all would read the whole result.
     listed = [list(row) for row in islice(rows, ROWS + 1)]
     more = len(listed) > ROWS
     listed = listed[:ROWS]

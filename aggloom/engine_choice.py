@@ -24,6 +24,7 @@ def choose_engine(jobs: Sequence[Job]) -> str:
         raise SpecError("the query reads no table that streams; run it with --engine local.")
     if engine:
         return engine
+    # Before the question of whether Spark is there: these have one engine alone, so a machine with Spark must not fail.
     if any(table.made for job in jobs for table in job.tables):
         click.echo("engine: local (rows of datagen are made there)", err=True)
         return "local"

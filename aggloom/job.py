@@ -82,6 +82,7 @@ def read_job(path: Path, **overrides: Any) -> Job:
         raise SpecError(
             f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint` (a script of SQL is named *.sql)."
         )
+    # These two follow from the script (the key and the table of INSERT INTO), so a file may not say them.
     known = [each.name for each in fields(Job) if each.name not in ("key", "into")]
     for key in content:
         if key not in known:
@@ -92,6 +93,8 @@ def read_job(path: Path, **overrides: Any) -> Job:
         raise SpecError(
             f"{path}: `tables` must be a mapping of names to {{path: ..., format: ...}}."
         )
+    # Paths of the file are resolved here, before the overrides are laid over them: those of the command line are
+    # relative to the caller's directory and must not be moved.
     entries["tables"] = tuple(
         table_source(name, settings, f"{path}, table {name}", path.parent)
         for name, settings in tables.items()
@@ -103,7 +106,9 @@ def read_job(path: Path, **overrides: Any) -> Job:
     options = entries.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
+    # Options are merged one by one: a single `--set` must not lose all those of the file.
     entries["options"] = {**options, **(overrides.pop("options", None) or {})}
+    # False is what click gives for a flag that is not there; it must not turn off what the file turns on.
     entries |= {key: value for key, value in overrides.items() if value not in (None, (), False)}
     return complete(entries, str(path))
 

@@ -45,6 +45,8 @@ def check_csv(
 def check_json(messages: Iterable[Message], schema: pa.Schema, rows: int, images: Images) -> None:
     """Check messages of JSON files for whole numbers that a DOUBLE of the schema rounds; raises InputFormatError."""
     columns = [field for field in schema if _has_double(field.type)]
+    # A double holds every whole number up to 2**53, which has 16 digits. A message without as many digits in a row
+    # cannot have a number that is rounded, and need not be parsed a second time.
     pattern = re.compile(rb"[0-9]{16}")
     for message in messages if columns else ():
         if message.value is None or not pattern.search(message.value):
@@ -78,6 +80,7 @@ def _has_double(kind: pa.DataType) -> bool:
 def _find_rounded(value: Any, kind: pa.DataType) -> Iterator[int]:
     """Yield the whole numbers in a value that its type rounds."""
     if pt.is_floating(kind):
+        # By its exact type: True is an int for isinstance.
         if type(value) is int and not is_exact(value):
             yield value
     elif pt.is_list(kind):

@@ -293,9 +293,12 @@ def sql(
     own = {n: v for n, v in named.items() if isinstance(v, LocalTable)}
     for name in own.keys() & (tables or {}):
         raise SpecError(f"local.sql: table {name!r} is given twice; leave one out")
+    # One name in both would be decided by the order of this merge, so it was refused above.
     tables_by_name = {**(tables or {}), **own}
+    # What is no table is an option of the planner, whose check names those that it does not know.
     keywords = {n: v for n, v in named.items() if not isinstance(v, LocalTable)}
     for name, value in keywords.items():
+        # Asked by its attribute: importing pyspark takes seconds, and it need not be installed.
         if hasattr(value, "sparkSession"):
             raise SpecError(
                 f"local.sql: {name} is a DataFrame of Spark; use al.sql, which runs on Spark"

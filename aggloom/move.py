@@ -42,6 +42,7 @@ def move_checkpoint(source: Path, target: Path, to: str) -> int:
     for path in (source, target):
         if not is_local(str(path)):
             raise SpecError(f"move: {path} is not on this machine; give directories that are")
+    # Before the question of whose it is: what was handed over is a checkpoint of neither engine yet.
     if (source / HAND_OVER).is_dir():
         raise CheckpointError(
             f"{source}: it was moved to Spark, which has not begun from it. Delete it, and {MOVED_FILE} in the "

@@ -27,12 +27,15 @@ def refuse_foreign(place: Path) -> None:
     Links are followed: what they lead to, and all directories on both ways, must be such that nobody else can put
     something else there.
     """
+    # Windows has no owner and no modes in this sense.
     if not hasattr(os, "getuid"):
         return
     directory = place if place.is_dir() else place.parent
     compiled = directory / "__pycache__"
     loaded = [place, directory, compiled]
     if place != directory:
+        # Python prefers a file in `__pycache__` to the source, so whoever may write there decides what runs. Only those
+        # of this module are asked: the directory may have files of others.
         loaded += compiled.glob(f"{glob_escape(place.stem)}.*")
     for each in dict.fromkeys(loaded):
         if each.exists():

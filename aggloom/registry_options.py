@@ -39,6 +39,8 @@ def registry_of(words: Words, format: str) -> dict[str, Any]:
     prefixes = _PREFIXES[format]
     for begin in prefixes:
         for name, value in _take_options(words, begin).items():
+            # Flink knows the options under several prefixes, and the same value under two is harmless; two values would
+            # leave it to the order of this loop which registry is asked.
             if entries.setdefault(name, value) != value:
                 raise words.wrong(f"'{begin}..' and '{prefixes[0]}..' are not the same registry.")
     more = {name: words.take(f"registry.{name}") for name in ("timeout", "attempts")}

@@ -154,6 +154,7 @@ def _leave(clear: Callable[[], None]) -> None:
 
 def _has_few_rows(job: Job) -> bool:
     """Tell whether a job ends after files of a few megabytes, all of them on this machine."""
+    # How much a topic or a lake has is known only by asking it, which takes longer than what the answer would save.
     if job.continuous or any(table.kafka or table.lake for table in job.tables):
         return False
     if not all(is_here(table.path) for table in job.tables):
@@ -228,10 +229,12 @@ def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
                 printing.enter_context(each.printer)
             running = [each.query for each in runs]
             while running and not interrupts.asked.wait(_PAUSE_SECONDS):
+                # Raises what the query failed with, so that a failure of one stops the wait for all.
                 for query in [each for each in running if not each.isActive]:
                     await_end(query)
                     running.remove(query)
             if running:
+                # Asked first: a sink that waits for a database, or a topic, would let stop() wait as long.
                 STOP.ask()
             for query in running:
                 query.stop()
@@ -263,6 +266,8 @@ def _tell(
         hint = counts.describe_orphans(any(table.is_by_time for table in files))
         if hint:
             click.echo(f"{begin}{hint}", err=True)
+    # Rows are late here because the earlier run of this job closed their windows at its end, not because their source
+    # is slow, so the remedy is another one than for other late rows.
     if ended and counts.late:
         click.echo(f"{begin}{counts.late:,} late {_LATE}", err=True)
     windows = counts.describe_open(job.keep_open) or counts.describe_closed(closed)
@@ -271,6 +276,7 @@ def _tell(
     if (empty := counts.describe_empty(job.checkpoint is not None)) and not job.continuous:
         click.echo(f"{begin}{empty}", err=True)
     if not job.json:
+        # The first batch compiles the code, so that a rate with it would tell of the compiler.
         after = "" if rate is None else f", {rate:,} rows/s after the first batch"
         click.echo(f"{begin}{counts}{after}", err=True)
         return

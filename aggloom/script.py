@@ -59,11 +59,13 @@ def jobs_of(
 def _check_apart(jobs: list[Job]) -> None:
     """Raise SpecError where two jobs go into one table, or write files into one directory."""
     names = [job.checkpoint for job in jobs if job.checkpoint]
+    # Each query of a script has its checkpoint below the name of its table, so two of them would write one directory.
     if len(jobs) > 1 and len(set(names)) < len(names):
         raise SpecError(
             "two queries of the script go into one table; give each a table, or UNION ALL them."
         )
     sinks = [job.sink for job in jobs if isinstance(job.sink, str)]
+    # Resolved, since `out` and `./out` and a link to it are one directory.
     outputs = [Path(path).resolve() for sink in sinks if (path := sink.partition(":")[2])]
     for output in outputs:
         if outputs.count(output) > 1:

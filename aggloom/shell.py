@@ -189,10 +189,12 @@ class Shell:
         at = words.index(kind) + 1
         if words[at : at + 3] == ["IF", "NOT", "EXISTS"]:
             at += 3
+        # The last part of a name with dots is the table's, as the planner has it.
         while words[at + 1 : at + 2] == ["."]:
             at += 2
         if at >= len(words):
             raise SqlError(f"CREATE {kind} needs a name.")
+        # Not of `words`, which are in capitals.
         return statement.words[at], kind
 
     def _drop(self, statement: Statement) -> None:

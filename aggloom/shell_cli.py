@@ -91,6 +91,7 @@ def sql_shell(
         raise click.UsageError(
             f"there is no file {str(script)!r}; statements themselves go after -c"
         )
+    # Imported only now: `--help` and wrong options must not wait for Arrow, sqlglot and the generator.
     from aggloom.job import Job, check_names
     from aggloom.shell import Shell, describe_inferred_tables
     from aggloom.shell_words import cut_whole
@@ -109,10 +110,12 @@ def sql_shell(
         click.echo(description, err=True)
     if script is not None:
         text = read_text(script)
+    # Only a person gets a prompt. With a pipe, a prompt would be written between the results that a program reads.
     if text is None and sys.stdin.isatty():
         _prompt_statements(shell)
         return
     whole = sys.stdin.read() if text is None else text
+    # With --keep-going, too: the output is all there, but a script must see that a statement failed.
     failed = _run(shell, cut_whole(whole), keep_going)
     if failed:
         sys.exit(2)

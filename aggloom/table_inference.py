@@ -237,16 +237,20 @@ def _objects(
     """The JSON objects of lines, or of whole files."""
     for message in islice(read_lines(files, None, whole), limit):
         try:
+            # UnicodeDecodeError is a ValueError, so it is caught first: its remedy is another one.
             content = json.loads(message.value or b"null")
         except UnicodeDecodeError as error:
             raise InputFormatError(
                 f"{message.place} is not UTF-8 ({error.reason}, byte {error.start + 1:,}); JSON is. Convert the file, "
                 "as with `iconv -f ISO-8859-1 -t UTF-8`."
             ) from None
+        # RecursionError: brackets nested more deeply than Python's parser follows, in a file that is damaged or
+        # hostile.
         except (ValueError, RecursionError) as error:
             layout = describe_layout(
                 message.value.decode(errors="replace") if message.value else ""
             )
+            # This is how Python's parser names a second value on the line, as when one object stands behind another.
             more = _SPLIT if str(error).startswith("Extra data") else ""
             raise InputFormatError(f"{message.place} is no JSON: {error}{layout}{more}") from None
         if isinstance(content, dict):

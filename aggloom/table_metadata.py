@@ -45,6 +45,8 @@ def check_sources(
     if schema is None:
         raise SpecError(f"{where}: metadata names columns of the schema; give schema=")
     columns = to_schema(schema, is_cut=True)
+    # A topic has no files, so that `path` there is looked for among the facts of a message, and refused with their
+    # list.
     of_files, others = ({}, dict(metadata)) if is_topic else split_sources(metadata)
     check_file_facts(of_files, columns, where)
     for name, source in others.items():

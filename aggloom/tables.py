@@ -173,6 +173,7 @@ class TableSource:
     @cached_property
     def _inferred_columns(self) -> InferredColumns:
         """The columns that the files say, asked once: a file that comes later must not change those of a run."""
+        # Spark takes the names of its options in any case.
         known = {name.lower() for name in CSV_OPTIONS}
         pairs = ((name, str(value)) for name, value in self.options.items())
         dialect = tuple(sorted(pair for pair in pairs if pair[0].lower() in known))
@@ -213,6 +214,7 @@ class TableSource:
                 f"table {self.name}: there is no Parquet file at {self.path!r} to tell the columns; add schema=DDL."
             )
         try:
+            # Permissive: files of a growing table get new columns, and INT becomes BIGINT.
             whole = pa.unify_schemas(schemas, promote_options="permissive")
         except pa.ArrowException as error:
             raise SpecError(
@@ -333,6 +335,7 @@ def _lake(name: str, entries: dict[str, Any], where: str, folder: Path | None) -
     connector, path = entries.pop("connector"), entries.pop("path", None)
     if not isinstance(path, str) or not path:
         raise SpecError(f"{where}: a table of {connector} needs a path.")
+    # The path of an Iceberg table is its name in a catalogue, and no path on a disk.
     place = relative_to(folder, path) if connector == "delta" else path
     lake: dict[str, Any] = {"connector": connector, "path": place}
     options = entries.pop("options", None) or {}
@@ -340,10 +343,12 @@ def _lake(name: str, entries: dict[str, Any], where: str, folder: Path | None) -
         raise SpecError(f"{where}: `options` must be a mapping of names to values.")
     entries |= group_options(options)
     types = job_types(LAKES[connector])
+    # Taken out of `entries`: what is left at the end is what nobody knows.
     for entry in types.keys() & entries.keys():
         lake[entry] = convert_entry(entry, entries.pop(entry), types[entry], where)
     lake_source(lake).check(where)
     schema, watermark, keys, changes = _told_of_rows(entries, where)
+    # It gives both images of a row; as upserts a state would remember them again.
     if changes == "upsert":
         raise SpecError(f"{where}: {connector} tells the rows that it replaces; leave changes out.")
     for entry in entries:

@@ -32,6 +32,7 @@ def take_topic(entries: dict[str, Any], where: str) -> dict[str, Any] | None:
         if name in entries
     }
     start = settings.get("start")
+    # An option of the command line is a text; digits are milliseconds, and `earliest` and `latest` are the words.
     if isinstance(start, str) and start.isdigit():
         settings["start"] = int(start)
     KafkaSource(**settings).check(where)

@@ -213,6 +213,8 @@ def _check_same(root: Path, again: Path) -> None:
     differing = compare_queries(old, new)
     if differing is not None:
         raise differing
+    # compare_queries asks only which operators there are. These four decide what the state of each looks like; with
+    # another one the two states cannot be compared.
     same = [("digest", "buckets", "parts", "inputs")] * len(old.operators)
     for names, was, now in zip(same, old.operators, new.operators, strict=True):
         lines = [

@@ -91,10 +91,12 @@ def read_given_job(file: Path | None, checkpoint: Path, more: dict[str, Any]) ->
             entries["sql"] = read_text(file)
         draft_job = complete({k: v for k, v in entries.items() if v not in (None, ())}, "verify")
     jobs, _ = jobs_of(draft_job, folder)
+    # `aggloom run` gives each query of a script a directory below the checkpoint, with the name of the table it fills.
     named = [each for each in jobs if each.into == checkpoint.name]
     if len(jobs) > 1 and len(named) != 1:
         names = ", ".join(each.into for each in jobs)
         raise click.UsageError(
             f"the script has several queries ({names}): give the checkpoint of one of them"
         )
+    # With one query its checkpoint may have any name, as its user chose it.
     return next(iter(named or jobs), None)

@@ -111,6 +111,7 @@ def _whole_range(root: Path, table: TableSource, position: Any) -> Any:
         first = open_lake(table.lake, table.schema).first()
         if lake_source(table.lake).start != "snapshot":
             raise _unknown_start(root, table)
+        # Asked of the lake with the options of the job, as the run itself did when its checkpoint was new.
         return {"from": first, "to": position}
     if table.kafka is None:
         raise UnverifiableError(
@@ -119,6 +120,7 @@ def _whole_range(root: Path, table: TableSource, position: Any) -> Any:
     if table.kafka.get("start", "earliest") != "earliest":
         raise _unknown_start(root, table)
     topics = {
+        # Kafka counts from 0. If retention has deleted the first rows since, the reader of the range refuses it.
         name: {**about, "offsets": {part: [0, end] for part, end in about["offsets"].items()}}
         for name, about in position["topics"].items()
     }

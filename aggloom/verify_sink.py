@@ -125,12 +125,15 @@ def _read_table(sink: TableSink, options: Any, plan: Plan, job: Job) -> pa.Table
         place = {"catalog": options.catalog, "connect": dict(options.connect) or None}
         written = local.read_iceberg(options.table, **place)
     else:
+        # A topic with a key holds upserts, and its rows are the last of each key; without, every message is a change.
         keys = list(job.key or plan.key or ()) if options.needs_key else None
         more = {"properties": dict(options.properties) or None, "registry": options.registry}
         written = local.read_kafka(
             options.servers, options.topic, options.format, columns, keys, **more
         )
     names = ", ".join(f"`{name}`" for name in plan.schema.names)
+    # Collected by the engine itself: it applies the changes that were written, in their order, and so tells what a
+    # reader of the sink has at the end.
     return local.collect(local.sql(f"SELECT {names} FROM written", written=written))
 
 

@@ -215,6 +215,8 @@ def _list_unreached(
     elif kind == "console":
         yield "what was printed on consoles"
     elif kind in ("jsonl", "parquet"):
+        # These files are only appended to; the sink rewrites none, because whoever reads them may have passed the
+        # place.
         yield f"sink {kind}: the files in {path}, in which a deletion follows the changes before it"
     else:
         yield f"sink {kind}: it was given deletions of the rows that are retracted, and may keep former rows"
@@ -222,6 +224,7 @@ def _list_unreached(
         yield "results of windows that were emitted once, and are not retracted"
     for place, nodes in query.stateful_nodes.items():
         for number, node in enumerate(nodes):
+            # Nothing in these states tells which part of a sum came from the subject, so nothing can be taken out.
             if (place, number) not in operators:
                 yield f"{node.name}: sums over many subjects, to which this one's rows were added without its key"
     for table in job.tables:
@@ -237,6 +240,8 @@ def _named_in(root: Path, key: Mapping[str, str | None]) -> Iterator[str]:
         relative = file.relative_to(root)
         if relative.parts[0] in ("sources",) or relative.suffix in (".json", ".jsonl"):
             data = file.read_bytes()
+            # Outside of `sources/` a key stands as a value in JSON. Without the quotes, key "1" would be found in every
+            # number.
             quoted = [b'"' + text + b'"' for text in texts]
             if file.name != FORGET_FILE and any(
                 text in data if relative.parts[0] == "sources" else mark in data

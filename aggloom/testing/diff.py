@@ -104,10 +104,13 @@ def _table(names: Sequence[str], pairs: Sequence[tuple[Row | None, Row | None]])
             lines.append(("+", list(map(text_of, other))))
         if one is not None and other is not None:
             marks = [
+                # Compared as the test compares: two floats that are written differently, but count as the same, get no
+                # mark.
                 "" if equal(a, b) else "^" * max(_width(text_of(a)), _width(text_of(b)))
                 for a, b in zip(one, other, strict=True)
             ]
             lines.append((" ", marks))
+    # Of all lines together, so that the marks stand under their cells.
     wide = [max(_width(cells[at]) for _, cells in lines) for at in range(len(names))]
     drawn = [f"{sign} {_pad_cell(cells, wide)}".rstrip() for sign, cells in lines]
     if len(pairs) > _SHOWN:

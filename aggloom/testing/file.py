@@ -147,11 +147,13 @@ def _test(entries: Any, path: Path, number: int) -> Test:
     name = entries.get("name")
     if not isinstance(name, str) or not name.strip():
         raise CaseFormatError(f"{where}: give it a `name`.")
+    # From here on the name tells the place: it survives when tests are moved in the file, and a number does not.
     where = f"{path}: {name}"
     _check_names(entries, _TEST, where)
     for entry in ("given", "expect"):
         if entry not in entries:
             raise CaseFormatError(f"{where}: there is no `{entry}`.")
+    # `given:` with nothing behind it is None in YAML, and means no rows.
     steps = entries["given"] or []
     steps = [steps] if isinstance(steps, Mapping) else steps
     if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
@@ -172,6 +174,7 @@ def _parse_expected(content: Any, where: str) -> Expected:
         raise CaseFormatError(f"{where}: `expect` must be rows, or one of {', '.join(_EXPECT)}.")
     _check_names(content, _EXPECT, f"{where}, expect")
     error = content.get("error")
+    # A query that is refused has no rows; a test that expects both would pass by one of them unseen.
     if error is not None and (not isinstance(error, str) or len(content) > 1):
         raise CaseFormatError(f"{where}: `error` must be a text, alone.")
     entries = {

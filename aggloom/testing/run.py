@@ -85,6 +85,7 @@ def _run(file: TestFile, test: Test) -> TestOutcome:
 
 def _job(file: TestFile, test: Test) -> Job:
     """The query that a test is about; raises CaseFormatError where that is not clear."""
+    # The options of a test go over those of its file, one by one.
     job = replace(file.job, options={**file.job.options, **test.options})
     jobs, _ = jobs_of(job, file.folder, alone=True)
     if not jobs:
@@ -130,6 +131,7 @@ def _feed_rows(harness: Harness, name: str, content: Any, folder: Path, where: s
         path = relative_to(folder, str(settings.pop("file")))
         feed_table(harness, table_source(name, {"path": path, **settings}, where))
         return
+    # A table with nothing behind it is None in YAML, and means no rows.
     if not isinstance(content or [], list):
         raise CaseFormatError(f"{where}: give a list of rows, or a mapping with `file`.")
     schema = harness.plan.scans[name].schema

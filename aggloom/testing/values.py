@@ -39,11 +39,14 @@ def value_of(raw: Any, kind: pa.DataType, where: str) -> Any:
 def equal(one: Any, other: Any) -> bool:
     """Tell whether two values of a column are the same: floats nearly, and NaN is NaN."""
     if isinstance(one, float) and isinstance(other, float):
+        # Nearly, because the order in which rows arrive decides how a sum of floats is rounded. No absolute tolerance:
+        # it would take every tiny value for zero.
         both = math.isnan(one) and math.isnan(other)
         return both or math.isclose(one, other, rel_tol=_CLOSE, abs_tol=0.0)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        # Arrow gives a map as pairs in the order of insertion, which no map of SQL has.
         if is_map(one) and is_map(other):
             return bool(same_value(one) == same_value(other))
         return len(one) == len(other) and all(map(equal, one, other))

@@ -35,6 +35,7 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     plan = plan_of(spec, backend)
     parts = list(_parts(plan, ttl))
     sizes = [part["bytes_per_key"] for part in parts]
+    # One part that cannot be measured makes the sum unknown; a sum of the others would be taken for the whole.
     whole = None if None in sizes or not plan.is_compiled else sum(sizes)
     entries = [part["entries"] for part in parts if "entries" in part]
     grows = list(dict.fromkeys([*entries, *_live_rows(plan)]))

@@ -276,6 +276,7 @@ class Rank(KeyedRowsNode):
         for each in self.order:
             trend = rows.trends.get(each.column)
             better = "increasing" if each.descending else "decreasing"
+            # A column that never changes can neither worsen nor better a row.
             if trend == "constant":
                 continue
             if trend != better:

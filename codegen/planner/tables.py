@@ -65,6 +65,7 @@ def table_nodes(
             if name not in tables:
                 hint = nearest(name, tables)
                 raise OptionError(f"{what} names table {name!r}, which is not given. {hint}")
+    # All names were checked above, so that a table that is not given is told as such, and not as a KeyError below.
     times = {name: _time(name, mapping) for name, mapping in (watermarks or {}).items()}
     return {
         name: _table(
@@ -95,6 +96,8 @@ def created_nodes(
     for name in tables:
         if not isinstance(name, str):
             raise SpecError(f"tables has the name {name!r}; names are texts.")
+    # The script may write a table's name in another case than the caller. The caller's stays: their data comes under
+    # it.
     names = {name.casefold(): name for name in tables}
     streams = {names.get(n.casefold(), n): each for n, each in script.streams.items()}
     schemas = {name: each.rows for name, each in streams.items()} | dict(tables)
@@ -102,12 +105,14 @@ def created_nodes(
     if isinstance(input_changes, Mapping):
         changes = declared | dict(input_changes)
     else:
+        # One word is of the tables that the caller gives. What a script says of its own table is more exact.
         changes = dict.fromkeys(tables, input_changes) | declared
     own: dict[str, str | Sequence[str]] = {n: s.key for n, s in streams.items() if s.key}
     times = {name: each.event_time for name, each in streams.items() if each.event_time}
     for name, (time, _) in times.items():
         columns = to_schema(schemas[name], dialect, is_cut=True)
         try:
+            # Checked here as well as in _table, because only here the place of the statement is known.
             _event_time(name, columns, time)
         except SpecError as error:
             raise place_error(error, streams[name].place) from None
@@ -150,11 +155,13 @@ def _table(
             f"table {name}: upserts need a key; give keys={{{name!r}: [...]}}, or declare "
             "PRIMARY KEY (..) NOT ENFORCED."
         )
+    # An upsert lacks the row before. Every operator needs it, so one step below them all remembers the rows.
     return normalise_rows(scan, key, ABSENT if ABSENT in columns.names else None)
 
 
 def _digits(schema: SchemaLike, created: str | None) -> Digits:
     """The digits of a table's columns: as CREATE TABLE says, unless the schema that is given says them as text."""
+    # A schema of Arrow has no VARCHAR(n): it comes from a file or a DataFrame, and does not contradict the script.
     says = isinstance(schema, str | Mapping)
     return declared_digits(schema if says or created is None else created)
 
@@ -174,6 +181,7 @@ def _check_absent(scan: Scan) -> None:
             f"table {scan.table}: column {ABSENT!r} is {kind}; it is a STRING, the JSON list of columns that a row "
             "leaves out, or NULL."
         )
+    # The watermark is taken before the rows are completed, from a column that may be missing then. A key never is.
     if scan.time is not None and scan.time not in scan.key:
         raise SpecError(
             f"table {scan.table}: its watermark goes by {scan.time!r}, which a row may leave out; take the watermark "

@@ -27,6 +27,7 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
     if not assigner.event_time:
         return Windowing(assigner, ProcessingTimeTrigger(early), late_rows=options.late_rows)
     late = options.late_fire_delay if options.late_fire_enabled else None
+    # As in Flink: who asks for late results, and says nothing of how long, has the windows as long as other state.
     lateness = options.allow_lateness or (0 if late is None else options.state_ttl)
     if late is not None and not lateness:
         raise OptionError(f"{_LATE} needs {_LATENESS}; set it to how long windows take late rows.")
@@ -50,6 +51,7 @@ def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     plain = Windowing(windowing.assigner)
     changed = windowing.trigger != plain.trigger or windowing.evictor != plain.evictor
     changed = changed or windowing.function is not None
+    # An assigner with a trigger of its own is a class of the user, who means it.
     own = windowing.assigner.default_trigger() is not None
     if changed or own or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
         return windowing

@@ -113,6 +113,7 @@ def _part_of(data: Any) -> Any:
     }
     try:
         return _BUILT_IN[name](**values)
+    # A field too many or too few: the record is of another version.
     except TypeError as error:
         raise SpecError(f"windows: {name}: {error}.") from None
 

@@ -229,9 +229,11 @@ def _describe_heaviest(
                 f"{key_text(key.key)}{rows}{part}{', hot' if heaviest.is_hot(key) else ''}"
             )
         note = f", of {total:,} keys" if total else ""
+        # A share of the buckets that were read is only an estimate of the share of all, and has to say so.
         if heaviest.rows is not None and not heaviest.whole:
             read, buckets = heaviest.buckets
             note += f", shares of the rows in {read} of {buckets} buckets, since {heaviest.stopped}"
+        # Only these can spread a hot key over several buckets.
         if "INNER JOIN" in each.state.name and any(map(heaviest.is_hot, heaviest.keys)):
             lines.append(_SPREAD)
         if lines:

@@ -25,6 +25,8 @@ class BackgroundReads:
 
     def __init__(self, spark: Any = None, patience: float | None = None) -> None:
         self._spark, self._patience = spark, patience
+        # Two locks: `_one` is held as long as a reading goes on, and a request that only asks whether it is over must
+        # not wait for it.
         self._one, self._lock = threading.Lock(), threading.Lock()
         self._asked: dict[Hashable, Future[Any]] = {}
 
@@ -68,10 +70,13 @@ class BackgroundReads:
                 reader = threading.Thread(target=self._read, args=(future, read), daemon=True)
                 reader.start()
         try:
+            # Waits as result() does, but does not raise what the reading raised: that is raised below, after it is
+            # forgotten.
             future.exception(self._patience)
         except NotDone:
             raise NotYet from None
         with self._lock:
+            # An answer is given once, so that a reload reads the state of now.
             self._asked.pop(question, None)
         return future.result()
 

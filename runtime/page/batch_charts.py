@@ -59,6 +59,8 @@ def throughput(batches: Sequence[Batch]) -> float | None:
     known = [batch for batch in batches if batch.at is not None and batch.rows is not None]
     if not known:
         return None
+    # From begin to end, with the pauses between batches: the sum of their times would tell of a rate that no source
+    # had.
     took = max(map(end_of, known)) - min(batch.at or 0 for batch in known)
     return 1000 * sum(batch.rows or 0 for batch in known) / took if took > 0 else None
 
@@ -68,6 +70,7 @@ def _list_series(
 ) -> Iterator[tuple[str, Values, Scale, float | None]]:
     """Yield (name, value by part of the time, scale, the last value) of each chart."""
     for unit in sorted({unit for batch in batches for unit in batch.lag}):
+        # u=unit: a lambda reads its names when it is called, which is after the loop has gone on.
         values, last = _take(batches, bins, lambda batch, u=unit: batch.lag.get(u))  # type: ignore[misc]
         yield f"Lag: {unit} waiting", values, SIZES if unit == "bytes" else NUMBERS, last
     rows = [batch for batch in batches if batch.rows is not None]

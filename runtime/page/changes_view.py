@@ -73,6 +73,8 @@ def _list_lines(batch: BatchChanges, find: str) -> Iterator[ChangeLine]:
     at = 0
     while at < len(rows):
         kind, before, after = kinds[at], rows[at], None
+        # The two halves of an update stand one behind the other. The second is missing where the rows that are kept of
+        # a batch end between them.
         if kind == UPDATE_BEFORE and at + 1 < len(rows) and kinds[at + 1] == UPDATE_AFTER:
             at += 1
             kind, after = UPDATE_AFTER, rows[at]

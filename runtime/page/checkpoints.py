@@ -116,6 +116,7 @@ def found_in(path: str) -> list[str]:
     root = local(path)
     if not is_local(path) or not root.is_dir() or _is_one(root):
         return [path]
+    # Only so many are looked at: a home directory that was given by mistake has millions.
     checkpoints = [
         str(each) for each in islice(_directories(root, _DEEP), _LOOKED_AT) if _is_one(each)
     ]
@@ -130,6 +131,7 @@ def _directories(root: Path, deep: int) -> Iterator[Path]:
         return
     yield from inner
     for each in inner:
+        # The directories of a checkpoint are not searched: there are thousands of them, and no checkpoint among them.
         if deep > 1 and not _is_one(each):
             yield from _directories(each, deep - 1)
 
@@ -178,6 +180,7 @@ def split_checkpoints(path: str) -> str:
         raise CheckpointError(
             f"{path}: this is a file. Name the directory of a checkpoint, or one with some in it."
         )
+    # An empty directory is let in: the page may be started before the query has written for the first time.
     if any(root.iterdir()) and not any(_is_one(local(each)) for each in found_in(path)):
         raise CheckpointError(
             f"{path}: there is no checkpoint in it, nor in the directories below it. Name the directory that the query "

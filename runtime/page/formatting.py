@@ -73,6 +73,7 @@ def value(item: Any) -> str:
         text = f"[{', '.join(map(value, item))}]"
     elif isinstance(item, str):
         plain = item.isprintable() and item.strip() == item and item
+        # In quotes: blanks at the ends and controls would not be seen, and the text NULL would be taken for none.
         text = item if plain and item != "NULL" else repr(item)
     else:
         text = str(item)

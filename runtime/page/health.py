@@ -65,6 +65,8 @@ def _find_trouble(batches: Sequence[Batch], now: int) -> Iterator[str]:
         yield from _find_growth(unit, [batch.lag.get(unit, 0) for batch in recent])
     last = batches[-1] if batches else None
     took = [batch.took for batch in recent if batch.took is not None and batch.done is not None]
+    # Judged by what a batch takes as a rule, since a batch of hours is usual in one job and a fault in another; a
+    # minute at least, because batches of milliseconds vary tenfold without a reason.
     if last is not None and last.done is None and last.at is not None and took:
         since, usual = now - last.at, round(median(took))
         if since > max(_STUCK_MS, _STUCK_TIMES * usual):

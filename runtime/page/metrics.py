@@ -68,6 +68,8 @@ def _of_batches(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     for name, help_text in _COUNTED.items():
         counter = CounterMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
         for path, history in histories:
+            # What is not known is left out. A 0 would make `rate()` in Prometheus see a reset, and add all rows a
+            # second time.
             if name in history.total:
                 counter.add_metric([path], history.total[name])
         yield counter
@@ -99,6 +101,7 @@ def _of_batches(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     for name, help_text, of in gauges:
         gauge = GaugeMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
         for path, history in histories:
+            # `is not None` below, since 0 is a value: `running 0` is what an alarm waits for.
             value = of(history)
             if value is not None:
                 gauge.add_metric([path], float(value))

@@ -61,6 +61,7 @@ class Results:
 
         Raises CheckpointError where the result goes to another sink, StateCorruptError for a damaged file.
         """
+        # Every column as text takes more memory than the rows, and is made only for a search.
         loaded = self._load(root, with_texts=bool(find))
         table = loaded.table
         matching = table.filter(_match(loaded.texts, find)) if find else table

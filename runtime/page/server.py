@@ -158,6 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {
             "Content-Type": kind,
             "Content-Length": str(len(text)),
+            # The pages show rows of the user; none may stay in the cache of a browser that others use.
             "Cache-Control": "no-store",
             "Content-Security-Policy": policy(live=True),
             "Cross-Origin-Opener-Policy": "same-origin",
@@ -172,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def _find_answer(self) -> tuple[HTTPStatus, str, bytes]:
+        # Against DNS rebinding: a page of another site may give its own name this machine's address, and would then be
+        # of the same origin as this server for the browser.
         if not self.server.knows(self.headers.get("Host")):
             message = b"This server is not asked by that name. Use its address as it printed it.\n"
             return HTTPStatus.MISDIRECTED_REQUEST, _TEXT, message
@@ -185,10 +188,13 @@ class _Handler(BaseHTTPRequestHandler):
         watched = pages.checkpoints.number(int(place[1])) if place else None
         if place is None or watched is None:
             return HTTPStatus.NOT_FOUND, _TEXT, b"There is no such page. Begin at /.\n"
+        # A read of state starts Spark or reads files for long. Another site cannot see the answer, but could ask for
+        # many.
         if place[2] and self._is_from_elsewhere():
             refused = b"Another site asks for this page, which reads state. Open it from the page itself.\n"
             return HTTPStatus.FORBIDDEN, _TEXT, refused
         try:
+            # Blank values stay: an empty text is a key, too.
             query = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
         except ValueError:
             return HTTPStatus.BAD_REQUEST, _TEXT, b"The address has too many fields.\n"

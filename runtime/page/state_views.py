@@ -38,11 +38,14 @@ def state_of(
     caption = f"The heaviest {len(heaviest.keys)} of {heaviest.known:,} keys, by "
     caption += "rows kept" if counted else "what is kept; its rows are not counted"
     operator = known.get(weighed.place)
+    # A partition is Spark's; the local engine has only buckets.
     partition = ["partition"] if any(b.partition is not None for b in state.largest) else []
     rows = []
     for key in heaviest.keys:
         cells = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
         words = format_key_query(weighed.place, list(key.key.values()))
+        # The key is a part of the address, and the server refuses a line that is too long: a link that fails is worse
+        # than none.
         if number is not None and operator is not None and len(words) < _LONGEST:
             cells[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, cells[0])
         if counted:
@@ -165,6 +168,7 @@ def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
     when = f", {'watermark' if bundle.watermark else 'clock'} {value(time)}" if time else ""
     rows = []
     for change in changes:
+        # A change without effect is shown as well: why a row did nothing is what the reader looks for.
         for effect in change.effects or (None,):
             if effect is None:
                 rows.append([change.kind, row(change.row), "", "", change.note or "no change"])
@@ -174,6 +178,7 @@ def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
             window = "" if effect.window is None else _window(effect.window)
             rows.append([change.kind, row(change.row), window, before, after])
     columns = [(name, "") for name in ("change", "row", "window", "before", "after")]
+    # Most operators have no windows; an empty column would ask what is missing.
     if not any(each[2] for each in rows):
         columns.pop(2)
         rows = [[*each[:2], *each[3:]] for each in rows]

@@ -40,16 +40,19 @@ class Summary:
 
 def summarise(watched: Watched) -> Summary:
     """The line of a checkpoint; its plan and its operators are not read."""
+    # The list is made anew at every reload, for all checkpoints, and its lines show nothing of the plans.
     facts = watched.read_facts(with_plan=False)
     history = facts.history
     health = judge(history, facts.problems, facts.clocks)
     last, total = history.last, history.total
+    # A batch that runs has no rows yet, and would look like a rate of zero.
     recent = [batch for batch in history.batches if batch.rows is not None][-RECENT:]
     took = [batch.took for batch in history.batches[-RECENT:] if batch.took is not None]
     done = max((batch.done for batch in history.batches if batch.done), default=None)
     rate = throughput(recent)
     is_told = health.level == "bad" or history.status == "unknown"
     words = (phrase_status(history),) if is_told else ()
+    # Otherwise a row of dashes would look like a fault.
     new = () if last is not None else ("There is no batch yet.",)
     return Summary(
         number=watched.number,
@@ -65,6 +68,7 @@ def summarise(watched: Watched) -> Summary:
         behind=NOTHING if last is None else duration(last.delay),
         rate=NOTHING if rate is None else short(rate),
         spark=draw_throughput(history.batches),
+        # The median: the first batch compiles, and one such time would be most of a mean.
         took=duration(round(median(took))) if took else NOTHING,
         rows=count(total.get("rows")),
         changes=count(total.get("changes")),

@@ -60,6 +60,7 @@ def draw_bars(name: str, values: Sequence[float | None], bins: Bins, scale: Scal
     if not known:
         return ""
     limit = _find_limit([value for _, value in known])
+    # A round number, which a reader can halve at the line in the middle.
     top = next(each for each in scale.tops() if each >= limit)
     parts = [*_draw_grid(top, scale), *_draw_ticks(bins)]
     width = 100 / bins.count
@@ -71,6 +72,7 @@ def draw_bars(name: str, values: Sequence[float | None], bins: Bins, scale: Scal
         title = f"{moment(bins.low + at * bins.step)}: {scale.words(value)}"
         left, right = _percent((at + 0.1) * width), _percent((at + 0.9) * width)
         if value > 0:
+            # At least a pixel: a small value must not look like no value.
             parts.append(_draw_bar(left, y, 0.8 * width, max(height, 1.0), title))
         if value > top:
             parts.append(element("line", "cut", "", x1=left, x2=right, y1=y + 12, y2=y + 7))
@@ -112,6 +114,7 @@ def _find_limit(values: Sequence[float]) -> float:
     some = sorted(value for value in values if value > 0)
     if not some:
         return 0.0
+    # The ninth tenth, and not the mean, which the few that are far above would raise with them.
     usual = some[int(0.9 * (len(some) - 1))]
     return 1.25 * usual if len(some) >= _MANY and some[-1] > _FAR * usual else some[-1]
 

@@ -92,19 +92,24 @@ def range_of(batches: Sequence[Batch], query: Mapping[str, list[str]]) -> TimeRa
     known = [batch for batch in batches if batch.at is not None]
     if not known:
         return None
+    # The clock of the machine may have been set back, so the last batch need not end last.
     first, last = min(batch.at or 0 for batch in known), max(map(end_of, known))
     whole = last - first
     span = _number(query, "span")
     if span is None:
         span = 0 if whole <= _WHOLE_UP_TO else _HOUR // 1000
     length = 1000 * span
+    # A range that is longer than the history shows all of it.
     if not 0 < length < whole:
         return TimeRange(first, last, tuple(_choices(whole, 0)))
     end = _number(query, "end")
+    # Held within the history: a part of the range before the first batch, or behind the last, would be an empty
+    # picture.
     high = last if end is None else min(max(end, first + length), last)
     earlier = (
         f"span={span}&end={max(high - length, first + length)}" if high - length > first else ""
     )
+    # Without an end the page follows the newest batches, which is what the last step forward should lead to.
     later = "" if high >= last else f"span={span}"
     if high + length < last:
         later = f"span={span}&end={high + length}"

@@ -111,8 +111,10 @@ def view_of(
     batches = [
         each
         for each in history.batches
+        # A batch whose time is not known may lie in the range, so it is not hidden.
         if time_range is None or each.at is None or time_range.holds(each)
     ]
+    # First: a plan that cannot be drawn is a problem of which the health below tells.
     plan, problems = _stack(facts, prefix, number)
     return PageView(
         number=watched.number,
@@ -132,6 +134,7 @@ def view_of(
         plan=plan,
         operators=list_operators(facts.operators, history, prefix, number),
         sources=facts.operators,
+        # Read from the directory itself, which this process cannot do for a path of a distributed file system.
         changes=changes_of(local(watched.path), most=_CHANGES) if is_local(watched.path) else None,
         id=prefix,
         reading="" if watched.is_of_local_engine else _STARTS_SPARK,
@@ -188,6 +191,7 @@ def _stack(
         }
         figures = find_figures(facts.plan, facts.history)
         return stack_plan(facts.plan["described"], figures, links), facts.problems
+    # The record of the plan may be of another version, or be damaged: the rest of the page is still worth showing.
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         return None, [*facts.problems, f"the plan cannot be drawn: {error!r}"]
 
@@ -220,6 +224,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
 
 def _clock_facts(clocks: Sequence[TableClock]) -> list[tuple[str, str]]:
     """The table that holds the watermark of several tables back."""
+    # A query over one table waits for nobody else.
     if len(clocks) < 2:
         return []
     first = clocks[0]

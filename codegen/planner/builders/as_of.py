@@ -103,6 +103,7 @@ def _nearest(pairing: Pairing, as_of: AsOf) -> Node:
             fix = "write it in WHERE, or in a sub-query for one side"
             raise refusal(each, "a further condition of an ASOF JOIN is", fix)
     condition = bare(nearest[0])
+    # From here on the left side's column stands left, so that one sign says the direction.
     if not column_names(condition.expression) <= set(pairing.sides[1].schema.names):
         condition = flip_inequality(condition)
     times = _times(pairing, as_of, bare(condition.this), bare(condition.expression))
@@ -115,6 +116,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     columns = tuple(name for side in pairing.sides for name in side.schema.names)
     left, right = pairing.sides
     _refuse_unless_time(pairing, as_of, left.schema.field(as_of.time.name))
+    # A row that waits for its version, and is then taken back, would have to be found among those that wait.
     if not left.appends_only:
         what = "FOR SYSTEM_TIME AS OF the time of rows that may be taken back is"
         fix = "say input_changes='append' of the left, or write ASOF JOIN, which corrects what it has emitted"
@@ -174,6 +176,8 @@ def _times(
     if not pairing.pair(exp.EQ(this=left.copy(), expression=right.copy())):
         fix = "compare a column of the left with one of the right"
         raise refusal(as_of.place, "this inequality of an ASOF JOIN is", fix)
+    # The pair is taken off again: `pair` put both sides into one type, which is wanted, and counted it as an equality
+    # of keys, which it is not.
     pairing.null_safe.pop()
     return pairing.pairs.pop()
 
@@ -191,6 +195,7 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
         fix = "declare it: keys={'r': ['id']}, or PRIMARY KEY (id) NOT ENFORCED"
         what = "FOR SYSTEM_TIME AS OF for a table without a primary key is"
         raise refusal(as_of.place, what, fix)
+    # The shortest: the fewer columns, the more rows share a state, and the other equalities are tested on the pair.
     key = min(candidates, key=len)
     own, extra = [], []
     for pair, safe in zip(pairing.pairs, pairing.null_safe, strict=True):

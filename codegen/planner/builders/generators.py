@@ -113,6 +113,8 @@ def _unnest(call_arguments: CallArguments) -> PlannedCall:
         if pa.types.is_map(dtype) and (len(nodes) > 1 or call_arguments.function.ordinality):
             beside = len(nodes) > 1
             what = "a MAP beside other arguments" if beside else "WITH ORDINALITY of a MAP"
+            # Kept, and raised only when the rows turn out to be taken back: the entries of a map have no order, so a
+            # retraction might number them otherwise.
             obstacle = obstacle or call_arguments.refuse_numbering(
                 f"{what} of UNNEST" if beside else what, node
             )
@@ -213,10 +215,12 @@ def _stack(call: CallArguments) -> PlannedCall:
     if not text.isdigit() or not 1 <= int(text) <= _HIGHEST:
         message = f"STACK needs a number of rows first, 1 to {_HIGHEST}; write STACK(2, a, b)."
         raise place_error(SqlError(message), call.function.place)
+    # Rounded up; the places that are left in the last row are NULL, as in Spark.
     width = -(-len(nodes) // int(text))
     nodes += [exp.null() for _ in range(width * int(text) - len(nodes))]
     types = []
     for place in range(width):
+        # Every width-th value: the arguments come row by row, and this is one column.
         own = nodes[place::width]
         with call.scope.at(call.function.place):
             dtype = common([call.type_of(each) for each in own], own[0])
@@ -242,6 +246,7 @@ def _json_tuple(invocation: CallArguments) -> PlannedCall:
     arguments = []
     for each in fields:
         name = each.name if isinstance(each, exp.Literal) and each.is_string else None
+        # The name becomes a part of a JSON path, which has no way to write these.
         if not name or _PATH_WORDS & set(name):
             fix = "write names of fields in quotes, without brackets, quotes and backslashes"
             raise refusal(invocation.function.place, "this name of a field in JSON_TUPLE is", fix)

@@ -35,12 +35,14 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
     for each in hint.expressions if hint is not None else ():
         place = span(each)
         name = each.name if isinstance(each, exp.Anonymous | exp.Var) else spark_text(each)
+        # A hint of Flink about how a table is looked up, which changes no result.
         if name.upper() == LOOKUP and (tree.args.get("joins") or []):
             continue
         if name.upper() != _TTL:
             known = nearest(name.upper(), [_TTL, LOOKUP])
             raise refusal(place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
         pairs = _pairs(each, names)
+        # The pairs of a later hint are checked, too, before they are thrown away.
         ttls = ttls or pairs
     return ttls
 

@@ -190,6 +190,8 @@ class _Planner:
                 f"and not {type_name(kind)}."
             )
             raise place_error(TypeMismatchError(message), place)
+        # A row can be sorted into its place only when no earlier one can come, and that is known of the watermark's
+        # column.
         if not clock and times and item.column not in times:
             time_names = ", ".join(sorted(times))
             message = (

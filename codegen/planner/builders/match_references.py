@@ -78,6 +78,7 @@ class PatternNames:
         if name == "PREV":
             inner = bare(arguments[0]) if arguments else node
             inside = self.reference(inner)
+            # Flink does not nest them, and one offset says the same.
             if inside.back:
                 raise refusal(node, "PREV of PREV is", "write PREV(x, n)")
             return inside._replace(back=_offset(node, 1))
@@ -118,6 +119,7 @@ class PatternNames:
             return column
         if len(parts) == 2 and isinstance(column.this, exp.Star):
             return exp.Star()
+        # From the right, without the first part: A.s.f was read as table A, and is column s with field f.
         shorter = dict(zip(("this", "table", "db"), parts[:0:-1], strict=False))
         renamed = exp.Column(**shorter)
         renamed.meta.update(column.meta)
@@ -150,6 +152,8 @@ def _offset(node: exp.Expression, default: int) -> int:
     if len(arguments) == 1:
         return default
     number = constant(arguments[1])
+    # type() and not isinstance: TRUE is an int in Python. It has to be a constant, since the automaton keeps as many
+    # rows.
     if type(number) is not int or not 0 <= number <= _MOST_OFFSET:
         message = f"{node.name.upper()} needs a number of rows from 0 to {_MOST_OFFSET} that is written out."
         raise place_error(SqlError(message), node)

@@ -34,6 +34,7 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
     scope = Scope(rows.schema, builder.dialect, set())
     every = list(rows.schema.names)
     visible = [name for name in every if name not in query.hidden]
+    # A number with a name of its own in the query is added here, and is not among what the source gives.
     inputs = [name for name in every if name != query.number or not query.shown]
     order = tuple(
         SortItem(_column(scope, each.column), each.descending, each.nulls_first)
@@ -90,6 +91,7 @@ def push_number_bounds(scope: Scope, tree: exp.Select, source: Node) -> tuple[ex
             return origin[1] if origin[0] is below and origin[1] != below.number else None
 
         bounds, rest = range_of([bare(each) for each in conditions], is_number, find_number)
+        # Without a bound all rows stay in range, and the number has to be computed for all of them.
         if bounds.is_open:
             continue
         source = _replace_node(source, below, _choose_node(scope, below, bounds))

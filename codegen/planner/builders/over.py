@@ -47,6 +47,7 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
     for each in query.windows:
         window, call = _lower_function(scope, each)
         by_window.setdefault(window, []).append(call)
+    # After all functions are lowered: each adds to the scope what it has to have computed of a row.
     node = _compute_columns(rows, scope)
     for (partition, order), calls in by_window.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
@@ -89,6 +90,7 @@ def _lower_function(scope: Scope, function: OverFunction) -> tuple[Window, OverC
     for each in function.order:
         name = _column(scope, each.this)
         down, first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
+        # The first counts: rows that are equal by a column are equal by it again, in whatever direction.
         items.setdefault(name, SortItem(name, down, first))
     kinds = scope.columns_of(items)
     for field in kinds:

@@ -47,11 +47,13 @@ class PlannedCall:
         """The rows of a node with those that the function makes of each; columns: those of the node that stay."""
         if self.obstacle is not None and not node.appends_only:
             raise self.obstacle
+        # A sign that begins no column of either side, so that the columns that are added cannot clash.
         sign = mark(node.schema, self.answers)
         names: list[str] = []
         computed: list[tuple[str, str, pa.DataType]] = []
         for expression, dtype in self.arguments:
             name = expression.name if isinstance(expression, exp.Column) else None
+            # The function is made for exactly these types: a column of another type has to be cast.
             if name is None or node.schema.field(name).type != dtype:
                 sql = scope.input_sql(expression)
                 if (
@@ -68,6 +70,8 @@ class PlannedCall:
             fields = [*node.schema, *(pa.field(each, dtype) for each, _, dtype in computed)]
             more = tuple((each, sql) for each, sql, _ in computed)
             node = Calc(node, (*every, *more), pa.schema(fields))
+        # The function opens the lists right here, so that an aggregate below may send lists of the rows that changed
+        # alone.
         if self.nets_updates:
             node = node.emit_changes()
         number = None if self.number is None else self.answers.names[self.number]

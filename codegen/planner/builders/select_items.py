@@ -25,6 +25,7 @@ def resolve_items(
     left: set[str] = set()
 
     def keep(column: exp.Column) -> bool:
+        # Only without a table before it: `t.x` is never an alias.
         known = names_aliases and column.name.casefold() in left
         return known and not column.table
 
@@ -39,11 +40,13 @@ def resolve_items(
             named_items.append((_own_name(bare(item), relations), relations.resolve(item, keep)))
         else:
             resolved = relations.resolve(item, keep)
+            # After the item is resolved: an alias holds for what stands to its right, not for its own expression.
             left |= {item.alias.casefold()} - {""}
             if not item.alias and any(queries(item)):
                 name = exp.to_identifier(pretty(bare(item)), quoted=True)
                 resolved = exp.Alias(this=resolved, alias=name)
             named_items.append((None, resolved))
+    # Aliases that were written come first, wherever they stand: only a column that was not renamed gives way.
     names = Counter(item.alias for _, item in named_items if isinstance(item, exp.Alias))
     columns = []
     for name, node in named_items:

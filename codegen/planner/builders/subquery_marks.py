@@ -43,6 +43,7 @@ def different(
         own, other, safe = tie
         name = clause.fresh("key")
         keys.append(as_column(own, name))
+        # As it was written: with `=` a NULL outside finds nothing, with IS NOT DISTINCT FROM it does.
         kind = exp.NullSafeEQ if safe else exp.EQ
         on.append(kind(this=make_column(name), expression=other.copy()))
     if any(not column_names(item) <= inner for item in items):
@@ -55,6 +56,7 @@ def different(
     columns = [*keys, *(as_column(item, name) for item, name in zip(items, names, strict=True))]
     if any_of:
         return _any_of(clause, body, keys, items, names, mark), names, mark, on
+    # DISTINCT, so that the join finds at most one row: the mark must not multiply the rows of the query around.
     block = exp.select(*(columns or [as_column(exp.true(), mark)])).distinct().from_("joined")
     rows = clause.builder.over(block, body.tree.node, set())
     if columns:

@@ -44,6 +44,7 @@ def _fill(prober: Prober, tree: exp.Expression, types: Types) -> None:
     if isinstance(tree, exp.Subquery):
         _fill(prober, tree.this, types)
     elif isinstance(tree, exp.SetOperation):
+        # Both before either is filled: a NULL on one side takes its type from the other.
         left, right = _types(prober, tree.this), _types(prober, tree.expression)
         _fill(prober, tree.this, _either(right, types))
         _fill(prober, tree.expression, _either(left, types))

@@ -40,6 +40,7 @@ def plan_of_windows(
 ) -> Node:
     """The logical plan of a spec in windows over its table: rows, aggregate, HAVING and the final projection."""
     dtype = _check_columns(spec, windowing)
+    # First, since the options decide the trigger, and what follows asks for the columns that it reads.
     windowing = with_options(windowing, options)
     is_rolling = isinstance(windowing.assigner, Rolling)
     if is_rolling and not windowing.assigner.event_time and not scan.appends_only:
@@ -62,6 +63,8 @@ def plan_of_windows(
     read = [name for name in own.schema.names if name != own.group_by[-1]]
     needed = list(dict.fromkeys((*read, *extras, *windowing.assigner.columns)))
     rows = calculate_columns(spec, scan, needed)
+    # Columns that only the trigger or the user's function reads: they go along with the row, and no aggregate sees
+    # them.
     besides = tuple(name for name in extras if name not in read)
     notes.add("windows", own, True, "the windows are those that were asked for")
     if isinstance(windowing.assigner, Rolling):

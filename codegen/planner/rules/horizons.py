@@ -118,6 +118,7 @@ def _check(node: AggregateNode, lifted: LiftedWindow) -> None:
     spec, table = node.spec, lifted.table
     assert isinstance(table.assigner, Rolling)
     first = table.assigner.names[0]
+    # A rolling aggregate has one state for all horizons, so its rows cannot be filtered by them before it.
     if lifted.barrier:
         raise _refusal(
             "WHERE over the horizon of ROLLING",

@@ -92,6 +92,7 @@ def _drop(node: Node, added: Columns, drops_picks: bool) -> Node:
     is_pick = isinstance(node, Calc) and isinstance(node.input, Scan) and drops_picks
     if is_pick and isinstance(node, Calc) and added.get(node.input.table):  # type: ignore[attr-defined]
         names = tuple(node.schema.names)
+        # Without the new columns it picks all there are, in their order, which is no step.
         if node.picked_columns == names == tuple(node.input.schema.names):
             return node.input
     return node

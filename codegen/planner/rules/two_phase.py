@@ -44,6 +44,7 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
 def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
     """Why an aggregate stays in one phase; empty if it need not."""
     rows = exchange.input
+    # The first phase adds up the rows of a batch before they are sent to their key; without batches it saves nothing.
     if not options.mini_batch_enabled:
         return "table.exec.mini-batch.enabled is false"
     if options.agg_phase_strategy == "ONE_PHASE":
@@ -53,6 +54,7 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
         entry = spec.entry(call)
         if entry.code is not None:
             reason = _obstacle_of_class(entry, retracts, options)
+        # Such a sum is set to 0 with the last row, to lose the errors of rounding; the first phase does not know of it.
         elif retracts and any(getattr(s, "kind", "") == "double" for s in entry.append.state):
             reason = f"{call.function} clears its rounded sums where no row is left"
         elif entry.by_arrival:
@@ -67,6 +69,7 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
             f"the input may retract rows that were never added, and on_orphan_retraction={policy!r} "
             "asks for each whether it did"
         )
+    # The rows are where their key is already, so that the first phase would save no transport.
     if exchange.keys and set(rows.distribution or ()) == set(exchange.keys):
         return _IN_PLACE
     return ""

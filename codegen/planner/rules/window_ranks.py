@@ -22,6 +22,7 @@ def _set_window(node: Rank) -> Rank:
     below = {
         id(node_below): node_below for node_below, _ in origins.values() if node_below is not None
     }
+    # Rows of two windows in one rank have no end in common, after which its state could be dropped.
     if len(below) != 1 or node.asked.is_open or node.asked.end_column is not None:
         return node
     (windows,) = below.values()
@@ -32,6 +33,7 @@ def _set_window(node: Rank) -> Rank:
         column: name for name, (node_below, column) in origins.items() if node_below is not None
     }
     bounds = windows.bounds
+    # Both: of cumulating windows many have one start, and one of a day ends with one of an hour.
     if bounds.start not in named or bounds.end not in named:
         return node
     return replace(node, window=named[bounds.end], zone=assigner.zone)

@@ -173,7 +173,9 @@ def _declare(
         own = copy_parts(source.declared, own, rules)
         options = merge_options(source.options, options, rules["OPTIONS"])
         if rules["PARTITIONS"] == "INCLUDING":
+            # The statement's own go before those that it copies.
             partitions = partitions or source.partitions
+    # Asked after LIKE: the connector may come from the other table.
     connector = options.get("connector")
     if connector not in CONNECTORS:
         raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
@@ -197,6 +199,7 @@ def _clauses(pieces: StatementTokens, at: int) -> _Clauses:
                 raise SpecError("it has two PARTITIONED BY; write one.")
             end = pieces.find_closing(at + 1)
             clauses.partitions, at = _partitions(pieces, at + 2, end), end + 1
+        # A word alone at the end falls through to the refusal, which names it.
         elif word == "WITH" and at + 1 < len(pieces):
             end = pieces.find_closing(at + 1)
             for first, stop in pieces.parts(at + 2, end):

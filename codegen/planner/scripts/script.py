@@ -278,6 +278,7 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable], Target | No
         if words[:1] != ["CREATE"] or "TABLE" not in words[1:]:
             continue
         query_at = find_query_of_table(tokens)
+        # Only those before it: LIKE copies a table that exists when the statement is reached, as in Flink.
         others = {each.name.casefold(): each for each in created.values()}
         head = tokens[:query_at]
         table = created_table(sql, head, others, is_derived=query_at is not None)
@@ -287,6 +288,7 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable], Target | No
         created[table.name] = table
         end = (tokens[-1] if query_at is None else tokens[query_at]).end + 1
         start = tokens[0].start
+        # Blanks in its place, and line ends as they were: places of errors in the rest stay those of the script.
         text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
         if query_at is not None:
             target = Target(table.name, (), table.place)

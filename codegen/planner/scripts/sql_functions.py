@@ -83,6 +83,7 @@ def _parameter(statement: StatementTokens, first: int, end: int) -> tuple[str, s
         raise refusal(place, "DEFAULT of a parameter is", "give each argument in the call")
     end = first + words.index("COMMENT") if "COMMENT" in words else end
     kind = statement.text(first + 1, end)
+    # The text stays, since a type is written anew in each cast; it is parsed here for the error at its place.
     parse_type(kind)
     return str(statement.tokens[first].text), kind
 
@@ -90,6 +91,7 @@ def _parameter(statement: StatementTokens, first: int, end: int) -> tuple[str, s
 def _result(statement: StatementTokens, at: int, place: Span) -> tuple[str | None, int]:
     """The type that RETURNS says, and the place behind RETURN; raises SqlError where there is none."""
     words = statement.words(0, len(statement))
+    # Without the last word, since an expression has to follow.
     if "RETURN" not in words[at:-1]:
         fix = "write RETURN and an expression, or AS 'module.name' LANGUAGE PYTHON"
         raise refusal(place, "CREATE FUNCTION without RETURN is", fix)
@@ -204,6 +206,7 @@ def take_functions(
         try:
             function = created_function(statement, parse)
         except SpecError as error:
+            # It says its place already, and that is more exact than the statement.
             if error.place is not None or "\nAt " in str(error):
                 raise
             raise place_error(error, statement.span(0, len(statement))) from None
