@@ -20,6 +20,8 @@ _FIXES: Final = {
     "current_watermark": "write NOW() in WHERE for rows that leave by the clock; windows drop late rows",
     "group_id": "write GROUPING_ID()",
     "unnest": "write it in FROM: CROSS JOIN UNNEST(a) AS u(x)",
+    "to_changelog": "write it in FROM: FROM TO_CHANGELOG(input => TABLE t)",
+    "from_changelog": "write it in FROM: FROM FROM_CHANGELOG(input => TABLE t)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",
 }
 """Spark's names in place of functions of Flink and others."""

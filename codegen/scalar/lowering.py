@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant, quoted
-from aggloom.codegen.scalar.operand_types import unsupported_error
+from aggloom.codegen.scalar.operand_types import fix_of_variant, unsupported_error
 from aggloom.codegen.scalar.promotion import common_type
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
@@ -72,7 +72,7 @@ class ExpressionLowering:
         )
         used = {name for name, value in node.args.items() if value}
         if entry is None or not used <= entry.parts:
-            raise unsupported_error(node, f"{NEEDS_SPARK}")
+            raise unsupported_error(node, fix_of_variant(node) or NEEDS_SPARK)
         return entry.lower(self, node)
 
     def cast(

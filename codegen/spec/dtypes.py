@@ -53,6 +53,10 @@ _ALIASES: Final[dict[str, str]] = {
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP_NTZ",
     "TIME WITHOUT TIME ZONE": "TIME",
 }
+_REFUSED: Final[dict[str, str]] = {
+    "VARIANT": "keep the JSON in a STRING, and read it with JSON_VALUE(v, '$.a' RETURNING INT) or GET_JSON_OBJECT",
+}
+"""Types of Flink and Spark that no column has here, with the fix."""
 _SIZED: Final = frozenset(
     {"VARCHAR", "CHAR", "BINARY", "VARBINARY", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
     | {"TIMESTAMP WITH LOCAL TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"}
@@ -96,6 +100,8 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
         return _decimal(text, int(first or 10), int(second or 0))
     if dialect == "flink" and name == "TIMESTAMP":
         name = "TIMESTAMP_NTZ"
+    if name in _REFUSED:
+        raise SpecError(f"{name} is not supported as the type of a column; {_REFUSED[name]}.")
     resolved = _NAMED.get(_ALIASES.get(name, name))
     if resolved is None or second is not None or (first is not None and name not in _SIZED):
         raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")

@@ -12,7 +12,6 @@ from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import Descriptor, TableArgument, WindowCall
 from aggloom.errors import SqlError, nearest
 
-CHANGELOG_FUNCTIONS: Final = ("TO_CHANGELOG", "FROM_CHANGELOG")
 KIND_NAMES: Final = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 _OP: Final = "op"
 _ARGUMENTS: Final = {

@@ -16,6 +16,7 @@ from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.scalar.dialect import ScalarSpark
 
 TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION", "ROLLING")
+CHANGELOG_FUNCTIONS: Final = ("TO_CHANGELOG", "FROM_CHANGELOG")
 SPARK_FUNCTIONS: Final = ("WINDOW", "SESSION_WINDOW")
 PARTS: Final = ("START", "END", "ROWTIME", "PROCTIME")
 """Endings of TUMBLE_START and its kin."""

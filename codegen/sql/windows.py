@@ -17,6 +17,7 @@ from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import (
+    CHANGELOG_FUNCTIONS,
     SPARK_FUNCTIONS,
     TABLE_FUNCTIONS,
     Descriptor,
@@ -118,7 +119,10 @@ class WindowArguments:
 
 def table_arguments(call: WindowCall) -> WindowArguments:
     """Return the arguments of a window function in FROM, checked."""
-    _check_name(call, TABLE_FUNCTIONS)
+    if call.name not in TABLE_FUNCTIONS:
+        known = nearest(call.name, (*TABLE_FUNCTIONS, *CHANGELOG_FUNCTIONS))
+        message = f"no function {str(call.this)!r} takes a table. {known}"
+        raise place_error(UnknownFunctionError(message), call)
     call, horizons = _take_horizons(call) if call.name == "ROLLING" else (call, {})
     arguments = _read_arguments(call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
     table, time = arguments.pop("DATA"), arguments.pop("TIMECOL")
@@ -141,7 +145,10 @@ def group_arguments(call: WindowCall) -> WindowArguments:
     if keys is not None:
         fix = f"read FROM TABLE({call.name}(TABLE t, ...)) and GROUP BY {keys}"
         raise refusal(call, f"{call.name} in GROUP BY is", fix)
-    _check_name(call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
+    known = (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS)
+    if call.name not in known:
+        message = f"there is no window function {str(call.this)!r}. {nearest(call.name, known)}"
+        raise place_error(UnknownFunctionError(message), call)
     arguments = _read_arguments(call, ("TIMECOL", *_LENGTHS[call.name]))
     time = arguments.pop("TIMECOL")
     if isinstance(time, Descriptor | TableArgument):
@@ -277,12 +284,6 @@ def _refuse_uneven(text: str) -> None:
     for unit in _UNEVEN:
         if unit in text:
             raise OptionError(f"a {unit.lower()} has no fixed length; write days")
-
-
-def _check_name(call: WindowCall, known: tuple[str, ...]) -> None:
-    if call.name not in known:
-        message = f"there is no window function {str(call.this)!r}. {nearest(call.name, known)}"
-        raise place_error(UnknownFunctionError(message), call)
 
 
 def _read_arguments(call: WindowCall, required: tuple[str, ...]) -> dict[str, exp.Expression]:

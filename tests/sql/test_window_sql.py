@@ -234,7 +234,7 @@ FROM TABLE(TUMBEL(TABLE bid, DESCRIPTOR(ts), $HOUR))
 FROM TABLE(explode(bid))
     UnknownColumnError at bid: no column 'bid'
 FROM foo(TABLE bid)
-    UnknownFunctionError at foo: no window function 'foo'
+    UnknownFunctionError at foo: no function 'foo' takes a table. Known: 'TUMBLE'
 FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), $HOUR)
     UnknownTableError at bids: Did you mean 'bid'?
 FROM TUMBLE(TABLE bid, DESCRIPTOR(tz), $HOUR)

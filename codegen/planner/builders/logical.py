@@ -50,7 +50,6 @@ from aggloom.codegen.planner.scripts.script import Script, ViewQuery
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
-from aggloom.codegen.sql.changelog_calls import CHANGELOG_FUNCTIONS
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
@@ -65,7 +64,7 @@ from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source, without_pivots
 from aggloom.codegen.sql.stars import select_star_columns
 from aggloom.codegen.sql.table_calls import read_table_function
-from aggloom.codegen.sql.window_parser import WindowCall
+from aggloom.codegen.sql.window_parser import CHANGELOG_FUNCTIONS, WindowCall
 from aggloom.codegen.sql.windows import table_arguments
 from aggloom.errors import (
     DuplicateNameError,
