@@ -80,6 +80,63 @@ def as_membership(node: exp.Expression) -> exp.Expression:
     return exp.Not(this=whole) if isinstance(compared, exp.NEQ) and word == "ALL" else node
 
 
+def quantified_value(
+    comparison: exp.Expression, word: str, query: exp.Expression
+) -> exp.Expression | None:
+    """A comparison with ANY or ALL rows as a value, by the least and the greatest of them; None for rows without names.
+
+    comparison: as `split_quantifier` returns it. TRUE and FALSE are decided by one row; what is left is NULL if a side
+    of a comparison was.
+    """
+    of_rows = [_aggregate(query, name) for name in ("MIN", "MAX", "COUNT")]
+    rows = _aggregate(query, None)
+    if rows is None or any(each is None for each in of_rows):
+        return None
+    least, greatest, valid = of_rows
+    left, kind = comparison.this, type(comparison)
+    # `x < ALL` and `x > ANY` are about the least row, their opposites about the greatest, = and <> about both.
+    by_least = isinstance(comparison, exp.LT | exp.LTE) == (word == "ALL")
+    ends = [least if by_least else greatest]
+    if kind in (exp.EQ, exp.NEQ):
+        ends = [least, greatest]
+    tests = [exp.paren(kind(this=left.copy(), expression=end.copy())) for end in ends]
+    is_null = exp.or_(
+        exp.Is(this=left.copy(), expression=exp.null()), exp.LT(this=valid, expression=rows.copy())
+    )
+    is_empty = exp.EQ(this=rows, expression=exp.Literal.number(0))
+    is_any = word == "ANY"
+    decided = exp.or_(*tests) if is_any else exp.not_(exp.and_(*tests))
+    return exp.Case(
+        ifs=[
+            exp.If(this=is_empty, true=exp.false() if is_any else exp.true()),
+            exp.If(this=decided, true=exp.true() if is_any else exp.false()),
+            exp.If(this=is_null, true=exp.cast(exp.null(), "BOOLEAN", dialect="spark")),
+        ],
+        default=exp.false() if is_any else exp.true(),
+    )
+
+
+def _aggregate(query: exp.Expression, name: str | None) -> exp.Expression | None:
+    """The sub-query of an aggregate over the rows of a query of one column; no name: the number of its rows."""
+    query = unwrap_query(query).copy()
+    items = query.expressions if isinstance(query, exp.Select) else []
+    if len(items) != 1 or isinstance(items[0], exp.Star) or not query.args.get("from_"):
+        return None
+    clauses = ("group", "having", "limit", "offset", "qualify")
+    if any(query.args.get(key) for key in clauses) or has_windows(query):
+        column = exp.column("each")
+        query.set("expressions", [exp.alias_(items[0].unalias(), "each")])
+        query = exp.select("*").from_(exp.Subquery(this=query, alias=exp.TableAlias(this="rows")))
+    else:
+        column = items[0].unalias()
+        # The least, the greatest, and whether there are rows are the same.
+        query.set("distinct", None)
+        query.set("order", None)
+    arguments = [exp.Star() if name is None else column]
+    query.set("expressions", [CallNode(this=name or "COUNT", expressions=arguments)])
+    return exp.Subquery(this=query)
+
+
 def empty_value(call: CallNode) -> exp.Expression:
     """Return the value of an aggregate call over no rows: 0 or NULL.
 

@@ -23,6 +23,7 @@ CHOSEN = [
     "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > t.v)",
     "SELECT k, v FROM t WHERE v > ALL (SELECT w FROM u WHERE u.k <> t.k)",
     "SELECT k, k NOT IN (SELECT k FROM u WHERE u.w = t.v) AS m FROM t",
+    "SELECT k, v >= ALL (SELECT w FROM u WHERE u.k = t.k) AS m FROM t WHERE v <> ANY (SELECT w FROM u) OR k = 1",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, (SELECT MAX(w) FROM u) AS m FROM t",
     "SELECT k, (SELECT MAX(w) - MIN(w) FROM u WHERE u.k = t.k) AS d, (SELECT COUNT(*) * 2 FROM u) AS n FROM t",
     "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) >= (SELECT COUNT(*) FROM u WHERE u.k = t.k)",
@@ -218,7 +219,7 @@ def test_fields_of_rows() -> None:
             "with UNION, LIMIT or OVER",
         ),
         (
-            "SELECT k FROM t WHERE v > 1 OR v > ALL (SELECT w FROM u)",
+            "SELECT k FROM t WHERE v > 1 OR v > ALL (SELECT w FROM u UNION SELECT n FROM d)",
             UnsupportedSqlError,
             "ALL of a sub-query beside OR",
         ),

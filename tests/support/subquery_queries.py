@@ -144,11 +144,14 @@ class Draw:
     def value(self, outer: list[str], depth: int) -> str:
         """A condition with a sub-query as a part."""
         one, word = self.any(*outer), self.any("", "NOT ")
-        kind = self.any("in", "exists", "scalar")
+        kind = self.any("in", "exists", "any", "scalar")
         if kind == "in":
             inner = f"{one} {word}IN ({self.query(1, outer, False, depth)})"
         elif kind == "exists":
             inner = f"{word}EXISTS ({self.query(1, outer, False, depth)})"
+        elif kind == "any":
+            quantified = f"{self.any('ANY', 'ALL')} ({self.query(1, outer, False, depth)})"
+            inner = f"{one} {self.any(*_COMPARED)} {quantified}"
         else:
             inner = f"{one} {self.any(*_COMPARED)} ({self.single(outer, depth)})"
         other = f"{self.any(*outer)} {self.any('> 1', '= 0', 'IS NULL')}"

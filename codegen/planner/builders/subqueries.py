@@ -25,6 +25,7 @@ from aggloom.codegen.sql.subqueries import (
     as_membership,
     has_queries,
     is_single,
+    quantified_value,
     queries,
     split_quantifier,
     unwrap_query,
@@ -89,7 +90,10 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
-            raise refusal(query, f"{word} of a sub-query beside OR or NOT is", FIX)
+            value = quantified_value(comparison, word, query)
+            if value is None:
+                raise refusal(query, f"{word} of a sub-query beside OR or NOT is", FIX)
+            return exp.paren(values(clause, value, loose))
         left, right = values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     # What is left has no comparison around it that says how many rows and columns it may have.
