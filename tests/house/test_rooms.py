@@ -330,6 +330,7 @@ NAMED = {
     "codegen/planner/builders/as_of.py": {"AsOfJoin", "CurrentJoin"},
     "codegen/planner/builders/versions.py": {"Deduplicate"},
     "codegen/planner/builders/hints.py": {"AggregateNode"},
+    "codegen/planner/rules/logged_changes.py": {"WindowTable"},
     "codegen/planner/rules/incremental.py": {
         "GroupAggregate",
         "IncrementalAggregate",

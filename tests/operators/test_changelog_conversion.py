@@ -275,6 +275,12 @@ def test_a_filter_that_spark_evaluates_is_marked_below_a_log_alone() -> None:
     plan = plan_query(f"SELECT * FROM ({LOG}) WHERE n > 2", TABLES)
     shows = [each.shows for each in walk(plan.root) if isinstance(each, Calc) and each.where]
     assert shows == [True, False]
+    timed = "SELECT k, MAX(ts) AS ts FROM t GROUP BY k HAVING COUNT(*) > 1"
+    window = f"TABLE(TUMBLE(({timed}), DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+    log = f"SELECT op FROM TO_CHANGELOG(input => (SELECT * FROM {window} WHERE k <> 'x'))"
+    plan = plan_query(log, {"t": "k STRING, ts TIMESTAMP"})
+    shows = [each.shows for each in walk(plan.root) if isinstance(each, Calc) and each.where]
+    assert shows == [True, True]
 
 
 REFUSED = [
@@ -295,7 +301,10 @@ REFUSED = [
     ("TO_CHANGELOG(TABLE t PARTITION BY z)", "no column 'z'"),
     ("FROM_CHANGELOG(TABLE t)", "no column 'op'"),
     ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(v))", "op column 'v' is INT; it holds texts"),
-    ("FROM_CHANGELOG(TABLE r, DESCRIPTOR(k))", "may take rows back.* declare it append-only"),
+    (
+        "FROM_CHANGELOG(TABLE r, DESCRIPTOR(k))",
+        "needs a table that only grows.* declare it append-only",
+    ),
     ("FROM_CHANGELOG(TABLE t PARTITION BY k, DESCRIPTOR(k))", "op column 'k' in PARTITION BY"),
     ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(k), MAP['c', 'UPSERT'])", "no kind of row 'UPSERT'"),
     (

@@ -19,7 +19,6 @@ from aggloom.codegen.sql.scope import Scope, bare
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.errors import (
     DuplicateNameError,
-    NotRetractableError,
     SqlError,
     TypeMismatchError,
 )
@@ -69,11 +68,11 @@ def _from_changelog(
     builder: TableBuilder, rows: Node, arguments: ChangelogArguments, scope: Scope, keys: list[str]
 ) -> Node:
     if not windows(rows, builder.options, Notes()).appends_only:
-        message = (
-            "FROM_CHANGELOG: its table may take rows back, and a log only grows; declare it append-only "
-            "(input_changes='append', on Spark also change_column=None), or make a log of it with TO_CHANGELOG."
+        raise arguments.error(
+            "needs a table that only grows, and this one may take rows back; declare it append-only "
+            "(input_changes='append', on Spark also change_column=None), or make a log of it with TO_CHANGELOG",
+            arguments.table,
         )
-        raise place_error(NotRetractableError(message), arguments.table)
     op = _find_op(rows, arguments, scope)
     if op in keys:
         raise arguments.error(f"has its op column {op!r} in PARTITION BY; take it out there")

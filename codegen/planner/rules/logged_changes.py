@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.operators import Calc, Correlate, Node, ToChangelog, Union, transform
+from aggloom.codegen.operators import (
+    Calc,
+    Correlate,
+    Node,
+    ToChangelog,
+    Union,
+    WindowTable,
+    transform,
+)
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 
@@ -20,7 +28,7 @@ def _mark_below(node: Node) -> Node:
 
 def _mark(node: Node) -> Node:
     """A node with its filters marked, as far down as changes come from an operator or a table."""
-    if node.appends_only or not isinstance(node, Calc | Correlate | Union):
+    if node.appends_only or not isinstance(node, Calc | Correlate | Union | WindowTable):
         return node
     node = node.over(*map(_mark, node.inputs))
     return replace(node, shows=True) if isinstance(node, Calc) and node.where is not None else node
