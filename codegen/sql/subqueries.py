@@ -88,11 +88,13 @@ def quantified_value(
     comparison: as `split_quantifier` returns it. TRUE and FALSE are decided by one row; what is left is NULL if a side
     of a comparison was.
     """
-    of_rows = [_aggregate(query, name) for name in ("MIN", "MAX", "COUNT")]
-    rows = _aggregate(query, None)
-    if rows is None or any(each is None for each in of_rows):
+    source = _find_column(query)
+    if source is None:
         return None
-    least, greatest, valid = of_rows
+    rows = _aggregate(source[0], "COUNT", exp.Star())
+    least, greatest, valid = (
+        _aggregate(source[0], name, source[1]) for name in ("MIN", "MAX", "COUNT")
+    )
     left, kind = comparison.this, type(comparison)
     # `x < ALL` and `x > ANY` are about the least row, their opposites about the greatest, = and <> about both.
     by_least = isinstance(comparison, exp.LT | exp.LTE) == (word == "ALL")
@@ -116,24 +118,29 @@ def quantified_value(
     )
 
 
-def _aggregate(query: exp.Expression, name: str | None) -> exp.Expression | None:
-    """The sub-query of an aggregate over the rows of a query of one column; no name: the number of its rows."""
+def _find_column(query: exp.Expression) -> tuple[exp.Select, exp.Expression] | None:
+    """A query whose items may be replaced by aggregates, and its one column; None for a UNION or a star."""
     query = unwrap_query(query).copy()
-    items = query.expressions if isinstance(query, exp.Select) else []
-    if len(items) != 1 or isinstance(items[0], exp.Star) or not query.args.get("from_"):
+    if not isinstance(query, exp.Select) or not query.args.get("from_"):
         return None
+    if len(query.expressions) != 1 or isinstance(query.expressions[0], exp.Star):
+        return None
+    column = query.expressions[0].unalias()
     clauses = ("group", "having", "limit", "offset", "qualify")
-    if any(query.args.get(key) for key in clauses) or has_windows(query):
-        column = exp.column("each")
-        query.set("expressions", [exp.alias_(items[0].unalias(), "each")])
-        query = exp.select("*").from_(exp.Subquery(this=query, alias=exp.TableAlias(this="rows")))
-    else:
-        column = items[0].unalias()
-        # The least, the greatest, and whether there are rows are the same.
+    if not any(query.args.get(key) for key in clauses) and not has_windows(query):
+        # The least, the greatest, and whether there are rows are the same with equal rows and in any order.
         query.set("distinct", None)
         query.set("order", None)
-    arguments = [exp.Star() if name is None else column]
-    query.set("expressions", [CallNode(this=name or "COUNT", expressions=arguments)])
+        return query, column
+    query.set("expressions", [exp.alias_(column, "each")])
+    below = exp.Subquery(this=query, alias=exp.TableAlias(this="rows"))
+    return exp.select("*").from_(below), exp.column("each")
+
+
+def _aggregate(source: exp.Select, function: str, argument: exp.Expression) -> exp.Expression:
+    """The sub-query of one aggregate over the rows of a query."""
+    query = source.copy()
+    query.set("expressions", [CallNode(this=function, expressions=[argument.copy()])])
     return exp.Subquery(this=query)
 
 
