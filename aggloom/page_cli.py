@@ -41,6 +41,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
     known = _find_checkpoints(checkpoints, trust)
     with PageServer(known, host, port) as server:
         click.echo(f"{server.address}  (Ctrl-C ends it)")
+        # On standard error: the address is the only line of standard output, which scripts read.
         if not known.all():
             click.echo("no checkpoint is there yet; the page shows each as it comes", err=True)
         if opens:

@@ -46,6 +46,7 @@ def estimate_query(
 
 def _parse_sample(sample: str, sql: str) -> tuple[str, Path]:
     name, equals, path = sample.partition("=")
+    # A file may have `=` in its name, as those of partitions have: dt=2024-01-01.
     if equals and not Path(sample).exists():
         return name.strip(), Path(path.strip())
     names = tables_read(sql)
@@ -76,6 +77,7 @@ def read_sample(
     """
     if not path.exists():
         raise SpecError(f"--sample: there is no file {str(path)!r}.")
+    # A directory is one of Parquet, since no other format here is spread over several files.
     form = "parquet" if path.is_dir() else format_suffix(path).removeprefix(".")
     if form in ("csv", "tsv", "tab"):
         return _read_csv(path, schema, dict(options or {}))

@@ -162,6 +162,7 @@ def explain(
         raise click.UsageError("--table goes with --sql, instead of --schema or --yaml")
     query: AggSpec | str
     if sql is None or yaml_file is not None or not (tables or schema is not None):
+        # A spec has its schema. Given beside it, `explain` would take it for the tables of a query.
         query, schema = build_spec(sql, schema, changes, yaml_file, dialect, trust), None
     else:
         query = sql
@@ -198,6 +199,7 @@ def _tables(
 def _is_path(text: str) -> bool:
     """Return whether --table names files: DDL has a type after the name of its first column."""
     first = text.partition(",")[0].strip()
+    # A path may have blanks, too, so the file itself is asked for first.
     return Path(first).exists() or (len(first.split()) == 1 and ("." in first or "/" in first))
 
 
@@ -215,6 +217,8 @@ def _find(target: str, directory: Path) -> Path:
         return Path(target)
     from aggloom.private_directory import cache_directory
 
+    # The given directory first: what was generated there is what its user means, also where the cache has the same
+    # digest.
     places = [directory, cache_directory()]
     matches = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]
     if not matches:
@@ -234,6 +238,7 @@ def _spec_of(path: Path) -> AggSpec:
 
 def show(text: str) -> None:
     """Print Python source, in colours when a person is looking."""
+    # Colours are control characters, which would be in the file of `inspect > handler.py`.
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.syntax import Syntax

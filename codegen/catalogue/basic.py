@@ -94,6 +94,7 @@ def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) ->
         doc,
         arguments=(X,),
         result=first,
+        # Without retractions the first or last value is enough; with them any row may become it, so all are kept.
         append=Shape((COUNT, plain), plain.name, NONE),
         examples=(
             Example((None, 4, 3, None), 3 if last else 4),

@@ -130,6 +130,7 @@ class _Carrying:
         for call, here, there in calls:
             if same_call(call) in old:
                 self._match(here, there)
+        # A call that is new may still be made of what others kept, such as an AVG of a sum and a count.
         whole = [each for each in added if self._is_known(each[2])]
         for _, here, there in whole:
             self._match(here, there)

@@ -127,6 +127,7 @@ def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
         )
     stated = _read_constants(path)
     spec = AggSpec.from_json(stated["SPEC_JSON"], trust=trust)
+    # Whether Numba can compile a user's class is found out by running it; plain Python is written from the text alone.
     if stated["BACKEND"] == "numba":
         user_trust.refuse(spec.untrusted_functions)
     return generate(spec, stated["BACKEND"], path.parent, path.stem)  # type: ignore[arg-type]
@@ -182,6 +183,7 @@ def _formatted_once(draft: str, directory: Path) -> str:
 
 def write_named(text: str, name: str, directory: Path) -> Path:
     """The path of the module under a name of the user's, written unless that loses an edit."""
+    # Also keeps the file within its directory: an identifier has no slash and no dot.
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise GeneratedSourceError(
             f"name {name!r}: a module's name is a Python identifier, and no keyword"
@@ -190,6 +192,7 @@ def write_named(text: str, name: str, directory: Path) -> Path:
     old = path.read_text(encoding="utf-8") if path.exists() else None
     if old == text:
         return path
+    # A module says its own digest. Where it no longer fits, somebody has changed the text since.
     if old is not None and stated_digest(old) != text_digest(old):
         raise GeneratedSourceError(
             f"{path} was edited by hand, and is not overwritten; choose another name, or remove it"
@@ -239,6 +242,7 @@ def load(source: GeneratedSource | str | Path) -> type[Handler]:
         raise SpecError(
             f"the handler is {source!r}; give an AggSpec, a loaded handler class, or the path of a generated module."
         )
+    # A query that is given in place of a path would otherwise be told as a file that is missing.
     elif _SQL.match(str(source)):
         raise SpecError(
             f"the handler is the SQL {str(source)[:_SHOWN]!r}; make a spec of it with AggSpec.from_sql(sql, schema), "

@@ -100,6 +100,7 @@ class _Lowering(ast.NodeVisitor):
         if function in VIEW_FUNCTIONS:
             return self._view_function(function, node)
         texts = [self.visit(a) for a in node.args]
+        # Words may be ids of texts in the pool, whose order is not that of the texts.
         if function == "before":
             return f"rt.compare(state.pool, {scope.pooled}, {', '.join(texts)}) < 0"
         if function == "earlier":
@@ -209,6 +210,7 @@ def _single_value(
     reals: bool,
 ) -> Value:
     call = ast.parse(expression, mode="eval").body
+    # Shown as it is kept: through a double, as expressions are, whole numbers beyond 2**53 would change.
     if isinstance(call, ast.Name) and scope.kinds.get(call.id) in ("int", "word"):
         return Value((scope.names[call.id],), "word")
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):

@@ -50,6 +50,7 @@ def _update(
 ) -> Update:
     earlier = {**call.fields, state.name: field}
     names = {n: f.attr for n, f in earlier.items()}
+    # Merges read both states. An expression may use the fields before its own, which are planned in order.
     names |= {f"other_{n}": f"other_{f.attr}" for n, f in earlier.items()}
     scope = NameScope(
         names | arguments | (_constants(draft, call) if call.entry.user_defined else {}),
@@ -59,6 +60,7 @@ def _update(
         widths=widths_of(call.operand),
         user_defined=call.entry.user_defined,
     )
+    # A monotonic MIN or MAX never falls back, so nothing is kept by which it could.
     retract = state.retract if not call.call.monotonic else None
     return Update(
         field,

@@ -285,6 +285,7 @@ def _rows_output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[State
     def puts(out: str, first: int) -> tuple[str, ...]:
         texts = []
         for place, column in enumerate(columns, first):
+            # Before a row of changes its kind stands first, so that row is a tuple also where it has one column.
             value = "row" if of.verdict.is_bare and not first else f"row[{place}]"
             into = f"{out}.{attr}"
             if is_plain:

@@ -142,6 +142,8 @@ class _Graph:
         order: list[int] = []
         ways: list[tuple[int, ...]] = []
         waiting = [self._ways([entry])]
+        # Breadth first, and by preference: the numbers follow from which states are reached, and not from the order in
+        # which the parts of the pattern were entered.
         while len(ways) < len(waiting):
             nodes = waiting[len(ways)]
             for node in nodes:
@@ -149,6 +151,7 @@ class _Graph:
                     numbers[node] = len(numbers) + 1
                     order.append(node)
                     waiting.append(self._ways(self.onward[node]))
+            # Repeats within repeats multiply; told here, before the tables are as large.
             if len(numbers) > MOST_STATES:
                 return None
             ways.append(tuple(numbers.get(node, ACCEPT) for node in nodes))

@@ -179,11 +179,15 @@ def _total(definition: MatchDefinition, operand: MatchOperand) -> _Total:
     is_float = domain_of(field_type(definition.columns, operand.column)) == "float"
     if operand.function in ("MIN", "MAX"):
         sign = "<" if operand.function == "MIN" else ">"
+        # With < alone a NaN is neither less nor more, and would stay or go by the order of rows; SQL has it as the
+        # largest.
         less = f"rt.order({new}, value) {sign} 0" if is_float else f"{new} {sign} value"
         step = f"{new} if count == 0 or {less} else value"
     elif operand.function == "COUNT":
         return _Total(shown, None, " and ".join(tests), "")
     else:
+        # An addition of whole numbers has to fail where it exceeds 64 bits; Python's and NumPy's own would go on or
+        # wrap.
         step = f"value + {new}" if is_float else f"rt.add(value, {new}, 64)"
     return _Total(shown, column, " and ".join(tests), step)
 

@@ -160,6 +160,7 @@ class _Parser:
             raise self._refuse(token, what, "take it out: a stream goes on")
         if token.kind != "name":
             raise self._error("a pattern variable is expected", -1)
+        # Only with a bracket behind: PERMUTE is no reserved word, and may be a variable.
         if token.text.upper() == "PERMUTE" and self._take("("):
             return self._parse_permutations(token)
         return PatternVariable(variable_name(token.text))
@@ -169,6 +170,7 @@ class _Parser:
         while self._take(","):
             parts.append(self._parse_either())
         self._expect(")")
+        # The number of orders is the factorial of the parts, and each becomes a part of the automaton.
         if len(parts) > _MOST_PERMUTED:
             raise self._refuse(
                 token, f"PERMUTE of {len(parts)} parts", f"name {_MOST_PERMUTED} at most"
@@ -190,6 +192,7 @@ class _Parser:
         most = least
         if self._take(","):
             most = self._parse_number()
+        # {} says nothing; {,} and {,m} leave a bound open.
         elif least is None:
             raise self._error("a number is expected")
         self._expect("}")

@@ -71,6 +71,7 @@ def unify(
     if left.is_number and right.is_number:
         if "float" in (left.domain, right.domain):
             return as_float(left), as_float(right)
+        # As whole numbers of one scale they compare exactly, as decimals do, with no decimal in the compiled code.
         scale = max(left.scale, right.scale)
         return _scale(left, scale), _scale(right, scale)
     if left.domain == right.domain and left.dtype == right.dtype:

@@ -98,6 +98,7 @@ class Join(TwoSided):
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         adds_only = self.left.appends_only and self.right.appends_only
+        # The other kinds add rows without a partner, and take them back when one comes.
         if adds_only and self.kind in ("inner", "semi"):
             return ("I",)
         passes_on = self.kind in ("inner", "semi", "anti")
@@ -123,6 +124,7 @@ class Join(TwoSided):
             # Padded rows of a FULL JOIN may look alike: a NULL may be one of the key itself.
             keys += left if left_meets_one and self.kind != "right" else ()
             keys += right if right_meets_one and self.kind != "left" else ()
+            # Both keys together always tell a pair apart.
             keys += [(*one, *other) for one in left for other in right]
         there = set(self.columns)
         keys_that_leave = dict.fromkeys(key for key in keys if set(key) <= there)

@@ -128,6 +128,8 @@ class Rank(KeyedRowsNode):
 
     @property
     def never_deletes(self) -> bool:
+        # By number a row is put in place of another, and places only become more; row by row one that falls out is
+        # deleted.
         by_place = self.numbers_rows or self.one_row or self.window is not None
         return self.strategy != "retract" and (by_place or not self.order)
 

@@ -86,6 +86,7 @@ class WindowTable(Passing):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
+        # A row is there once for each window, so that its own key is one only with the window.
         return tuple((*key, self.bounds.start, self.bounds.end) for key in self.input.unique_keys)
 
     @property

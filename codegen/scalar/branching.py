@@ -53,6 +53,8 @@ def _choose(
     _refuse_nested(dtype, node)
     if any(value.is_null for value in values):
         return constant(None, pa.null())
+    # SQL computes a branch only for the rows that reach it: CASE WHEN b <> 0 THEN a / b END must not fail where b is 0.
+    # Arrow's case_when computes every branch for every row. The first condition is of all rows, so it may raise.
     if any(each.raises for each in (*conditions[1:], *values)):
         pairs = zip(conditions, values[:-1], strict=True)
         listing = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)

@@ -69,6 +69,7 @@ def similar_to_java(pattern: str, escape: str = "") -> str:
             place += 1
             pieces.append(re.escape(pattern[place]))
         elif character == "[":
+            # From the second character of the class on: a bracket right behind the opening one is a member.
             end = pattern.find("]", place + 2)
             end = len(pattern) if end < 0 else end
             pieces.append(pattern[place : end + 1].replace("\\", "\\\\"))
@@ -98,6 +99,7 @@ def read_map(parser: Any, this: Any) -> exp.Expression | None:
     start = parser._index - 1
     items = parser._parse_csv(parser._parse_assignment)
     if len(items) < 2 or not parser._match(TokenType.R_BRACKET):
+        # A column MAP with a subscript; whoever reads brackets reads them then.
         parser._retreat(start)
         return None
     return exp.Anonymous(this="MAP", expressions=items)
@@ -112,6 +114,7 @@ def name_fields(node: Any) -> Any:
         return node
     values, fields = row.expressions[1::2], node.to.expressions
     plain = all(isinstance(each, exp.ColumnDef) and each.kind for each in fields)
+    # Only ROW(..) names its fields itself: a NAMED_STRUCT that the query writes is cast as a whole.
     if len(values) != len(fields) or not plain or row.expressions[0].name != FIRST_FIELD:
         return node
     options = {key: value for key, value in node.args.items() if key not in ("this", "to", "_type")}

@@ -89,6 +89,7 @@ def _translate(body: str, dot: str) -> list[str]:
                 raise UnlikeRegexError("a group of an unknown kind")
         elif letter in "*+?{":
             match = _REPEAT.match(body, place)
+            # Java takes some of these, such as `^*`, and Python refuses or reads them otherwise.
             if match is None or not repeatable:
                 raise UnlikeRegexError("a repetition of nothing")
             piece, repeatable = match[0], False
@@ -128,6 +129,7 @@ def _quote_text(match: re.Match[str]) -> str:
 
 
 def _class(match: re.Match[str] | None) -> str:
+    # In Java && intersects two classes; in Python it is a class with the letter &.
     if match is None or "&&" in match["items"] or match["items"].startswith("^"):
         raise UnlikeRegexError("a class within a class")
     items, place, members = match["items"], 0, ""
@@ -138,6 +140,7 @@ def _class(match: re.Match[str] | None) -> str:
             assert escape is not None
             place = escape.end()
             several = escape["kind"] or escape["posix"]
+            # Java takes the hyphen of [\d-z] for a letter; Python refuses it.
             if several and items[place : place + 1] == "-" and place + 1 < len(items):
                 raise UnlikeRegexError("a range from a class")
             continue

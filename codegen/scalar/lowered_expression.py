@@ -70,6 +70,7 @@ def type_text(dtype: pa.DataType) -> str:
     if pa.types.is_struct(dtype):
         fields = ", ".join(f"({quoted(f.name)}, {type_text(f.type)})" for f in dtype)
         return f"pa.struct([{fields}])"
+    # Arrow prints these types by other names than those of the functions that make them.
     names = {"bool": "bool_", "float": "float32", "double": "float64", "date32[day]": "date32"}
     return f"pa.{names.get(str(dtype), str(dtype))}()"
 

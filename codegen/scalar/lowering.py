@@ -55,6 +55,8 @@ class ExpressionLowering:
         value = self._lower_node(node)
         if bracket_depth(value.text) <= _DEEPEST:
             return value
+        # Python's own parser gives up at some hundred brackets within each other, so deep expressions are cut into
+        # functions.
         self.parts.append(value.text)
         return replace(value, text=f"part_{len(self.parts)}({self.arguments})")
 
@@ -63,6 +65,7 @@ class ExpressionLowering:
             return self.lower(node.this)
         if isinstance(node, exp.Column):
             return self._column(node)
+        # The parser writes NOT LIKE and its kin as one node; here each is the opposite of the plain one.
         if node.args.get("negate"):
             plain = node.copy()
             plain.set("negate", None)
@@ -70,6 +73,7 @@ class ExpressionLowering:
         entry = self.entries.get(
             str(node.this).lower() if isinstance(node, exp.Anonymous) else type(node)
         )
+        # A part of the node that the rule does not read would be dropped without a word, and the value be another.
         used = {name for name, value in node.args.items() if value}
         if entry is None or not used <= entry.parts:
             raise unsupported_error(node, fix_of_variant(node) or NEEDS_SPARK)
@@ -147,6 +151,7 @@ class ExpressionLowering:
             if field is not None:
                 return field
         places = [place for place, schema in self.inputs.items() if name in schema.names]
+        # With one input every column is of it, by whatever name the query reads it.
         if len(self.inputs) > 1 and table in self.inputs:
             places = [place for place in places if place == table]
         if not places:

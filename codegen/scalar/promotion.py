@@ -11,6 +11,7 @@ from aggloom.codegen.spec.dtypes import INSTANT
 
 INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 FLOATS: Final = (pa.float32(), pa.float64())
+# The digits of each by Spark, which gives BIGINT 20, though it has 19.
 _DIGITS: Final = dict(zip(INTEGERS, (3, 5, 10, 20), strict=True))
 
 
@@ -43,6 +44,8 @@ def decimal_result(operator: str, left: pa.DataType, right: pa.DataType) -> pa.D
     if operator == "*":
         return _adjust_digits(p1 + p2 + 1, s1 + s2)
     if operator == "/":
+        # The formulas are those of Spark's DecimalPrecision, which follow SQL Server: six digits at least, so that 1 /
+        # 3 is not 0.
         scale = max(6, s1 + p2 + 1)
         return _adjust_digits(p1 - s1 + s2 + scale, scale)
     scale = max(s1, s2)
@@ -69,9 +72,11 @@ def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | N
         return _wider_number(left, right)
     for text, other in ((left, right), (right, left)):
         if texts and text == pa.string() and not pa.types.is_nested(other):
+            # As ANSI mode of Spark: a text beside an INT becomes a BIGINT, so that '3000000000' beside 1 does not fail.
             if other in INTEGERS:
                 return pa.int64()
             return pa.float64() if is_number(other) else other
+        # A day is the midnight that begins it.
         if text == pa.date32() and pa.types.is_timestamp(other):
             return other
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
@@ -82,6 +87,8 @@ def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | N
 def _wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if left in INTEGERS and right in INTEGERS:
         return max(left, right, key=INTEGERS.index)
+    # Two FLOATs were equal above and stay FLOAT. FLOAT beside an INT or a DECIMAL becomes DOUBLE, as FLOAT cannot hold
+    # every INT.
     if left in FLOATS or right in FLOATS:
         return pa.float64()
     one, other = as_decimal(left), as_decimal(right)

@@ -293,6 +293,7 @@ def _literal(node: exp.Literal) -> pa.DataType:
     if node.is_string:
         return pa.string()
     if "e" in text.lower():
+        # Python reads 1e999 as infinity, and Spark refuses it.
         if math.isinf(float(text)):
             raise unsupported_error(
                 node, "is beyond the numbers that DOUBLE holds; write a smaller one."
@@ -303,6 +304,7 @@ def _literal(node: exp.Literal) -> pa.DataType:
         for bits, dtype in ((31, pa.int32()), (63, pa.int64())):
             if int(text) < 2**bits:
                 return dtype
+    # Zeros before the number are no digits of it: 0.5 is DECIMAL(1, 1), as in Spark.
     digits = len(whole.lstrip("0")) + len(fraction)
     if digits > 38:
         raise unsupported_error(

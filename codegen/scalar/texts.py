@@ -32,6 +32,7 @@ def _length(low: ExpressionLowering, node: exp.Length) -> LoweredExpression:
 def _concat(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     pieces = [node.left, node.right] if isinstance(node, exp.DPipe) else node.expressions
     values = [low.lower(piece) for piece in pieces]
+    # || joins arrays as well as texts. Arrays of two types would need a cast of their items first.
     if values and all(v.type == values[0].type and pa.types.is_list(v.type) for v in values):
         return call_by_row("collections.concat", values[0].type, values, node)
     if any(value.type == pa.binary() or pa.types.is_nested(value.type) for value in values):

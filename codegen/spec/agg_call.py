@@ -156,6 +156,7 @@ class AggCall:
         items, args = [], list(self.args)
         options = {name: value for name, value in self.options if name != ON_NULL}
         columns = () if entry is None else tuple(argument.name for argument in entry.arguments)
+        # An option such as the 0.5 of a percentile has its place among the arguments in SQL, and only there.
         for name in () if entry is None else places(entry):
             if name in options:
                 items.append(_format_value(options.pop(name)))
@@ -164,6 +165,7 @@ class AggCall:
             else:
                 break
         if self.function == "COUNT" and not self.args:
+            # COUNT(*) is the count of a constant that is never NULL.
             return ["1"]
         return [
             *items,

@@ -22,7 +22,9 @@ def items_of(what: str, value: Any, kind: Any, form: str) -> tuple[Any, ...]:
 def pairs_of(what: str, content: Any, form: str) -> tuple[tuple[str, Any], ...]:
     """The names and values of an argument that is a mapping, or a list of pairs. Raises SpecError."""
     pairs = content.items() if isinstance(content, Mapping) else content
+    # A text is iterable, too, and "ab" would be a pair of letters.
     listed = isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes)
+    # Read once: it may be a generator.
     pairs_of_text = tuple(pairs) if listed else ()
     whole = all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs_of_text)
     if not listed or not whole or not all(isinstance(name, str) for name, _ in pairs_of_text):

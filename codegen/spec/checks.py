@@ -101,6 +101,7 @@ def _check_retractable(call: AggCall, spec: SpecContent) -> None:
 def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
     """The result type of a call whose function, arguments, clauses and filter are all right."""
     where = f"call {call.text}"
+    # First: what follows asks the entry of the catalogue for its arguments.
     if call.entry is None:
         check_function(call.function, where)
     for name in call.args:

@@ -29,14 +29,17 @@ _NONE_HERE = ("loglevel", "stringtype", "binarytransfer", "ssl")
 def _of_libpq(name: str, value: str) -> tuple[str, str]:
     """A parameter of Java's driver as libpq has it; raises OptionError for one that means nothing to it."""
     if name == "currentSchema":
+        # Blanks separate options there, so that one in a list of schemas would end it.
         return "options", f"-c search_path={value}".replace(", ", ",")
     if name == "ssl" and value.lower() in ("true", ""):
+        # As Java's driver: `ssl=true` there verifies the server's certificate and name. `require` would verify nothing.
         return "sslmode", "verify-full"
     if name == "ssl" and value.lower() == "false":
         return "sslmode", "prefer"
     if name == "targetServerType":
         value = _SERVERS.get(value, "any")
     known = _OF_JAVA.get(name, name)
+    # All parameters of libpq are in lower case, and all others of Java's driver are in camel case but for a few.
     if known != known.lower() or known in _NONE_HERE:
         raise OptionError(
             f"'url' has {name}={value}, a parameter of Java's driver that libpq does not have; leave it out. "

@@ -83,6 +83,7 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
     values off; inside arrays, maps and rows it always is.
     """
     text = _NOT_NULL.sub("", text)
+    # Before the nested types: INT ARRAY of Flink has its word behind, and may itself hold a nested type.
     suffixed = _SUFFIXED.fullmatch(text)
     if suffixed is not None:
         return _parse_nested(suffixed[2].upper(), suffixed[1], dialect)
@@ -92,12 +93,14 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
     match = _TYPE.fullmatch(text)
     if match is None:
         with suppress(ValueError):
+            # Names of Arrow, such as `int64`, which schemas of Python code have.
             return pa.type_for_alias(text.strip())
         raise SpecError(f"{text.strip()!r} is not a type. {_known_types(text)}")
     word, first, second, rest = match.groups()
     name = " ".join(f"{word} {rest or ''}".upper().split())
     if name in _DECIMALS:
         return _decimal(text, int(first or 10), int(second or 0))
+    # TIMESTAMP is a wall clock in Flink and in the standard, and an instant in Spark.
     if dialect == "flink" and name == "TIMESTAMP":
         name = "TIMESTAMP_NTZ"
     if name in _REFUSED:
@@ -156,6 +159,7 @@ def normalise_type(dtype: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_dictionary(dtype):
         return normalise_type(dtype.value_type)
+    # The zone of an Arrow type is only how values are printed: they are microseconds since 1970 in UTC.
     if pa.types.is_timestamp(dtype):
         return WALL_CLOCK if dtype.tz is None else INSTANT
     if pa.types.is_time(dtype):

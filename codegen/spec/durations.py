@@ -33,8 +33,10 @@ def milliseconds(what: str, value: Any) -> int:
     text = str(value).strip().lower()
     parts = list(_PART.finditer(text))
     known = all(part[2] in _UNITS for part in parts)
+    # The pieces together have to be the whole text: finditer skips what it does not know.
     if isinstance(value, bool) or not parts or not known or "".join(p[0] for p in parts) != text:
         raise OptionError(f"{what} is {value!r}; it must be a duration such as '500 ms' or '1 h'.")
+    # Decimal, since 0.1 s as a float is not quite 100 ms, and would be refused below.
     total = sum(Decimal(part[1]) * _UNITS[part[2]] for part in parts)
     if total != int(total):
         raise OptionError(f"{what} is {value!r}; windows and clocks know whole milliseconds.")

@@ -321,6 +321,7 @@ def _kind_of_cache(cache: CacheKind | None, source: Source) -> CacheKind:
 
 def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
+        # True is an int in Python, and would be a cache of one row.
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise OptionError(f"lookup_table: {name} is {value!r}; it is a number of at least 1.")
 
@@ -354,6 +355,7 @@ def _source(
     if rows is not None:
         return GivenRows(rows)
     if files is not None:
+        # Guessed from the name alone: the directory may be on a machine that only the executors reach.
         guessed = format_ or ("csv" if _CSV_NAME.search(str(files)) else "parquet")
         if guessed not in ("parquet", "csv"):
             hint = nearest(str(guessed), ("parquet", "csv"))
@@ -366,6 +368,7 @@ def _source(
         return Function(function)
     assert connect is not None and table is not None
     listed = isinstance(table, str | Sequence)
+    # A name with a dot in it can be given as a list of its parts.
     parts = tuple(table.split(".") if isinstance(table, str) else table) if listed else ()
     if not parts or not all(isinstance(part, str) and part for part in parts):
         raise SpecError(f"lookup_table: table is {table!r}; give its name, such as 'public.dim'.")

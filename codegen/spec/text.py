@@ -117,6 +117,7 @@ def _build_spec(
     cls: type[_Spec], from_sql: Callable[..., _Spec], content: Mapping[str, Any], form: str
 ) -> _Spec:
     schema = content["schema"]
+    # A list of pairs keeps the order of columns, which a mapping in JSON need not.
     if isinstance(schema, list):
         if not all(isinstance(each, list | tuple) and len(each) == 2 for each in schema):
             raise SpecError(f"the {form}, schema: a list has pairs of a name and a type.")
@@ -145,6 +146,7 @@ def _item(cls: type[Any], item: Any, where: str) -> Any:
         raise SpecError(
             f"{where}: {item!r} must be a mapping such as {{function: SUM, args: cnt}}."
         )
+    # `entry` follows from the function's name; a file that gives it would get past the catalogue.
     _refuse_unknown(item, [f.name for f in fields(cls) if f.name != "entry"], where)
     for key, value in item.items():
         if key in _SHAPES and not _SHAPES[key][1](value):
@@ -180,6 +182,7 @@ def _content(spec: SpecContent) -> dict[str, Any]:
     return {
         key: value
         for key, value in content.items()
+        # What is as it is by default is left out: a field that is added later then changes no digest of an older spec.
         if value not in (None, []) or key in ("calls", "schema")
     }
 

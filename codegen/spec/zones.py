@@ -49,9 +49,11 @@ def spell_zone(name: object) -> str:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         return _spell_offset(offset)
+    # Java's short names (PST, JST), some of which stand for a fixed distance.
     name = _SHORT.get(name, name)
     if _OFFSET.fullmatch(name):
         return name
+    # Python finds more files than Java knows zones, such as `posix/Europe/Berlin`; Spark would fail on these later.
     if not _REGION.fullmatch(name) or name.startswith(_NOT_JAVAS):
         raise _unknown(name)
     try:

@@ -70,8 +70,10 @@ def read_definitions(content: Any, form: str, trust: bool = False) -> dict[str, 
     except SpecError as error:
         raise type(error)(f"{form}, functions: {error}") from None
     definitions = {entry.name: entry for entry in entries}
+    # One would have hidden the other.
     if len(definitions) < len(entries):
         raise SpecError(f"{form}, functions: two definitions have one name; drop one")
+    # Only after all were read and checked: a text that is refused leaves nothing behind that may run.
     if trust:
         for entry in entries:
             user_trust.trust(entry)
@@ -100,6 +102,7 @@ def class_entry(
         arguments=listed,
         result=result,
         nulls=("respect", "respect") if nulls == "respect" else None,
+        # It is not known whether the order of rows matters to the user's code, so it is taken to.
         by_arrival=True,
         user_defined=True,
         code=Code(source, tuple(parsed.methods), emitted),

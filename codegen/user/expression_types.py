@@ -233,12 +233,15 @@ class Typing:
             raise self._error(f"the first value of {function} is a field of kind number or real")
         if function in ("total", "average") or function in _MOMENTS:
             return self._summary(node, function)
+        # An exact sum is several words of state that change in place; it cannot be put into the field of another.
         if self.field is None or kind != f"sum {self.field.name}":
             raise self._error(f"{function} changes the field itself")
         rest = [self._type(each) for each in node.args[1:]]
         if function == "combine":
             if rest != [f"sum other_{self.field.name}"]:
                 raise self._error(f"write combine({self.field.name}, other_{self.field.name})")
+        # A number is summed exactly, in the argument's own type; an expression would have to be rounded to a double
+        # before.
         elif self.field.kind == "number":
             if function in _PRODUCTS or not rest[0].startswith("argument "):
                 raise self._error(

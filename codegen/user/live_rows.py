@@ -74,6 +74,7 @@ def keep_live_rows(tree: ast.Module, arguments: Sequence[str], result: str) -> N
     (owner,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
     names_in_use = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     names_in_use |= {part.attr for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
+    # The user's methods stay in the class under other names, and those that are added take their names.
     renamed = {name: _free_name(f"own_{name}", names_in_use) for name in _OWN}
     _Renaming(owner.name, renamed).visit(owner)
     outside = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {owner.name}

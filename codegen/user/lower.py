@@ -69,6 +69,7 @@ def _checked_value(
         return lower_value(expression, scope, argument, result)
     if function in ("total", "average") and isinstance(body, ast.Call):
         names = [ast.unparse(each) for each in body.args]
+        # A sum is given as it is kept: through a double, as the expression below, it would lose digits.
         exact = _exact(function, scope.kinds[names[0]], argument, result)
         if exact and all(name in scope.names for name in names):
             return sum_value(function, names, scope, argument, result)

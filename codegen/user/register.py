@@ -236,6 +236,7 @@ def _refuse_taken(name: str, replacing: bool) -> None:
 
 def _is_scalar(name: str) -> bool:
     """Tell whether SQL has a scalar function or a word of this name, which a call of it would hide."""
+    # A word that the parser does not take for the name of a function: a call of it would be a syntax error.
     if _token_type(name) not in SparkParser.FUNC_TOKENS:
         return True
     special = {*SparkParser.NO_PAREN_FUNCTION_PARSERS, *SparkParser.FUNCTION_PARSERS}
@@ -268,6 +269,7 @@ def _plan_samples(entry: Aggregate) -> None:
                 with use_definitions({entry.name: entry}):
                     call = AggCall(entry.name, tuple(schema), options=tuple(options.items()))
                     spec = AggSpec(schema or "x INT", (), (call,), changes)
+            # A function may be for input that only adds; that is no fault of its definition.
             except NotRetractableError:
                 continue
             except TypeMismatchError as error:
@@ -276,6 +278,7 @@ def _plan_samples(entry: Aggregate) -> None:
             for backend in BACKENDS:
                 plan_of(spec, backend)
             planned += 1
+    # Some kinds of arguments may not fit; a definition that fits none can never be used.
     if not planned and refused is not None:
         raise refused
 

@@ -164,6 +164,7 @@ class _Bare(ast.NodeTransformer):
 
 def _refuse_double(source: UserSource, function: str) -> None:
     names = [*source.imports, *source.constants, *source.members, *source.methods]
+    # The generated module has all of them at its top, where the later would replace the earlier.
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise SpecError(f"{function}: {double[0]!r} means two things in the source; rename one")
@@ -198,12 +199,14 @@ def _read_constant(node: ast.stmt, into: dict[str, ast.expr]) -> bool:
 def _is_literal(node: ast.expr) -> bool:
     try:
         ast.literal_eval(node)
+    # All that literal_eval raises for an expression that is no literal, or is too deep.
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
     return True
 
 
 def _read_class(node: ast.ClassDef, source: UserSource, function: str) -> None:
+    # Only the text of the class goes into the generated module. What a base or a decorator adds would be missing there.
     if node.bases or node.keywords or node.decorator_list:
         raise SpecError(f"{function}: class {node.name} may have no base class and no decorator")
     source.doc = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -251,6 +254,7 @@ def _check_names(node: ast.ClassDef, source: UserSource, function: str) -> None:
                     f"{function}: {name} says `{_first_line(part)}`; import {', '.join(MODULES)} at the top of your "
                     "module, and keep what changes in the state"
                 )
+            # Through names such as __class__ and __globals__ a method could reach everything that the process can.
             if isinstance(part, ast.Attribute) and part.attr.startswith("__"):
                 raise SpecError(f"{function}: {name} uses .{part.attr}, which is Python's own")
         for free in sorted(free_names(method)):

@@ -104,6 +104,7 @@ def table_function(
         _check_function(user_function)
         if upper in _BUILT_IN:
             raise SpecError(f"{upper} is a built-in table function; use another name.")
+        # The same definition may come again: a cell of a notebook is run twice.
         if not replace and _REGISTERED.get(upper, user_function) != user_function:
             raise SpecError(
                 f"{upper} is registered already with another definition; say replace=True, or unregister it first"
@@ -150,7 +151,9 @@ def _wrap(function: Any, name: str) -> str:
         raise SpecError(f"{name}: give a function that `def` makes, no lambda and no coroutine")
     node = user_source.bare(function_text(function, name)).body[0]
     assert isinstance(node, ast.FunctionDef)
+    # The decorator would register the function again when the generated source is run.
     node.decorator_list, node.name = [], METHOD
+    # A class around the function, so that one path captures, checks and loads both forms.
     owner = type("Rows", (), {METHOD: staticmethod(function)})
     lines = capture_uses([node], owner, name, {"Rows"})
     class_node = ast.ClassDef("Rows", bases=[], keywords=[], body=[node], decorator_list=[])

@@ -156,6 +156,8 @@ class Hop(Aligned):
 
     @property
     def slice_ms(self) -> int:
+        # The longest length of which every window is made whole, so that a row is added to one slice only, and not to
+        # each of its windows.
         return math.gcd(self.size, self.slide)
 
     @property
@@ -198,6 +200,7 @@ class Cumulate(Aligned):
 
     def __post_init__(self) -> None:
         _settle(self, "size", "step")
+        # The last window of a round would end in the next one.
         if self.size % self.step:
             raise SpecError(
                 f"Cumulate: the size {format_duration(self.size)} is no multiple of the step "
@@ -289,6 +292,7 @@ class GlobalWindow(Assigner):
         n = len(times)
         return (
             np.arange(n, dtype=np.int64),
+            # Not the least int64: sums of a bound and a delay must not overflow.
             np.full(n, -FOREVER, np.int64),
             np.full(n, FOREVER, np.int64),
         )
@@ -322,6 +326,7 @@ class CountWindow(GlobalWindow):
         for name, value in (("size", size), ("slide", slide), ("on", on)):
             object.__setattr__(self, name, value)
         for name, value in (("size", size), ("slide", slide)):
+            # True is an int in Python.
             whole = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (whole and value > 0):
                 raise SpecError(f"CountWindow: {name} is {value!r}; it must be a number of rows.")

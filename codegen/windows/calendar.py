@@ -76,6 +76,7 @@ class CalendarTumble(_Calendar):
 
     def slices(self, times: Times) -> Times:
         """The ends of the windows that times are in (int64[n])."""
+        # Counted in months from January 1970, since months differ in length; // rounds down, also before 1970.
         return _begins((_month_of(times) // self.months + 1) * self.months)
 
     def spans(self, slices: Times) -> tuple[Rows, Times]:
@@ -111,6 +112,7 @@ class CalendarHop(_Calendar):
 
     def spans(self, slices: Times) -> tuple[Rows, Times]:
         """The windows that slices belong to: (number of the slice, end of the window), in order of time."""
+        # A slice is known by its end, which for the last day of a month is already in the next one.
         month = _month_of(slices - 1)
         first = (month - self.months) // self.slide + 1
         counts = month // self.slide - first + 1
@@ -153,6 +155,7 @@ class CalendarCumulate(_Calendar):
                 f"Cumulate: the size {_count(self.months)} is no multiple of the step {_count(self.step_months)}; "
                 "take a step that divides it."
             )
+        # Every month is of whole days, so that steps which divide a day end with each month.
         if self.step <= 0 or _DAY % self.step:
             raise SpecError(
                 "Cumulate: within months a step is a day, a part of one such as 6 hours, or months; take one of these."

@@ -97,11 +97,11 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-LEAST_COMMENTS = 2.2
+LEAST_COMMENTS = 2.5
 """Comments for each hundred lines of code in all of production: the number may only rise."""
 COMMENTED = {
-    "aggloom": 1.4,
-    "codegen": 1.6,
+    "aggloom": 2.5,
+    "codegen": 2.1,
     "runtime/arithmetic": 7.0,
     "runtime/avro": 4.6,
     "runtime/connectors": 2.8,
@@ -110,6 +110,7 @@ COMMENTED = {
     "runtime/handlers": 2.2,
     "runtime/hosting": 3.0,
     "runtime/operators": 2.8,
+    "runtime/page": 2.4,
     "runtime/platform": 3.6,
     "runtime/state": 7.0,
     "runtime/storage": 4.5,
