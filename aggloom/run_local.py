@@ -23,6 +23,7 @@ from aggloom.progress_lines import KernelWatch, ProgressLines, modules_of
 from aggloom.run_checks import check_run
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
 from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.connectors.kafka.transactions.marks import TransactionMarks
 from aggloom.runtime.connectors.source_options import from_entries
 from aggloom.runtime.engine.checkpoint import read_id
 from aggloom.runtime.engine.file_source import FileInput
@@ -37,6 +38,7 @@ from aggloom.runtime.engine.settle import settle_plan
 from aggloom.runtime.engine.side_input import SideInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
+from aggloom.runtime.engine.topic_group import TopicGroup, group_topics
 from aggloom.runtime.engine.topic_source import TopicInput
 from aggloom.runtime.formats.side_table import side_table
 from aggloom.runtime.platform.memory_reuse import keep_memory
@@ -118,14 +120,15 @@ def open_query(
     plan, added = settle_plan(checkpoint, chosen, job.backend, buckets)
     check_run(job, plan)
     rows_by_table = rows or {}
+    groups = _group_topics(job, plan)
 
     def open_source(plan: Plan, root: Path, name: str, position: Any) -> Source:
         if name in rows_by_table:
             return RowsInput(plan.scans[name], rows_by_table[name], position)
         if ranges is not None:
-            source = _open_source(_without_sides(job), plan, root, name, position)
+            source = _open_source(_without_sides(job), plan, root, name, position, groups)
             return ReplayedInput(source, ranges.get(name, ()))
-        return _open_source(job, plan, root, name, position)
+        return _open_source(job, plan, root, name, position, groups)
 
     settings = QuerySettings(
         sink=job.sink if function is None else FunctionBatches(function),
@@ -169,8 +172,27 @@ def _without_sides(job: Job) -> Job:
     return replace(job, tables=tuple(tables))
 
 
-def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> Source:
-    """Open the source of a table of a job."""
+def _group_topics(job: Job, plan: Plan) -> dict[str, TopicGroup]:
+    """The groups of a job's tables whose topics are read together; raises SpecError."""
+    tables = {t.name: t for t in job.tables if t.kafka is not None and t.name in plan.scans}
+    sources = {name: from_entries(KafkaSource, each.kafka or {}) for name, each in tables.items()}
+    marks = {
+        name: TransactionMarks(each.format, each.options.get("registry"), f"table {name}")
+        for name, each in tables.items()
+        if sources[name].transaction_topic is not None
+    }
+    return group_topics(sources, marks)
+
+
+def _open_source(
+    job: Job,
+    plan: Plan,
+    root: Path,
+    name: str,
+    position: Any,
+    groups: Mapping[str, TopicGroup],
+) -> Source:
+    """Open the source of a table of a job; groups: of tables of topics that are planned together."""
     table = next(each for each in job.tables if each.name == name)
     scan, about = plan.scans[name], {"ends": not job.continuous, "position": position}
     if table.lake is not None:
@@ -186,7 +208,7 @@ def _open_source(job: Job, plan: Plan, root: Path, name: str, position: Any) -> 
     opened: Source
     if table.kafka is not None:
         source = from_entries(KafkaSource, table.kafka)
-        opened = TopicInput(source, table.format, scan, options, **about)
+        opened = TopicInput(source, table.format, scan, options, group=groups.get(name), **about)
     else:
         more = [] if table.watermark is None else time_columns(table.watermark[0], scan.schema)
         columns = scan_columns(plan, name, more)

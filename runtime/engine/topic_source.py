@@ -10,21 +10,20 @@ from aggloom.codegen.planner import Scan
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
 from aggloom.runtime.connectors.kafka.message_facts import locate_messages, read_facts
-from aggloom.runtime.connectors.kafka.offsets import OffsetPlanner
+from aggloom.runtime.connectors.kafka.offsets import OffsetPlanner, Offsets
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.engine.sources import other_source
+from aggloom.runtime.engine.topic_group import MOST_MESSAGES, GroupedPlanner, TopicGroup
 from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.local.message_reader import MessageReader, Read
-
-_MOST_MESSAGES = 500_000
-"""A batch has about so many messages where nothing else is said, so that it fits into memory."""
 
 
 class TopicInput:
     """The messages of a table's topics.
 
-    options: those of the format. ends: whether messages that are sent later are not waited for. Raises SpecError, and
-    CheckpointError for a position of another source, or of a topic that was made anew.
+    options: those of the format. ends: whether messages that are sent later are not waited for. group: the tables that
+    it is planned with, where no transaction is to be cut. Raises SpecError, and CheckpointError for a position of
+    another source, or of a topic that was made anew.
     """
 
     def __init__(
@@ -36,27 +35,36 @@ class TopicInput:
         *,
         ends: bool,
         position: Any,
+        group: TopicGroup | None = None,
     ) -> None:
         self._table, self._where, self.ends = scan.table, f"table {scan.table}", ends
         self._reader = MessageReader(format, scan, options, self._where)
-        self._planner = OffsetPlanner(source, self._where)
+        self._planner: OffsetPlanner | GroupedPlanner
+        self._end_topic = source.transaction_topic
+        if group is None or self._end_topic is None:
+            self._planner = OffsetPlanner(source, self._where)
+        else:
+            self._planner = GroupedPlanner(group, scan.table, source.topics, self._end_topic)
         self._fetcher = MessageFetcher(source, self._where)
-        self._most = source.max_messages_per_trigger or _MOST_MESSAGES
+        self._most = source.max_messages_per_trigger or MOST_MESSAGES
         self.waiting: dict[str, int] = {}
         self._planner.check_ids(self._ids_of(position))
+        self._note_position(position)
+
+    def _note_position(self, position: Any) -> None:
+        """Tell the planner of a group how far this table is read."""
+        if isinstance(self._planner, GroupedPlanner):
+            self._planner.note_position(self._offsets_of(position), self._ids_of(position))
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch; None if no message is new. Raises DataError if some are gone."""
         if self.ends:
             self._planner.stop_here()
-        known = None
-        if position is not None:
-            known = {place: int(at) for place, at in self._places_of(position).items()}
+        known = self._offsets_of(position)
         planned = self._planner.plan(known, self._ids_of(position), self._most)
-        self.waiting = {}
-        if planned.last == planned.starts and (position is not None or not planned.starts):
+        self.waiting = {} if planned.last == planned.starts else {"offsets": planned.backlog}
+        if planned.ends == planned.starts and (position is not None or not planned.starts):
             return None
-        self.waiting = {"offsets": planned.backlog}
         # A first range may have no message: from then on the position says where reading begins.
         return self._in_json({p: [at, planned.ends[p]] for p, at in planned.starts.items()})
 
@@ -66,6 +74,7 @@ class TopicInput:
         ranges = [
             OffsetRange(place, *map(int, both))
             for place, both in sorted(self._places_of(planned).items())
+            if place.topic != self._end_topic
         ]
         for block in self._fetcher.fetch(ranges):
             values = [message.value() for message in block]
@@ -79,7 +88,15 @@ class TopicInput:
         for name, about in planned["topics"].items():
             offsets = {number: both[1] for number, both in about["offsets"].items()}
             topics[name] = {"id": about["id"], "offsets": offsets}
-        return {"topics": topics}
+        position = {"topics": topics}
+        self._note_position(position)
+        return position
+
+    def _offsets_of(self, position: Any) -> Offsets | None:
+        """The offsets of a position; raises CheckpointError."""
+        if position is None:
+            return None
+        return {place: int(at) for place, at in self._places_of(position).items()}
 
     def _in_json(self, ranges: Mapping[TopicPlace, list[int]]) -> dict[str, Any]:
         """A range as the checkpoint keeps it."""

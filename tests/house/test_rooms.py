@@ -146,6 +146,9 @@ ROOMS: dict[str, set[str]] = {
         "connectors.kafka",
         "hosting.checkpoint_paths",
     ),
+    "runtime/connectors/kafka/transactions": KERNEL
+    | SHARED
+    | _in("runtime", "avro", "formats", "connectors.kafka"),
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
     "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
     "runtime/engine": PLANS

@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,13 @@ def test_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install" in str(reason())
     source = KafkaSource(servers="h:1", topic="t")
     assert describe_reader(source, "t").startswith("t: read by Spark's connector: the package")
+    whole = replace(source, topic="s.t", transaction_topic="s.transaction")
+    assert "not read, for transaction_topic needs workers" in describe_reader(whole, "t")
+    with pytest.raises(SpecError, match="transaction_topic needs workers that fetch: the package"):
+        find_connector_reason(whole, "read_kafka", is_cluster=False)
+    monkeypatch.setattr(reader_choice, "find_spec", lambda name: name)
+    said = describe_reader(whole, "t")
+    assert "in batches of whole transactions by s.transaction; on a cluster with fetch=" in said
     with pytest.raises(SpecError, match="fetch is 'worker'; known are auto, workers, connector"):
         KafkaSource(servers="h:1", topic="t", fetch="worker").check("read_kafka")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -85,6 +85,22 @@ class TopicBroker:
                     "" if number == _NO_ID else number, tuple(numbers)
                 )
         return facts_by_topic
+
+    def list_compacted(self, names: Sequence[str]) -> list[str]:
+        """The topics of these of which Kafka keeps the last message of a key alone.
+
+        Brokers tell it those who may describe configurations; of others no topic is known to be one.
+        """
+        client = kafka_client(self._where)
+        from confluent_kafka import admin
+
+        topics = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in names]
+        try:
+            answers = self._admin.describe_configs(topics, request_timeout=_SECONDS)
+            configs = {each.name: answer.result(2 * _SECONDS) for each, answer in answers.items()}
+        except (client.KafkaException, TimeoutError):
+            return []
+        return [name for name in names if "compact" in str(configs[name]["cleanup.policy"].value)]
 
     def earliest(self, places: Iterable[TopicPlace]) -> dict[TopicPlace, int]:
         """The first offset of each partition that is still there."""

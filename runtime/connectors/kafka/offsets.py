@@ -45,9 +45,6 @@ class OffsetPlanner:
 
     def __init__(self, source: KafkaSource, where: str) -> None:
         source.check(where)
-        most = source.max_messages_per_trigger
-        if most is not None and most < 1:
-            raise SpecError(f"{where}: max_messages_per_trigger is {most}; it must be 1 at least")
         self._source, self._where = source, where
         self._is_strict = source.lost_data == "error"
         self._broker = TopicBroker(source, where)
@@ -91,7 +88,7 @@ class OffsetPlanner:
         if self._stops_at is not None:
             ends = {place: min(end, self._stops_at.get(place, 0)) for place, end in ends.items()}
         ends = {place: max(ends.get(place, at), at) for place, at in starts.items()}
-        return PlannedOffsets(starts, _cap(starts, ends, most), ends)
+        return PlannedOffsets(starts, cap_offsets(starts, ends, most), ends)
 
     def check_ids(self, known: Mapping[str, str]) -> None:
         """Hold the ids of topics against those that were read; raises CheckpointError."""
@@ -121,8 +118,15 @@ class OffsetPlanner:
             return
         for name in self._source.topics:
             if name not in self._facts:
+                is_end_topic = name == self._source.transaction_topic
+                advice = (
+                    "set provide.transaction.metadata=true of Debezium's connector, which makes it with the first "
+                    "transaction"
+                    if is_end_topic
+                    else "make it"
+                )
                 raise SpecError(
-                    f"{self._where}: there is no topic {name!r} at {self._source.servers}; make it, or correct the "
+                    f"{self._where}: there is no topic {name!r} at {self._source.servers}; {advice}, or correct the "
                     "name"
                 )
 
@@ -138,7 +142,9 @@ class OffsetPlanner:
             low, end = lows.get(place, 0), ends.get(place, 0)
             # Those that were added later are read from their beginning.
             at = known.get(place, first.get(place, 0))
-            if not low <= at <= end and (position is not None or place in first):
+            # Ends of transactions that are gone may be those of other tables: the planner of transactions finds out.
+            is_missed = at < low and place.topic != self._source.transaction_topic
+            if (is_missed or at > end) and (position is not None or place in first):
                 self._lose(f"{place} has offsets {low} to {end}, and is to be read from {at}")
             starts[place] = min(max(at, low), end)
         for place in sorted(set(known) - set(places)):
@@ -200,7 +206,7 @@ class OffsetPlanner:
         return PlannedOffsets(starts, ends, ends)
 
 
-def _cap(starts: Offsets, ends: Offsets, most: int | None) -> Offsets:
+def cap_offsets(starts: Offsets, ends: Offsets, most: int | None) -> Offsets:
     """The ends of a batch: of each partition the same share, if there are more messages than a batch may have."""
     sizes = {place: ends[place] - at for place, at in starts.items()}
     total = sum(sizes.values())

@@ -7,7 +7,7 @@ entries of a sink and their words from `KafkaOptions`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggloom.errors import SpecError
@@ -49,6 +49,7 @@ class KafkaSource:
     max_messages_per_trigger: int | None = field(default=None, metadata=IN_SQL)
     lost_data: str = field(default="error", metadata=IN_SQL)
     fetch: str = field(default="auto", metadata=IN_SQL)
+    transaction_topic: str | None = field(default=None, metadata=IN_SQL)
     properties: Mapping[str, Any] | None = None
 
     @property
@@ -68,6 +69,9 @@ class KafkaSource:
         are_texts = all(isinstance(each, str) and each for each in self.topics)
         if not self.servers or not self.topics or not are_texts:
             raise SpecError(f"{where}: give it servers ('host:9092') and a topic")
+        most = self.max_messages_per_trigger
+        if most is not None and most < 1:
+            raise SpecError(f"{where}: max_messages_per_trigger is {most}; it must be 1 at least")
         if self.pattern and len(self.topics) > 1:
             raise SpecError(f"{where}: a pattern is one regular expression, not several")
         self._check_position("start", self.start, where)
@@ -86,6 +90,59 @@ class KafkaSource:
                     f"{where}: {name!r} is not for properties; servers= says where Kafka is, and the checkpoint how "
                     "far it is read"
                 )
+        if self.transaction_topic is not None:
+            self._check_transactions(self.transaction_topic, where)
+
+    def with_transaction_topic(self) -> KafkaSource:
+        """The source, with the topic of its transactions as one more topic."""
+        assert self.transaction_topic is not None
+        return replace(self, topic=tuple(dict.fromkeys((*self.topics, self.transaction_topic))))
+
+    def _check_transactions(self, topic: str, where: str) -> None:
+        """Raise SpecError for what leaves open whether a transaction is whole."""
+        begin, prefix = f"{where}: transaction_topic", str(topic).rpartition(".")[0]
+        if not isinstance(topic, str) or not prefix:
+            raise SpecError(
+                f"{begin} is {topic!r}; it is the topic to which Debezium writes where transactions begin and end, as "
+                "in 'shop.transaction'"
+            )
+        for name in self.topics if not self.pattern else ():
+            if not name.startswith(f"{prefix}."):
+                raise SpecError(
+                    f"{begin} {topic!r} counts the events of topics that Debezium calls {prefix}.TABLE, which topic "
+                    f"{name!r} is not; name the transaction_topic of the same connector, or leave it out"
+                )
+        isolation = (self.properties or {}).get("isolation.level", "read_committed")
+        for is_open, reason, advice in (
+            (self.pattern, "a pattern, which may find a topic late", "name the topics"),
+            (
+                self.start != "earliest",
+                f"start={self.start!r}, which may be in the middle of a transaction",
+                "begin at the earliest offsets",
+            ),
+            (
+                self.lost_data == "ignore",
+                'lost_data="ignore", which passes parts of transactions over',
+                "keep the default",
+            ),
+            (
+                not self.streaming,
+                "streaming=False",
+                "read a stream, with trigger(availableNow=True)",
+            ),
+            (
+                isolation != "read_committed",
+                "isolation.level=read_uncommitted, which reads what was taken back",
+                "keep the default",
+            ),
+            (
+                self.fetch == "connector",
+                'fetch="connector": Spark\'s connector knows no transactions of the database',
+                'pass fetch="workers"',
+            ),
+        ):
+            if is_open:
+                raise SpecError(f"{begin} does not go with {reason}; {advice}")
 
     def _check_position(self, name: str, position: Any, where: str) -> None:
         """Raise SpecError for what is no place in the topics."""

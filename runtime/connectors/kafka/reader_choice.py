@@ -17,13 +17,22 @@ _SAME_IN_BOTH = {"isolation.level"}
 def find_connector_reason(source: KafkaSource, where: str, *, is_cluster: bool) -> str | None:
     """Return why Spark's connector reads topics; None where workers fetch them.
 
-    is_cluster: whether workers may run on other machines. Raises SpecError where workers are to fetch, and cannot.
+    is_cluster: whether workers may run on other machines. Raises SpecError where workers are to fetch, and cannot; a
+    transaction_topic is theirs alone.
 
     Example: it is asked for.
         >>> source = KafkaSource(servers="h:9092", topic="t", fetch="connector")
         >>> find_connector_reason(source, "read_kafka", is_cluster=False)
         'fetch is "connector"'
     """
+    reason = _find_reason(source, where, is_cluster)
+    if reason is not None and source.transaction_topic is not None:
+        raise SpecError(f"{where}: transaction_topic needs workers that fetch: {reason}")
+    return reason
+
+
+def _find_reason(source: KafkaSource, where: str, is_cluster: bool) -> str | None:
+    """Return why Spark's connector reads topics; None where workers fetch them."""
     if source.fetch == "connector":
         return 'fetch is "connector"'
     reason = _find_hindrance(source)
@@ -60,8 +69,22 @@ def _spark_release() -> tuple[int, ...]:
 
 def describe_reader(source: KafkaSource, table: str) -> str:
     """Say in a line which reader a table's topics have on Spark, and why."""
+    if source.transaction_topic is not None:
+        return _describe_transactions(source, table)
     reason = find_connector_reason(source, f"table {table}", is_cluster=False)
     if reason is not None:
         return f"{table}: read by Spark's connector: {reason}"
     more = "" if source.fetch == "workers" else "; on a cluster read by Spark's connector"
     return f"{table}: fetched in the workers that pack its rows{more}"
+
+
+def _describe_transactions(source: KafkaSource, table: str) -> str:
+    """Say how a table is read by transactions, for which there is no other reader."""
+    reason = _find_reason(source, f"table {table}", is_cluster=False)
+    if reason is not None:
+        return f"{table}: not read, for transaction_topic needs workers that fetch: {reason}"
+    more = "" if source.fetch == "workers" else '; on a cluster with fetch="workers"'
+    return (
+        f"{table}: fetched in the workers that pack its rows, in batches of whole transactions by "
+        f"{source.transaction_topic}{more}"
+    )

@@ -22,12 +22,14 @@ from aggloom.runtime.connectors.kafka.options import KafkaSource, Position
 from aggloom.runtime.connectors.kafka.reader_choice import find_connector_reason
 from aggloom.runtime.connectors.kafka.spark_package import CONNECTOR
 from aggloom.runtime.connectors.kafka.topics import Topics, remember_topics
+from aggloom.runtime.connectors.kafka.transactions.marks import TransactionMarks
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.formats.side_table import side_table
 from aggloom.runtime.spark.arguments import check_session, check_text
+from aggloom.runtime.spark.read.joint_topics import read_table
 from aggloom.runtime.spark.read.messages import read_messages, session_zone
-from aggloom.runtime.spark.read.topic_ranges import fetch_changes
+from aggloom.runtime.spark.read.topic_ranges import TopicTable
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.sessions.session import is_local
 
@@ -52,6 +54,7 @@ def read_kafka(
     max_messages_per_trigger: int | None = None,
     lost_data: str = "error",
     fetch: str = "auto",
+    transaction_topic: str | None = None,
     unreadable: str = "error",
     side: str | Path | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -66,9 +69,10 @@ def read_kafka(
     offset by partition ({0: 17}); a query that has a checkpoint goes on where that is. streaming: False reads what
     there is now, up to `end`. max_messages_per_trigger: how many a batch takes. lost_data: messages that are gone
     before they were read are an "error", or to "ignore". fetch: in Python's "workers" by librdkafka, by Spark's
-    "connector", or "auto": in workers where that keeps all promises of the connector. properties: of that client, such
-    as security.protocol. metadata: columns of the schema that no value has, each with its source, such as
-    {"ts": "timestamp"}. keys, unreadable, side, options: as of read_messages. Raises SpecError.
+    "connector", or "auto": in workers where that keeps all promises of the connector. transaction_topic: where Debezium
+    writes the ends of transactions (provide.transaction.metadata=true): then no batch has a part of one. properties: of
+    that client, such as security.protocol. metadata: columns of the schema that no value has, each with its source,
+    such as {"ts": "timestamp"}. keys, unreadable, side, options: as of read_messages. Raises SpecError.
 
     Example:
         >>> import aggloom as al
@@ -93,10 +97,16 @@ def read_kafka(
         max_messages_per_trigger=max_messages_per_trigger,
         lost_data=lost_data,
         fetch=fetch,
+        transaction_topic=transaction_topic,
         properties=properties,
     )
     source.check("read_kafka")
-    about = Topics(servers, source.topics, pattern, lost_data == "error", dict(properties or {}))
+    marks = None
+    read_topics = source.topics
+    if transaction_topic is not None:
+        marks = TransactionMarks(format, options.get("registry"), "read_kafka")
+        read_topics = source.with_transaction_topic().topics
+    about = Topics(servers, read_topics, pattern, lost_data == "error", dict(properties or {}))
     # Decided anew at each start: a checkpoint does not say who has read.
     by_connector = find_connector_reason(source, "read_kafka", is_cluster=not is_local(spark))
     if by_connector is None:
@@ -111,8 +121,10 @@ def read_kafka(
             if metadata
             else reading.columns.names
         )
-        changes = fetch_changes(spark, source, reading, table, list(dict.fromkeys(names)))
-        return remember_topics(changes, replace(about, source=source))
+        topic_table = TopicTable(source, reading, table, tuple(dict.fromkeys(names)), marks)
+        changes = read_table(spark, topic_table, "read_kafka")
+        joint = source if marks is None else source.with_transaction_topic()
+        return remember_topics(changes, replace(about, source=joint))
     _log.info("read_kafka: %s: Spark's connector reads it: %s", topic, by_connector)
     reader = (
         (spark.readStream if streaming else spark.read)

@@ -65,6 +65,11 @@ def remember_topics(df: DataFrame, topics: Topics) -> DataFrame:
     return df
 
 
+def known_topics(df: DataFrame) -> Topics | None:
+    """The topics that a DataFrame is known to read; None of others."""
+    return _TOPICS.get(df)
+
+
 def same_topics(df: DataFrame, derived: DataFrame) -> DataFrame:
     """The derived DataFrame, known to read the topics of the other."""
     if df in _TOPICS:

@@ -32,6 +32,7 @@ from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.expressions import is_ansi, use_analyser
 from aggloom.runtime.spark.plan.lookup_frame import as_lookups
 from aggloom.runtime.spark.plan.lower import SparkLowering
+from aggloom.runtime.spark.read.joint_topics import join_topics
 from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 
@@ -123,6 +124,8 @@ def sql(
             options=chosen,
             lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
         )
+    for name, df in join_topics({n: df for n, df in frames.items() if n in plan.scans}).items():
+        tables_by_name[name] = table_of(name, df, change_column, times.get(name))
     check_tables_read("sql", query, plan, [name for name in frames if name in named])
     settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, tables_by_name)

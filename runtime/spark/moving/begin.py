@@ -13,7 +13,7 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def begin_handed_over(
             "of its state. Start the query once in a session with master=local[*]; the cluster goes on from there."
         )
     facts = read_facts(root / HAND_OVER)
-    spoken = [_offset_of(each.table, facts) for each in lines]
+    spoken = [_offset_of(each, lines, facts) for each in lines]
     for name in _OF_SPARK:
         shutil.rmtree(root / name, ignore_errors=True)
     (root / ".metadata.crc").unlink(missing_ok=True)
@@ -92,8 +92,9 @@ def begin_handed_over(
     shutil.rmtree(done, ignore_errors=True)
 
 
-def _offset_of(table: str, facts: HandOver) -> str:
-    """The position of a table as a line of Spark's log of offsets."""
+def _offset_of(line: SourceLine, lines: list[SourceLine], facts: HandOver) -> str:
+    """The position of a line's table as Spark's log of offsets has it."""
+    table = line.table
     position = facts.positions.get(table)
     if table == ONE_ROW:
         return json.dumps({"given": 1})
@@ -102,9 +103,28 @@ def _offset_of(table: str, facts: HandOver) -> str:
     if table in facts.files:
         return json.dumps({"logOffset": 0}, separators=(",", ":")) if facts.files[table] else "-"
     if isinstance(position, dict) and "topics" in position:
-        offsets = {name: each["offsets"] for name, each in position["topics"].items()}
-        return json.dumps(offsets, separators=(",", ":"))
+        # Tables that are read together have one source, and so one position.
+        tables = dict.fromkeys(each.table for each in lines if each.source == line.source)
+        positions = [facts.positions.get(each) for each in tables]
+        return json.dumps(join_positions(positions), separators=(",", ":"))
     return json.dumps(position)
+
+
+def join_positions(positions: Iterable[Any]) -> dict[str, dict[str, int]]:
+    """The offsets of topics in several positions, by partition the furthest.
+
+    Example: two tables that are read together; the second was not in the last batch.
+        >>> both = ({"topics": {t: {"id": "", "offsets": {"0": n}}}} for t, n in (("a", 3), ("b", 1)))
+        >>> join_positions(both)
+        {'a': {'0': 3}, 'b': {'0': 1}}
+    """
+    joint: dict[str, dict[str, int]] = {}
+    for position in positions:
+        for name, about in position["topics"].items() if position is not None else ():
+            known = joint.setdefault(name, {})
+            for number, at in about["offsets"].items():
+                known[number] = max(int(at), known.get(number, 0))
+    return joint
 
 
 def _take_states(lowering: SparkLowering, root: Path) -> None:

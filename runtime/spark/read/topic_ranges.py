@@ -35,6 +35,9 @@ from aggloom.runtime.connectors.kafka.offsets import (
     write_offsets,
 )
 from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.connectors.kafka.transactions.groups import open_planner
+from aggloom.runtime.connectors.kafka.transactions.marks import TransactionMarks
+from aggloom.runtime.connectors.kafka.transactions.planner import TransactionPlanner
 from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.formats.decoder import Decoder
 from aggloom.runtime.formats.side_table import SideTable
@@ -61,6 +64,8 @@ except ImportError:  # Spark 4.1 and older ask for all that there is.
 
 _WHERE = "read_kafka"
 _RANGES = "ranges"
+TRANSACTION_SOURCE = "aggloom_transactions_"
+"""The begin of the names of sources that cut no transaction."""
 _NUMBERS = count(1)
 _LEAST = 10_000
 """Fewer messages are no task of their own."""
@@ -72,39 +77,52 @@ _FETCHERS: dict[str, MessageFetcher] = {}
 """Clients of this worker, which the next task goes on with."""
 
 
-def fetch_changes(
-    spark: SparkSession,
-    source: KafkaSource,
-    decoder: Decoder,
-    side: SideTable | None,
-    names: Sequence[str],
+@dataclass(frozen=True)
+class TopicTable:
+    """A table of topics: its source, what decodes its messages, the columns of its rows, and what reads their marks."""
+
+    source: KafkaSource
+    decoder: Decoder
+    side: SideTable | None
+    names: tuple[str, ...]
+    marks: TransactionMarks | None = None
+
+    def read(self, ranges: DataFrame) -> DataFrame:
+        """The changes in a DataFrame of ranges: the columns of these names and `_change_type`."""
+        reading = ReadRanges(self.source, self.decoder, self.side)
+        rows = ranges.mapInArrow(reading, reading.output_type)
+        rows = rows.observe(f"{METRIC} #{number()}", *_sums(("rows", "files")))
+        rows = rows.observe(f"{PASSED_OVER} #{number()}", *_sums(("refused", "notices")))
+        places = self.decoder.columns.names
+        columns = [F.col(f"c{places.index(name)}").alias(name) for name in self.names]
+        # Rows without a change bring counts alone.
+        changes = rows.where("change IS NOT NULL").select(
+            *columns, F.col("change").alias(CHANGE_COLUMN)
+        )
+        if self.decoder.upserts:
+            changes = remember_keys(changes, self.decoder.keys)
+        packed = PackedRanges(ranges, self.source, self.decoder, self.side)
+        return remember_packed(changes, packed)
+
+
+def load_ranges(
+    spark: SparkSession, source: KafkaSource, marks: TransactionMarks | None, where: str
 ) -> DataFrame:
-    """The changes of topics as a DataFrame: the columns of these names and `_change_type`."""
+    """The ranges of a source's topics as a DataFrame, a row for each task; marks: where they cut no transaction."""
     tasks = spark.sparkContext.defaultParallelism if is_here(spark) else _TASKS
-    data_source = _source_of(source, tasks)
+    data_source = _source_of(source, tasks, marks, where)
     spark.dataSource.register(data_source)
     reader = spark.readStream if source.streaming else spark.read
-    ranges = reader.format(data_source.name()).load()
-    reading = ReadRanges(source, decoder, side)
-    rows = ranges.mapInArrow(reading, reading.output_type)
-    rows = rows.observe(f"{METRIC} #{number()}", *_sums(("rows", "files")))
-    rows = rows.observe(f"{PASSED_OVER} #{number()}", *_sums(("refused", "notices")))
-    places = decoder.columns.names
-    columns = [F.col(f"c{places.index(name)}").alias(name) for name in names]
-    # Rows without a change bring counts alone.
-    changes = rows.where("change IS NOT NULL").select(
-        *columns, F.col("change").alias(CHANGE_COLUMN)
-    )
-    if decoder.upserts:
-        changes = remember_keys(changes, decoder.keys)
-    return remember_packed(changes, PackedRanges(ranges, source, decoder, side))
+    return reader.format(data_source.name()).load()
 
 
 def _sums(names: Sequence[str]) -> list[Column]:
     return [F.sum(name).alias(name) for name in names]
 
 
-def _source_of(source: KafkaSource, tasks: int) -> type[DataSource]:
+def _source_of(
+    source: KafkaSource, tasks: int, marks: TransactionMarks | None, where: str
+) -> type[DataSource]:
     """A data source of Spark's for some topics: what is registered is a class."""
 
     number = next(_NUMBERS)
@@ -114,13 +132,13 @@ def _source_of(source: KafkaSource, tasks: int) -> type[DataSource]:
 
         @classmethod
         def name(cls) -> str:
-            return f"aggloom_topics_{number}"
+            return f"{'aggloom_topics_' if marks is None else TRANSACTION_SOURCE}{number}"
 
         def schema(self) -> str:
             return f"{_RANGES} STRING"
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-            return RangeStream(source, tasks)
+            return RangeStream(source, tasks, marks, where)
 
         def reader(self, schema: Any) -> DataSourceReader:
             return RangeBatch(source, tasks)
@@ -135,17 +153,23 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     as Spark asks for those of the log's last offset before anything else when a query goes on.
     """
 
-    def __init__(self, source: KafkaSource, tasks: int) -> None:
-        self._source, self._tasks = source, tasks
-        self._own_planner: OffsetPlanner | None = None
+    def __init__(
+        self,
+        source: KafkaSource,
+        tasks: int,
+        marks: TransactionMarks | None = None,
+        where: str = _WHERE,
+    ) -> None:
+        self._source, self._tasks, self._marks, self._where = source, tasks, marks, where
+        self._own_planner: OffsetPlanner | TransactionPlanner | None = None
         self._ids: dict[str, str] = {}
         self._at: Any = None
 
     @property
-    def _planner(self) -> OffsetPlanner:
+    def _planner(self) -> OffsetPlanner | TransactionPlanner:
         """The planner, which is made where it is used: a worker has no need of it."""
         if self._own_planner is None:
-            self._own_planner = OffsetPlanner(self._source, _WHERE)
+            self._own_planner = open_planner(self._source, self._marks, self._where)
         return self._own_planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -177,7 +201,9 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._at = end
-        return _tasks_of(find_ranges(start, end, _WHERE), self._tasks)
+        ranges = find_ranges(start, end, _WHERE)
+        of_tables = (each for each in ranges if each.place.topic != self._source.transaction_topic)
+        return _tasks_of(of_tables, self._tasks)
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
         yield (partition.value,)
@@ -220,9 +246,11 @@ def _fetch_blocks(
 ) -> Iterator[tuple[Messages, int]]:
     """Yield the messages of a task, some thousands at once, the first with the number of its texts."""
     texts = [text for batch in batches for text in batch.column(0).to_pylist()]
-    number, blocks = len(texts), _fetch(
-        source, [each for text in texts for each in _read_task(text)]
-    )
+    ranges = [each for text in texts for each in _read_task(text)]
+    if source.transaction_topic is not None:
+        # Tables that are read together share their ranges.
+        ranges = [each for each in ranges if each.place.topic in source.topics]
+    number, blocks = len(texts), _fetch(source, ranges)
     for block in blocks:
         values = [message.value() for message in block]
         keys = [message.key() for message in block]
