@@ -168,6 +168,7 @@ def _bucket_of(look: Look, equalities: Equalities) -> int | None:
     spread = list(look.description.spread)
     schema = look.description.agg_spec.aggregate_schema
     values = {name.casefold(): value for name, value in equalities.items()}
+    # The bucket is a hash of all these columns; with one unknown the rows may lie in any.
     if not spread or any(name.casefold() not in values for name in spread):
         return None
     arrays = []
@@ -178,6 +179,7 @@ def _bucket_of(look: Look, equalities: Equalities) -> int | None:
             if isinstance(value, str)
             else pa.types.is_integer(field.type)
         )
+        # A value of another type is compared by its rules (1 = 1.0), but has another hash.
         if not fits:
             return None
         try:

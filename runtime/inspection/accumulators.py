@@ -134,6 +134,7 @@ class Layout:
             array = np.array(words, np.int64)
             valid = np.ones(len(words), np.bool_)
             if operand.is_pooled:
+                # The pool has no text under 0, which stands for NULL.
                 valid = array != 0
             decoded: list[Any] = columns.from_words(
                 array, valid, operand.types[0], stored.pool

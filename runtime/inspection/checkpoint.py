@@ -97,10 +97,12 @@ def looks_at(
 ) -> list[Look]:
     """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
     check_path("state", "checkpoint", checkpoint)
+    # type(): True is an int, and would be batch 1.
     if batch is not None and type(batch) is not int:
         raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")
     opened = open_state(checkpoint, spark)
     operators = opened.operators()
+    # An operator of several parts has them behind a point: 2.1 is the second part of operator 2.
     number = str(operator).partition(".")[0]
     chosen = [each for each in operators if operator is None or number == str(each.number)]
     looks = every = [

@@ -61,6 +61,7 @@ def fit_columns(
     Raises SinkError where the table lacks a column, has it in a type that does not take its values, or wants one more.
     """
     for column in table:
+        # Found now and not by the table's own check, which would fail in the first batch with rows.
         if not column.nullable and column.name not in result.names:
             raise SinkError(
                 f"{where}: column {column.name!r} of the table is NOT NULL, and the result does not have it. Add it to "
@@ -76,6 +77,7 @@ def fit_columns(
         fields.append(target)
         fit = fit_of(column, target)
         is_key = column.name in key
+        # Two keys that are rounded to one would be one row in the table, and the deletion of either would delete it.
         most = Fit.EXACT if not cast else Fit.CHECKED if is_key else Fit.ROUNDED
         if fit <= most:
             continue
@@ -146,6 +148,7 @@ def _fit_numbers(source: pa.DataType, target: pa.DataType) -> Fit:
     whole, scale = _digits(source)
     if pt.is_integer(target):
         fits = source.bit_width <= target.bit_width if pt.is_integer(source) else False
+        # Less, not equal: of the largest number of digits an integer type has only some values.
         fits = fits or (pt.is_decimal(source) and whole < _DIGITS[target.bit_width])
         target_scale = 0
     else:
@@ -235,6 +238,8 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pt.is_floating(source) and pt.is_decimal(target):
         return _decimals(values, target)
     if pt.is_floating(target):
+        # Unsafe, since Arrow's safe cast refuses whatever is rounded, which is what was asked for; only infinity is no
+        # value of it.
         result = values.cast(target, safe=False)
         if (
             pt.is_floating(source)
@@ -246,6 +251,8 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.round(values, 0, _AWAY_FROM_ZERO).cast(target)
     if pt.is_decimal(target):
         if pt.is_integer(source):
+            # By way of a wider decimal: Arrow refuses a cast of whole numbers to a decimal that has not room for all of
+            # their type, even where these values fit.
             return values.cast(pa.decimal256(_WIDE, target.scale)).cast(target)
         return _round_decimals(values, target.scale).cast(target)
     if pt.is_decimal(source):

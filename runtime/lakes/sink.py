@@ -187,6 +187,7 @@ class LakeSink(ABC):
         """Raise SinkError or CheckpointError for a batch that does not fit what the table has."""
         existing = self.options.existing
         if last is None:
+            # The table may have been dropped and made anew; going on would leave a table of the last batches only.
             if batch and existing != "keep":
                 raise CheckpointError(
                     f"{self.where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
@@ -197,6 +198,7 @@ class LakeSink(ABC):
                     f"{self.where}: it has rows that this checkpoint did not write. existing=replace deletes them with "
                     "the first batch, existing=keep leaves them where they are"
                 )
+        # The checkpoint committed batches that are not in the table.
         elif last.batch < before:
             raise CheckpointError(
                 f"{self.where}: it has batch {last.batch} of this checkpoint, which comes to batch {batch} now: what "

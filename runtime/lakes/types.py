@@ -18,6 +18,7 @@ def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
 
     Raises SpecError for a type that is not stored.
     """
+    # One spelling for all instants: two zones of a column are two types of Arrow, though the values are the same.
     if pt.is_timestamp(dtype):
         return pa.timestamp("us", "UTC" if dtype.tz else None)
     if pt.is_string(dtype) or pt.is_large_string(dtype) or dtype == pa.string_view():

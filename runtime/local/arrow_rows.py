@@ -37,6 +37,7 @@ def arrow_rows(
     no such column, or the one that `words` names; else all rows are insertions. Raises DataError and
     UnknownColumnError; TypeMismatchError for a column of another type, or a value that its type does not have.
     """
+    # The usual case of a program that feeds batches: nothing to look for, and nothing is copied.
     if kinds is not None and table.schema.equals(schema) and isinstance(table, pa.RecordBatch):
         return table, _codes(kinds, len(table), where)
     there = _Names(table.schema.names, where)

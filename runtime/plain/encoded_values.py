@@ -25,6 +25,8 @@ def python_words(column: pa.Array) -> list[Any]:
         return [None if v is None else real_word(v) for v in column.to_pylist()]
     if is_nested(dtype):
         return list(rows.encode_values(column).to_pylist())
+    # Dates and times as the whole numbers that they are stored as: as Python's objects they lack some values that SQL
+    # has.
     return list(column.view(scalars.carrier(dtype)).to_pylist())
 
 
@@ -37,6 +39,8 @@ def _unscale(value: Decimal, scale: int) -> int:
 def from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
     """Words back to a column."""
     if pa.types.is_decimal(dtype):
+        # Two's complement in two words: `>>` and `&` of Python take a negative number as if it went on with ones for
+        # ever.
         mask = (1 << 64) - 1
         limbs = np.zeros((len(values), 2), np.uint64)
         for k, v in enumerate(values):

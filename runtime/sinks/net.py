@@ -173,6 +173,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
 
 def _by_key(own: pa.Table) -> Places:
     """The order of rows by the values of all columns: NULL first, NaN last."""
+    # Arrow cannot sort nested values, and puts NaN among the NULLs.
     if any(pt.is_nested(each) or pt.is_floating(each) for each in own.schema.types):
         rows = list(zip(*(column.to_pylist() for column in own.columns), strict=True))
         order = sorted(range(len(rows)), key=lambda place: [sort_key(v) for v in rows[place]])
@@ -180,6 +181,7 @@ def _by_key(own: pa.Table) -> Places:
     parts: dict[str, Any] = {}
     for number, column in enumerate(own.columns):
         if column.null_count:
+            # Arrow puts NULLs last; a column before, which is false for them, puts them first.
             parts[f"{number} there"] = column.is_valid()
         parts[str(number)] = column
     places = pc.sort_indices(pa.table(parts), sort_keys=[(name, "ascending") for name in parts])

@@ -66,6 +66,7 @@ def read_options(
                 f"sink {kind}: there is no option {name!r}. {nearest(str(name), types)}"
             )
     for name in needed:
+        # An empty text is as good as none: it is what a variable that is not set leaves.
         if not entries.get(name):
             example = {"kind": kind, **needed}
             raise SpecError(f"sink {kind}: give it {name}, as in {example}")
@@ -84,6 +85,7 @@ def _parse_option(kind: str, name: str, type_name: str, value: Any) -> Any:
     """The value of an option, which a command line or a script gives as text."""
     if type_name == "bool" and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
+    # type(): YAML's `true` is an int for isinstance, and would be 1.
     if type_name == "int" and (str(value).isdigit() or type(value) is int):
         return int(value)
     if type_name == "Any":

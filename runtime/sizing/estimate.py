@@ -130,8 +130,10 @@ def _whole(rows: int | Mapping[str, int] | None, sampled: Mapping[str, int]) -> 
         raise SpecError(f"estimate: rows={rows!r}; give a number, or one of each table.")
     else:
         total = sum(sampled.values())
+        # One number is of all tables together, which are taken to grow as they are in the samples.
         totals = {name: round(rows * number / total) for name, number in sampled.items()}
         if rows < total:
+            # Fewer than were sampled: rounding could hide that for a table, and the check below is to tell it.
             totals = dict.fromkeys(sampled, 0)
     for name, number in totals.items():
         if number < sampled[name]:
