@@ -120,6 +120,10 @@ class CardinalityError(DataError, ValueError):
     """More rows where there may be only one."""
 
 
+class RecursionLimitError(DataError, ValueError):
+    """Rows of a recursive query that are more steps away than its limit allows."""
+
+
 class UnknownChangeTypeError(DataError, ValueError):
     """A change type that is NULL or spelled in no known way."""
 

@@ -26,6 +26,7 @@ from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalise_rows
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, plan_rank
+from aggloom.codegen.operators.recursion_limit import RecursionLimit
 from aggloom.codegen.operators.rolling import (
     HORIZON,
     RollingAggregate,
@@ -90,6 +91,7 @@ __all__ = [
     "Over",
     "OverCall",
     "Rank",
+    "RecursionLimit",
     "RollingAggregate",
     "RollingColumn",
     "RollingLayout",

@@ -86,6 +86,7 @@ class PlanOptions:
     join_match_limit: int = 50_000_000
     join_spread_buckets: int = 1
     multi_join_enabled: MultiJoins = "AUTO"
+    recursion_limit: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, Any], **keywords: Any) -> PlanOptions:
@@ -219,4 +220,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "join_match_limit": _count(1),
     "join_spread_buckets": _count(1),
     "multi_join_enabled": _choice(MultiJoins, str.upper),
+    "recursion_limit": _count(0),
 }

@@ -23,6 +23,7 @@ from aggloom.codegen.sql.match_parser import (
     match_sql,
     measure_sql,
 )
+from aggloom.codegen.sql.recursion import MAX_LEVEL
 from aggloom.codegen.sql.window_parser import (
     Descriptor,
     TableArgument,
@@ -63,6 +64,21 @@ class _Parser(MatchParser):
 
     def _warn_unsupported(self) -> None:
         """Say nothing: what sqlglot cannot read is refused by name."""
+
+    def _parse_cte(self) -> Any:
+        """Read a query of WITH, behind whose name Spark has MAX RECURSION LEVEL and a number."""
+        query = super()._parse_cte()
+        alias = query.args.get("alias") if query is not None else None
+        if alias is not None and alias.args.get(MAX_LEVEL) is not None:
+            query.set(MAX_LEVEL, alias.args.pop(MAX_LEVEL))
+        return query
+
+    def _parse_table_alias(self, *args: Any, **options: Any) -> Any:
+        alias = super()._parse_table_alias(*args, **options)
+        if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+            level = self._require_node("a number", self._parse_unary())
+            alias.set(MAX_LEVEL, level)
+        return alias
 
     def _parse_group(self, skip_group_by_token: bool = False) -> Any:
         """Read a GROUP BY, which WITH ROLLUP or WITH CUBE ends; sqlglot alone reads on."""

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token
 
 from aggloom.codegen.sql.errors import refusal, span
-from aggloom.codegen.sql.recursion import STEPS
+from aggloom.codegen.sql.recursion import BOUNDED, MAX_LEVEL
 
 _MODIFIERS: Final = "with_ order limit offset"
 _SETS: Final = f"this expression distinct {_MODIFIERS}"
@@ -25,7 +25,7 @@ READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
         exp.Subquery: f"{_MODIFIERS} this alias joins pivots",
         **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), _SETS),
         exp.With: "expressions recursive",
-        exp.CTE: "this alias materialized",
+        exp.CTE: f"this alias materialized {MAX_LEVEL}",
         exp.From: "this",
         exp.Join: "this side kind using on method match_condition",
         exp.Lateral: "this view outer alias",
@@ -78,9 +78,10 @@ _WORDS: Final = {
     "sample": "TABLESAMPLE",
     "default": "DEFAULT in a CAST",
     "format": "FORMAT",
+    MAX_LEVEL: "MAX RECURSION LEVEL elsewhere than behind a name in WITH",
 }
 _FIXES: Final = {
-    "connect": STEPS,
+    "connect": BOUNDED,
     "join_mark": "write LEFT JOIN or RIGHT JOIN",
     "to": "write DATE_TRUNC('DAY', t)",
     "sort": "a changelog has no order; sort the table",

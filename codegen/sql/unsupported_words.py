@@ -11,7 +11,7 @@ from typing import Final
 from sqlglot.tokens import Token, TokenType
 
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.recursion import STEPS
+from aggloom.codegen.sql.recursion import BOUNDED, BOUNDED_VIEW
 
 _MODELS: Final = "call the model in a function of your own (docs/user-functions.md)"
 _CHANGES: Final = "take it out: a result is a changelog as it is"
@@ -28,11 +28,11 @@ _PHRASES: Final[dict[tuple[str, ...], str]] = {
     },
     ("VECTOR_SEARCH", "("): "join the table, and rank by the distance with ROW_NUMBER()",
     ("CREATE", "MODEL"): _MODELS,
-    ("WITH", "MUTUALLY", "RECURSIVE"): STEPS,
-    ("AT", "RECURSION", "LIMIT"): STEPS,
-    ("MAX", "RECURSION", "LEVEL"): STEPS,
-    ("CREATE", "RECURSIVE", "VIEW"): STEPS,
-    ("DECLARE", "RECURSIVE", "VIEW"): STEPS,
+    ("WITH", "MUTUALLY", "RECURSIVE"): BOUNDED,
+    ("AT", "RECURSION", "LIMIT"): BOUNDED,
+    ("OPTION", "(", "MAXRECURSION"): BOUNDED,
+    ("CREATE", "RECURSIVE", "VIEW"): BOUNDED_VIEW,
+    ("DECLARE", "RECURSIVE", "VIEW"): BOUNDED_VIEW,
 }
 """The words of a construct one after the other, and the way to do without it."""
 _NAMES: Final = (TokenType.STRING, TokenType.IDENTIFIER)

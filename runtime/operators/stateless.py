@@ -23,6 +23,7 @@ from aggloom.codegen.planner import (
     Lookup,
     LookupJoin,
     Node,
+    RecursionLimit,
     Scan,
     ToChangelog,
     WindowAssign,
@@ -35,6 +36,7 @@ from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.changelog_conversion import from_changelog, to_changelog
 from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.correlate import correlate, correlate_rows
+from aggloom.runtime.operators.recursion_limit import check_limit
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
 from aggloom.runtime.storage.arena import NumberArray
@@ -125,6 +127,9 @@ def step_data(step: Step) -> dict[str, Any]:
             **({"nets_updates": True} if step.nets_updates else {}),
             "rows": columns_data(step.input.schema),
         }
+    if isinstance(step, RecursionLimit):
+        rows = columns_data(step.input.schema)
+        return {"flag": step.flag, "limit": step.limit, "name": step.name, "rows": rows}
     assert isinstance(step, Calc | LoweredCalc)
     lowered = step if isinstance(step, LoweredCalc) else None
     return {
@@ -151,6 +156,8 @@ def step_from(data: Mapping[str, Any]) -> Step:
             call = call_from(data["call"], columns_from(data["answers"]))
             nets = bool(data.get("nets_updates"))
             return Correlate(scan, call, bool(data["outer"]), tuple(data["columns"]), nets)
+        if "limit" in data:
+            return RecursionLimit(scan, data["flag"], int(data["limit"]), data["name"])
         select = tuple((name, sql) for name, sql in data["select"])
         calc = Calc(scan, select, columns_from(data["columns"]), data["where"])
         return step_of(calc, data["zone"])
@@ -225,6 +232,7 @@ _RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
     FromChangelog: from_changelog,
     Lookup: _attach_lists,
     LookupJoin: _join_answers,
+    RecursionLimit: check_limit,
     ToChangelog: to_changelog,
     WindowAssign: lambda node, rows: (assign_windows(node, rows[0]), rows[1]),
     WindowTable: lambda node, rows: window_rows(node, *rows),

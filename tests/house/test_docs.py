@@ -40,6 +40,7 @@ HERE = {
     "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
     "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},
+    "recursion.md": {"sql": [0, 1, 2], "python": [0], "text": [0]},
     "scripts.md": {"sql": [0, 1]},
     "sinks.md": {"python": [0], "yaml": [0]},
     "sources.md": {"yaml": [0]},
@@ -200,6 +201,9 @@ TABLES: dict[tuple[str, int], dict[str, Any]] = {
     ("over.md", 0): {"t": "account INT, at BIGINT, amount INT"},
     ("rank.md", 0): {"t": "category STRING, shop INT, sales INT"},
     ("rank.md", 1): {"t": "shop INT, price INT, ts TIMESTAMP"},
+    ("recursion.md", 0): {"contents": "product STRING, part STRING, pieces INT"},
+    ("recursion.md", 1): {"starts": "id INT", "links": "source INT, target INT"},
+    ("recursion.md", 2): {"t": "id INT"},
     ("sql.md", 1): {
         "transfers": "account INT, amount INT, state STRING",
         "refunds": "account INT, amount INT",

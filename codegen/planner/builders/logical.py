@@ -8,13 +8,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import (
-    AggregateNode,
-    Calc,
-    Node,
-    Union,
-    walk,
-)
+from aggloom.codegen.operators import AggregateNode, Calc, Node, Union, walk
 from aggloom.codegen.planner.builders.changelog_conversion import plan_changelog_conversion
 from aggloom.codegen.planner.builders.constants import values, with_from
 from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_clause
@@ -27,6 +21,7 @@ from aggloom.codegen.planner.builders.qualified_names import (
     check_qualified,
     qualify_name,
 )
+from aggloom.codegen.planner.builders.recursion import plan_recursion
 from aggloom.codegen.planner.builders.select_items import refuse_twice
 from aggloom.codegen.planner.builders.set_operations import (
     cast_columns,
@@ -59,7 +54,7 @@ from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.pivots import pivot_query
 from aggloom.codegen.sql.query import SelectBlock
-from aggloom.codegen.sql.recursion import refuse_recursion
+from aggloom.codegen.sql.recursion import read_recursion
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source, without_pivots
 from aggloom.codegen.sql.stars import select_star_columns
@@ -127,7 +122,6 @@ class _Builder:
         clause = tree.args.get("with_")
         if clause is None:
             return self
-        refuse_recursion(clause)
         builder = _Builder(self.named, self.dialect, self.options, self.notes, self.open)
         own: set[str] = set()
         for item in clause.expressions:
@@ -136,9 +130,16 @@ class _Builder:
                 message = f"WITH names {item.alias!r} twice; rename one."
                 raise place_error(DuplicateNameError(message), item)
             own.add(name)
-            columns = tuple(column.name for column in item.args["alias"].columns)
-            builder.named[name] = builder._rename_columns(builder.query(item.this), columns, item)
+            builder.named[name] = builder._plan_with(clause, item)
         return builder
+
+    def _plan_with(self, clause: exp.With, item: exp.CTE) -> Node:
+        """The plan of a query of WITH."""
+        recursion = read_recursion(clause, item)
+        if recursion is not None:
+            return plan_recursion(self.within(item.this), recursion)
+        columns = tuple(column.name for column in item.args["alias"].columns)
+        return self.rename_columns(self.query(item.this), columns, item)
 
     def with_tables(self, rows: Mapping[str, Node]) -> _Builder:
         """A builder that sees these rows too, as tables of these names."""
@@ -271,7 +272,7 @@ class _Builder:
             node, names = plan_match(self, source.this), {source.alias} - {""}
         else:
             node, names = self._table(source), {source.alias or source.name, source.name}
-        return self._rename_columns(node, columns, source), names
+        return self.rename_columns(node, columns, source), names
 
     def _pivot(self, source: exp.Expression) -> tuple[Node, set[str]]:
         """The plan of a table with PIVOT or UNPIVOT after it."""
@@ -281,7 +282,7 @@ class _Builder:
             node = self.with_tables({"$pivot": node}).query(query)
             alias = pivot.args.get("alias")
             if alias is not None:
-                node = self._rename_columns(node, tuple(each.name for each in alias.columns), pivot)
+                node = self.rename_columns(node, tuple(each.name for each in alias.columns), pivot)
                 names = {pivot.alias}
         return node, names
 
@@ -309,11 +310,11 @@ class _Builder:
         if isinstance(table, ViewQuery):
             open_views = self.open | {name}
             builder = _Builder(self.named, self.dialect, self.options, self.notes, open_views)
-            table = builder._rename_columns(builder.query(table.query), table.columns, source)
+            table = builder.rename_columns(builder.query(table.query), table.columns, source)
             self.named[name] = table
         return table
 
-    def _rename_columns(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
+    def rename_columns(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
         if not names:
             return node
         if len(names) != len(node.schema):
