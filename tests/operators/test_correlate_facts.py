@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from typing import Any
 
@@ -21,6 +22,12 @@ TABLES = {
 }
 
 
+PAIRS: list[Row] = [
+    (1, [{"i": 12, "p": "45.6"}, {"i": 12, "p": "45.612"}]),
+    (2, [{"i": 13, "p": "41.6"}, {"i": 14, "p": "45.2136"}]),
+    (3, [{"i": 18, "p": "42.6"}]),
+]
+"""What several of its tests unnest."""
 FLINK: dict[str, tuple[str, list[Row], str, list[Row]]] = {
     "primitive arrays": (
         "a INT, b ARRAY<INT>",
@@ -39,11 +46,7 @@ FLINK: dict[str, tuple[str, list[Row], str, list[Row]]] = {
     ),
     "rows with a filter": (
         "a INT, b ARRAY<ROW<i INT, p STRING>>",
-        [
-            (1, [{"i": 12, "p": "45.6"}, {"i": 12, "p": "45.612"}]),
-            (2, [{"i": 13, "p": "41.6"}, {"i": 14, "p": "45.2136"}]),
-            (3, [{"i": 18, "p": "42.6"}]),
-        ],
+        PAIRS,
         "SELECT a, s, t FROM t, UNNEST(t.b) AS A (s, t) WHERE s > 13",
         [(2, 14, "45.2136"), (3, 18, "42.6")],
     ),
@@ -86,6 +89,32 @@ FLINK: dict[str, tuple[str, list[Row], str, list[Row]]] = {
         "SELECT a, i, p FROM (VALUES (1, 'x'), (2, 'y')) AS v(k, w), t, UNNEST(t.b) AS A (i, p) WHERE i = k",
         [(1, 2, "45.612")],
     ),
+    "rows of a sub-query with a condition on both": (
+        "a INT, b ARRAY<ROW<i INT, p STRING>>",
+        PAIRS,
+        "SELECT a, x, y FROM (SELECT a, b FROM t WHERE a < 3) AS tf, UNNEST(tf.b) AS A (x, y) WHERE x > a * 6",
+        [(1, 12, "45.6"), (1, 12, "45.612"), (2, 13, "41.6"), (2, 14, "45.2136")],
+    ),
+    "rows by the names of their fields": (
+        "a INT, b ARRAY<ROW<_1 INT, _2 STRING>>",
+        [(a, [{"_1": e["i"], "_2": e["p"]} for e in b]) for a, b in PAIRS],
+        "SELECT a, A._1, A._2 FROM t, UNNEST(t.b) AS A WHERE A._1 > 13",
+        [(2, 14, "45.2136"), (3, 18, "42.6")],
+    ),
+    "filters in and around a sub-query": (
+        "a INT, b ARRAY<ROW<i INT, p STRING>>",
+        PAIRS,
+        "SELECT * FROM (SELECT a, b1, b2 FROM (SELECT a, b FROM t) q CROSS JOIN UNNEST(q.b) AS S(b1, b2) "
+        "WHERE S.b1 >= 12) tmp WHERE b2 <> '42.6'",
+        [(1, 12, "45.6"), (1, 12, "45.612"), (2, 13, "41.6"), (2, 14, "45.2136")],
+    ),
+    "a multiset collected in windows": (
+        "b BIGINT, at TIMESTAMP(3)",
+        [(b, dt.datetime(2024, 1, 1, second=n)) for b, n in ((1, 1), (2, 2), (2, 3), (3, 4))],
+        "WITH w AS (SELECT b, COLLECT(b) AS c FROM t GROUP BY b, TUMBLE(at, INTERVAL '3' SECOND)) "
+        "SELECT b, x FROM w, UNNEST(w.c) AS A(x) WHERE b < 3",
+        [(1, 1), (2, 2), (2, 2)],
+    ),
 }
 
 
@@ -97,7 +126,7 @@ def test_facts_of_flink(name: str) -> None:
     ) as harness:
         if rows:
             harness.process([("+I", *row) for row in rows], table="t")
-        harness.flush()
+        harness.end_of_input()
         assert multiset(harness.table()) == multiset(wanted)
 
 
