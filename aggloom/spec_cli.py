@@ -137,10 +137,10 @@ def inspect(
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "flink", "json", "svg"]),
+    type=click.Choice(["text", "flink", "source", "json", "svg"]),
     default="text",
     show_default=True,
-    help="A tree with notes, the sections of Flink's EXPLAIN, the same as data, or a picture.",
+    help="A tree with notes, the sections of Flink's EXPLAIN, the generated modules, data, or a picture.",
 )
 def explain(
     sql: str | None,
@@ -153,7 +153,7 @@ def explain(
     tables: tuple[str, ...],
     watermarks: tuple[str, ...],
     settings: tuple[str, ...],
-    form: Literal["text", "flink", "json", "svg"],
+    form: Literal["text", "flink", "source", "json", "svg"],
 ) -> None:
     """Explain the plan of a query: why it is so, calls and types, a key's state, what is compiled."""
     from aggloom.codegen import explain as explained

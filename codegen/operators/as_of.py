@@ -42,6 +42,10 @@ class AsOfJoin(TwoSided):
     merges: bool = False
 
     @property
+    def join_conditions(self) -> tuple[str, ...]:
+        return () if self.condition is None else (self.condition,)
+
+    @property
     def name(self) -> str:
         word = "TEMPORAL" if self.waits else "ASOF"
         return f"{word} {self.kind.upper()} JOIN ON {self.equalities or 'TRUE'}"

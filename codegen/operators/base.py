@@ -130,6 +130,11 @@ class Node(ABC):
         return frozenset()
 
     @property
+    def join_conditions(self) -> tuple[str, ...]:
+        """The further conditions that joined rows meet, over the columns of all inputs."""
+        return ()
+
+    @property
     def unique_key(self) -> Key | None:
         """The plainest unique key, one whose changes come in order if there is any; None if there is none."""
         return next(iter((*self.ordered_keys, *self.unique_keys)), None)

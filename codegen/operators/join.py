@@ -70,6 +70,10 @@ class Join(TwoSided):
         return self.is_spread
 
     @property
+    def join_conditions(self) -> tuple[str, ...]:
+        return () if self.condition is None else (self.condition,)
+
+    @property
     def name(self) -> str:
         return f"{self.kind.upper()} JOIN ON {self.equalities or 'TRUE'}"
 

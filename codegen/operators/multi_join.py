@@ -55,6 +55,10 @@ class MultiJoin(KeyedRowsNode):
     takes: ClassVar[Changes] = "retract"
 
     @property
+    def join_conditions(self) -> tuple[str, ...]:
+        return tuple(each for each in self.conditions if each is not None)
+
+    @property
     def inputs(self) -> tuple[Node, ...]:
         return self.tables
 

@@ -15,6 +15,7 @@ from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windo
 from aggloom.codegen.planner.scripts.insertions import insertions
 from aggloom.codegen.planner.scripts.script import read_script, without_explain
 from aggloom.codegen.planner.sections import as_sections
+from aggloom.codegen.planner.sources import as_sources
 from aggloom.codegen.planner.tables import Keys, Times
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call
@@ -29,7 +30,7 @@ from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.display import html_image, html_text
 from aggloom.errors import SpecError, nearest
 
-Format = Literal["text", "flink", "json", "svg"]
+Format = Literal["text", "flink", "source", "json", "svg"]
 
 
 class Explanation(str):
@@ -62,10 +63,10 @@ def explain(
     "append", "retract" or "upsert", of all tables or by table. dialect: "spark" or "flink". backend: "numba" or
     "python". keys: their primary keys, by table. watermarks: the columns of their watermarks. options, keywords: the
     planner's, by either name. format: text, which for a single aggregate also lists its calls with their types; flink,
-    the sections of Flink's EXPLAIN; json or svg. Of a script with several queries each is explained, one after the
-    other, as text or in sections. window: the windows of a spec, an assigner or a whole Windowing. lookups: tables that
-    are asked. ordered: whether ORDER BY may stand around the whole query, for a result that is sorted before it is
-    shown. Raises SpecError and its kin.
+    the sections of Flink's EXPLAIN; source, the modules that are generated; json or svg. Of a script with several
+    queries each is explained, one after the other, unless the format is json or svg. window: the windows of a spec, an
+    assigner or a whole Windowing. lookups: tables that are asked. ordered: whether ORDER BY may stand around the whole
+    query, for a result that is sorted before it is shown. Raises SpecError and its kin.
 
     Example:
         >>> import aggloom as al
@@ -91,6 +92,8 @@ def explain(
             return as_svg(plan, backend)
         if format == "flink":
             return as_sections(plan)
+        if format == "source":
+            return as_sources(plan, backend)
         plain = ("backend plain Python",) if backend == "python" else ()
         lines = plain if spec is None else _lines(spec, backend)
         return "\n".join([*lines, *_plan(plan, backend, notes=spec is None)])

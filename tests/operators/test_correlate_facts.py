@@ -27,7 +27,7 @@ PAIRS: list[Row] = [
     (2, [{"i": 13, "p": "41.6"}, {"i": 14, "p": "45.2136"}]),
     (3, [{"i": 18, "p": "42.6"}]),
 ]
-"""What several of its tests unnest."""
+"""Rows that several of its tests unnest."""
 FLINK: dict[str, tuple[str, list[Row], str, list[Row]]] = {
     "primitive arrays": (
         "a INT, b ARRAY<INT>",

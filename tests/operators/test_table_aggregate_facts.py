@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 NUMBERS = [(n, s) for s in range(1, 7) for n in range(s * (s - 1) // 2 + 1, s * (s + 1) // 2 + 1)]
 """The numbers 1 to 21 in groups of 1, 2, .. 6, as in TestData.tupleData3."""
 PRICES = (6, 3, 5, 8, 4)
-"""Those of TestData.tupleData4."""
+"""The prices of TestData.tupleData4."""
 
 
 @pytest.fixture(autouse=True)

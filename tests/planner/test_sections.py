@@ -1,6 +1,8 @@
-"""The sections of Flink's EXPLAIN: the tree as it was read, the plans, and stages with their ship strategies."""
+"""Formats of explain: the sections of Flink's EXPLAIN with stages and ship strategies, and the generated modules."""
 
 from __future__ import annotations
+
+import linecache
 
 import pytest
 
@@ -74,3 +76,25 @@ def test_each_query_of_a_script_is_explained() -> None:
     assert al.explain(script, tables=TABLES).count("plan\n") == 2
     with pytest.raises(SpecError, match="format 'json' is of one query, and the script has 2"):
         al.explain(script, tables=TABLES, format="json")
+
+
+def test_the_source_of_a_join_condition_is_what_runs() -> None:
+    sql = "SELECT t.k, v + 1 AS x FROM t JOIN u ON t.k = u.k AND v * 2 > w + 40 WHERE SIN(v) > 0"
+    text = al.explain(sql, tables=TABLES, format="source")
+    blocks = {
+        block.partition("\n")[0]: block.partition("\n")[2] for block in text.split("\n\n\n# ")
+    }
+    condition = next(body for title, body in blocks.items() if "Join: condition `v` * 2 >" in title)
+    assert 'scalar.multiply(rows["v"], pa.scalar(2, pa.int32()), "`v` * 2")' in condition
+    assert "Calc: projection" in blocks
+    assert any(body.startswith("# Spark evaluates it: ") for body in blocks.values())
+    with al.Harness.from_sql(sql.partition(" WHERE")[0], TABLES, backend="python") as harness:
+        harness.process([("+I", "a", 30, None), ("+I", "a", 2, None)], table="t")
+        harness.process([("+I", "a", 1)], table="u")
+        harness.flush()
+        assert harness.table() == [("a", 31)]
+    loaded = ["".join(lines[2]).strip() for lines in linecache.cache.values() if len(lines) == 4]
+    assert condition in loaded, "a debugger shows these lines"
+    handlers = al.explain("SELECT k, SUM(v) AS s FROM t GROUP BY k", tables=TABLES, format="source")
+    assert "GroupAggregate: handler " in handlers and "def accumulate" in handlers
+    assert al.explain("SELECT k FROM t", tables=TABLES, format="source").startswith("# Nothing is")

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import HORIZON, Bounds, Calc, Node, RollingTable, WindowTable, mark
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.window_options import in_zone
+from aggloom.codegen.planner.rules.window_options import in_zone
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, type_name

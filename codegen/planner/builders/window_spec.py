@@ -13,8 +13,8 @@ from aggloom.codegen.planner.builders.window_query import bounds_types, time_typ
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.horizons import rolling_over
+from aggloom.codegen.planner.rules.window_options import in_zone, with_options
 from aggloom.codegen.planner.rules.windows import namespace_spec, over_windows
-from aggloom.codegen.planner.window_options import in_zone, with_options
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import infer_type, quote_name
 from aggloom.codegen.spec import checks as spec_check

@@ -28,7 +28,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.lifted_windows import LiftedWindow, lift_window
 from aggloom.codegen.planner.rules.timed_joins import timed_join
-from aggloom.codegen.planner.window_options import windowing_of
+from aggloom.codegen.planner.rules.window_options import windowing_of
 from aggloom.codegen.scalar.expressions import column_name, quote_name
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Session, Windowing
