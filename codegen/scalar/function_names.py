@@ -18,6 +18,11 @@ _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
     "current_row_timestamp": "write PROCTIME()",
     "current_watermark": "write NOW() in WHERE for rows that leave by the clock; windows drop late rows",
+    "inet_aton": "write a column of the input that holds it",
+    "inet_ntoa": "write a column of the input that holds it",
+    "object_of": "write NAMED_STRUCT('field', value, ..)",
+    "object_update": "write NAMED_STRUCT('field', value, ..) of all fields",
+    "rand_integer": "write a column of the input instead: a retraction must repeat its value",
     "group_id": "write GROUPING_ID()",
     "unnest": "write it in FROM: CROSS JOIN UNNEST(a) AS u(x)",
     "to_changelog": "write it in FROM: FROM TO_CHANGELOG(input => TABLE t)",

@@ -281,6 +281,8 @@ def check_expression(root: exp.Expression, *, is_condition: bool = False) -> Non
             raise refusal(node, "a subquery is", "join or filter before the aggregation")
         if is_changing(node):
             raise refusal(node, f"{differs(node)}; it is", STORED)
+        if isinstance(node, exp.Placeholder | exp.Parameter):
+            raise refusal(node, f"the parameter {node.sql()} is", "write its value into the text")
         if is_clock(node):
             _refuse_clock_in_filter(node)
         if is_clock(node) and not is_condition and not _may_read_clock(node):

@@ -94,3 +94,8 @@ def test_what_only_looks_like_one_is_read(query: str) -> None:
 def test_a_statement_that_no_run_does_is_refused_by_its_name(statement: str, name: str) -> None:
     with pytest.raises(UnsupportedSqlError, match=f"^{name} not supported here; "):
         al.Harness.from_sql(f"SELECT i FROM u; {statement}", TABLES)
+
+
+def test_a_parameter_is_refused_by_its_name() -> None:
+    with pytest.raises(UnsupportedSqlError, match=r"^the parameter :least is not supported here; "):
+        al.Harness.from_sql("SELECT i FROM t WHERE i > :least", TABLES)
