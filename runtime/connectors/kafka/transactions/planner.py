@@ -57,6 +57,7 @@ class TransactionPlanner:
         self._refuse_compacted()
         self._window = TransactionWindow({}, self._end_topic, where)
         self._scanned: Offsets = {}
+        self._by_collection: dict[str, str | None] = {}
         self._ends, self._is_first = False, True
         self._since: dict[str, float] = {}
         """Since when transactions have held up others."""
@@ -168,7 +169,10 @@ class TransactionPlanner:
         """The events of a transaction by topic that is read; counts: by data collection."""
         by_topic: dict[str, int] = {}
         for name, count in counts.items():
-            topic = next((each for each in self._names(name) if each in self._topics), None)
+            if name not in self._by_collection:
+                known = (each for each in self._names(name) if each in self._topics)
+                self._by_collection[name] = next(known, None)
+            topic = self._by_collection[name]
             if topic is not None and count:
                 by_topic[topic] = by_topic.get(topic, 0) + count
         return by_topic

@@ -117,10 +117,13 @@ class TransactionWindow:
         if transaction.counts is None:
             transaction.number = self._numbers
             self._numbers += 1
-        # Of an end that is told twice the greater count, which waits for more.
-        known = transaction.counts or {}
-        topics = dict.fromkeys([*known, *counts])
-        transaction.counts = {t: max(known.get(t, 0), counts.get(t, 0)) for t in topics}
+            transaction.counts = dict(counts)
+            return
+        # Of an end that is there twice the greater count, which waits for more.
+        topics = dict.fromkeys([*transaction.counts, *counts])
+        transaction.counts = {
+            topic: max(transaction.counts.get(topic, 0), counts.get(topic, 0)) for topic in topics
+        }
         transaction.is_whole = False
 
     def _warn_of_replay(self, key: str) -> None:
