@@ -16,7 +16,7 @@ from aggloom.runtime.operators.differences import pair_marks
 from aggloom.runtime.operators.steps import Rows, has_values
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values import rows as row_bytes
-from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+from aggloom.runtime.values.changelog import UPDATE_AFTER, UPDATE_BEFORE, Kinds, single_kinds
 from aggloom.runtime.values.row_groups import row_groups
 
 _MOST = 2**31 - 1
@@ -94,16 +94,6 @@ def _find_unchanged(joined_rows: pa.RecordBatch, kinds: Kinds, numbers: NumberAr
     unchanged = np.zeros(len(numbers), np.bool_)
     unchanged[places] = partner >= 0
     return unchanged
-
-
-def single_kinds(kinds: Kinds) -> Kinds:
-    """The kinds (int8[rows]) of rows that replace none: -U is a deletion, +U an insertion.
-
-    Example:
-        >>> single_kinds(np.array([0, 1, 2, 3], np.int8)).tolist()
-        [0, 3, 0, 3]
-    """
-    return np.where(kinds & UPDATE_BEFORE, np.int8(DELETE), np.int8(INSERT))
 
 
 def _unnest(call: Unnest, batch: pa.RecordBatch) -> Answers:

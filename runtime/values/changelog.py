@@ -55,6 +55,16 @@ def spellings(kind: int) -> list[str]:
     ]
 
 
+def single_kinds(kinds: Kinds) -> Kinds:
+    """The kinds (int8[rows]) of rows that replace none: -U is a deletion, +U an insertion.
+
+    Example:
+        >>> single_kinds(np.array([0, 1, 2, 3], np.int8)).tolist()
+        [0, 3, 0, 3]
+    """
+    return np.where(kinds & UPDATE_BEFORE, np.int8(DELETE), np.int8(INSERT))
+
+
 def is_retraction(kinds: Kinds) -> npt.NDArray[np.bool_]:
     """True where a row takes something back (-U, -D)."""
     return (kinds & 1).astype(np.bool_)

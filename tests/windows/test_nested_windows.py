@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from collections import Counter
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
+from changelog_laws import check_laws
 from hypothesis import given
 from hypothesis import strategies as st
 from nested_windows import TABLES, Row, WindowQuery, random_row, window_query
@@ -15,6 +18,7 @@ from strategies import examples
 
 import aggloom as al
 from aggloom.codegen.planner import walk
+from aggloom.runtime.local.harness import Harness
 
 Change = tuple[str, Row]
 
@@ -103,3 +107,21 @@ def test_random_queries_have_all_operators_over_windows() -> None:
         ).plan
         found |= {type(node).__name__ for node in walk(plan.root)}
     assert {"WindowAggregate", "GroupAggregate", "TimedJoin", "Over", "Rank"} <= found
+
+
+@pytest.mark.parametrize("window", ["HOP", "CUMULATE"])
+def test_an_update_of_a_row_in_several_windows_is_lawful(window: str) -> None:
+    source = (
+        f"TABLE({window}(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES))"
+    )
+    h = Harness.from_sql(
+        f"SELECT id, window_start, window_end, v FROM {source} WHERE v = 1 OR MINUTE(window_start) < 15",
+        {"t": "id INT, v INT, ts TIMESTAMP"},
+        backend="python",
+    )
+    first, second = (dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.UTC) for minute in (14, 18))
+    for rows in ([("+I", 1, 1, first)], [("-U", 1, 1, first), ("+U", 1, 0, second)]):
+        h.process(rows)
+        h.flush()
+    check_laws(h.changes(), 3, one_net_change=False)
+    assert all(row[3] == 0 and row[1].minute < 15 for row in h.table())

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 
 from aggloom.codegen import infer_type, is_expression, lower_calc
 from aggloom.codegen.planner import Bounds, WindowAssign, WindowTable
-from aggloom.codegen.windows import FOREVER, Aligned, to_instants, to_local
+from aggloom.codegen.windows import FOREVER, Aligned, Tumble, to_instants, to_local
 from aggloom.errors import DataError
 from aggloom.runtime.storage.arena import Array, NumberArray
-from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.changelog import Kinds, single_kinds
 
 _INSTANT = pa.timestamp("us", "UTC")
 
@@ -37,6 +37,9 @@ def window_rows(
     rows, starts, ends = assigner.assign(times)
     bounds = bound_columns(node.bounds, starts, ends, assigner.zone)
     whole = [*batch.take(pa.array(rows)).columns, *bounds]
+    if not isinstance(assigner, Tumble):
+        # The halves of an update stand apart: each has all of its windows before the next row.
+        kinds = single_kinds(kinds)
     return pa.RecordBatch.from_arrays(whole, schema=node.schema), kinds[rows]
 
 
