@@ -21,7 +21,9 @@ from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGE
 from aggloom.docs_cli import show_docs
 from aggloom.errors import AggloomError, IgnoredOptionWarning
 from aggloom.forget_cli import forget
+from aggloom.garbage_pause import collect_rarely
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
+from aggloom.interpreted_start import interpret_few_rows
 from aggloom.masking import mask_secrets
 from aggloom.move_cli import move
 from aggloom.options_cli import SingleOption, debug_option, pairs_of
@@ -46,7 +48,7 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            with _warnings_as_notes():
+            with _warnings_as_notes(), collect_rarely(), interpret_few_rows():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("aggloom: interrupted", err=True)

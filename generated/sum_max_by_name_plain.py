@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "d3762464a0e64cd7"
-DIGEST = "1a4fab0170e9ef53"
+SUPPORT = "b7acf8cf5062631c"
+DIGEST = "65fc08c90a963370"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"top","args":["v"],"function":"TOP2"}],"dialect":"spark","functions":[{"arguments":[["v","INT"]],"columns":[["value","INT"],["place","INT"]],"name":"TOP2","nulls":"ignore","source":"class Top2:\\n    \\"\\"\\"The two largest values; it says itself which rows differ.\\"\\"\\"\\n\\n    def create():\\n        return (0, 0, 0, 0, 0, 0)\\n\\n    def accumulate(state, v):\\n        first, second, count, old_first, old_second, old_count = state\\n        if count == 0 or v > first:\\n            return (v, first, min(count + 1, 2), old_first, old_second, old_count)\\n        if count == 1 or v > second:\\n            return (first, v, 2, old_first, old_second, old_count)\\n        return state\\n\\n    def rows(state):\\n        if state[2] > 0:\\n            yield state[0], 1\\n        if state[2] > 1:\\n            yield state[1], 2\\n\\n    def changes(state):\\n        first, second, count, old_first, old_second, old_count = state\\n        if old_count > 0 and (count < 1 or first != old_first):\\n            yield False, old_first, 1\\n        if old_count > 1 and (count < 2 or second != old_second):\\n            yield False, old_second, 2\\n        if count > 0 and (old_count < 1 or first != old_first):\\n            yield True, first, 1\\n        if count > 1 and (old_count < 2 or second != old_second):\\n            yield True, second, 2\\n\\n    def mark_emitted(state):\\n        return (state[0], state[1], state[2], state[0], state[1], state[2])\\n"}],"group_by":["k"],"input_changes":"append","schema":[["k","STRING"],["v","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ab9f9d114183d84c"
-DIGEST = "3a8a5412cbdd934e"
+SUPPORT = "086382ae07121f53"
+DIGEST = "9140f1e5524bd5f9"
 
 
 class Inputs(NamedTuple):
@@ -46,11 +46,13 @@ class Outputs(NamedTuple):
 
 
 # TOP2, as its user wrote it.
+@rt.only_compiled
 @rt.kernel
 def user_top2_create():
     return (0, 0, 0, 0, 0, 0)
 
 
+@rt.only_compiled
 @rt.kernel
 def user_top2_accumulate(state, v):
     first, second, count, old_first, old_second, old_count = state
@@ -61,6 +63,7 @@ def user_top2_accumulate(state, v):
     return state
 
 
+@rt.only_compiled
 @rt.kernel
 def user_top2_rows(state):
     if state[2] > 0:
@@ -69,6 +72,7 @@ def user_top2_rows(state):
         yield (state[1], 2)
 
 
+@rt.only_compiled
 @rt.kernel
 def user_top2_changes(state):
     first, second, count, old_first, old_second, old_count = state
@@ -82,6 +86,7 @@ def user_top2_changes(state):
         yield (True, second, 2)
 
 
+@rt.only_compiled
 @rt.kernel
 def user_top2_mark_emitted(state):
     return (state[0], state[1], state[2], state[0], state[1], state[2])
@@ -177,6 +182,7 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
     return True
 
 
+@rt.only_compiled
 @rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
@@ -187,6 +193,7 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     return stop, dropped
 
 
+@rt.only_compiled
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
     """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
@@ -197,6 +204,7 @@ def values(state, slots, out, start, stop):
     return stop
 
 
+@rt.only_compiled
 @rt.cold_kernel
 def changes(state, slots, removed, added, start, stop):
     """Write the rows that differ from the emitted ones at the slots from start on, as values does: the next one."""
@@ -237,6 +245,7 @@ def changes(state, slots, removed, added, start, stop):
     return stop
 
 
+@rt.only_compiled
 @rt.cold_kernel
 def mark(state, slots):
     """Note at each of the slots that its rows have been emitted."""
@@ -268,6 +277,7 @@ def mark(state, slots):
         state.emitted_top2_v[s] = 1
 
 
+@rt.only_compiled
 @rt.cold_kernel
 def merge_slots(state, slots, other, others, start):
     """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
@@ -277,6 +287,7 @@ def merge_slots(state, slots, other, others, start):
     return stop
 
 
+@rt.only_compiled
 @rt.cold_kernel
 def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""

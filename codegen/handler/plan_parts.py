@@ -338,6 +338,11 @@ class HandlerPlan:
         return self.backend == "numba"
 
     @property
+    def has_user_code(self) -> bool:
+        """Tell whether a user's functions, or expressions, stand in the module."""
+        return any(self.spec.entry(call).user_defined for call in self.spec.calls)
+
+    @property
     def modules(self) -> list[str]:
         """Names of modules that the module imports for users' functions."""
         used = {module for function in self.functions for module in function.modules}

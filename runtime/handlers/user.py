@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.jit import kernel, only_compiled
 from aggloom.runtime.values.encoded_values import real_word
 from aggloom.runtime.views.lists import ListOut, put_element
 
@@ -12,16 +12,19 @@ INFINITY = np.inf
 NOT_A_NUMBER = np.nan
 
 
+@only_compiled
 @kernel
 def log(value: float) -> float:
     return np.log(value)
 
 
+@only_compiled
 @kernel
 def exp(value: float) -> float:
     return np.exp(value)
 
 
+@only_compiled
 @kernel
 def power(base: float, exponent: float) -> float:
     return np.power(np.float64(base), np.float64(exponent))

@@ -13,6 +13,7 @@ from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO as AWAY_FROM_ZERO
 from aggloom.runtime.storage.jit import cold_kernel as cold_kernel
 from aggloom.runtime.storage.jit import inner_kernel as inner_kernel
 from aggloom.runtime.storage.jit import kernel as kernel
+from aggloom.runtime.storage.jit import only_compiled as only_compiled
 from aggloom.runtime.storage.jit import part as part
 from aggloom.runtime.views.kinds import *
 from aggloom.runtime.views.lists import *

@@ -35,6 +35,8 @@ class Tree(NamedTuple):
     free: Array  # int64[LARGEST + 1]
     meta: Array  # int64[6]
     queue: Array  # int64[1] or int64[QUEUE_LENGTH]
+    # It is as long while nothing waits.
+    PREPARED = ("queue",)
 
 
 @kernel

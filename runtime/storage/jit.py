@@ -55,6 +55,13 @@ def part(function: F) -> F:
     return plain
 
 
+def only_compiled(function: F) -> F:
+    """Mark a kernel that Python never runs itself: a user's code, or a logarithm, whose last bit is the library's."""
+    if _IS_TUNED:
+        compiling.mark_compiled(function)
+    return function
+
+
 def _compile_plain(function: F) -> F:
     """Return a function as Numba compiles it by itself."""
     plain: F = njit(cache=True, nogil=True)(function)

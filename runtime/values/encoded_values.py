@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -175,7 +174,8 @@ def truth(condition: bool) -> int:
 
 @kernel
 def sqrt(value: float) -> float:
-    return math.sqrt(value)
+    # NaN of a negative number, compiled or not; `math.sqrt` is so only when it is compiled.
+    return np.sqrt(np.float64(value))
 
 
 @kernel

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.blocks import Tree
-from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.jit import cold_kernel, kernel, only_compiled
 from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.tree import META_SIZE
 from aggloom.runtime.views.ranked import (
@@ -34,6 +34,7 @@ _WIDTH = META_SIZE
 """Index in `meta` of the width, behind what it keeps of every tree."""
 
 
+@only_compiled
 @kernel
 def _step(width: int) -> float:
     """The logarithm of g, for an error of 1 / width."""
@@ -46,6 +47,7 @@ def _offset(step: float) -> float:
     return np.ceil(-_LEAST_LOGARITHM / step) + 1.0
 
 
+@only_compiled
 @kernel
 def bin_of(word: int, width: int) -> int:
     """The bin of a double in its word form."""
@@ -63,6 +65,7 @@ def bin_of(word: int, width: int) -> int:
     return number if x > 0.0 else -number
 
 
+@only_compiled
 @kernel
 def bin_value(number: int, width: int) -> float:
     """The double that stands for all in a bin: as far from its least as from its greatest, in proportion."""

@@ -15,7 +15,7 @@ import numpy as np
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.hashing import mix
-from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.jit import cold_kernel, kernel, only_compiled
 from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.views.bits import FixedView
 
@@ -192,6 +192,7 @@ def _tau(x: float) -> float:
     return total / 3.0
 
 
+@only_compiled
 @kernel
 def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
     """Ertl's improved estimate (arXiv:1702.01284, algorithm 6), without tables and without ranges.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from aggloom.runtime.storage.blocks import Tree
-from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.jit import cold_kernel, kernel, only_compiled
 from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.values.encoded_values import word_to_float
@@ -75,6 +75,12 @@ def only(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, in
     return word, rows
 
 
+@only_compiled
+@kernel
+def _power(base: float, exponent: float) -> float:
+    return base**exponent
+
+
 @cold_kernel
 def product(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> float:
     """The product of the DOUBLEs in ascending order, each as often as it is there."""
@@ -84,6 +90,6 @@ def product(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> float:
         count = view.heap[entry + 1]
         if count > 0:
             # In the order of the values, not of the rows: rounding does not depend on how they came.
-            result *= word_to_float(view.heap[entry]) ** np.float64(count)
+            result *= _power(word_to_float(view.heap[entry]), np.float64(count))
         leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     return result

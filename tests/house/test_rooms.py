@@ -104,7 +104,9 @@ ROOMS: dict[str, set[str]] = {
     | HOST
     | {"pyarrow", "aggloom.codegen!"}
     | _in("runtime", "platform"),
-    "runtime/platform/kernels": {"numba", "llvmlite"} | SHARED | _in("runtime", "platform.kernels"),
+    "runtime/platform/kernels": {"numba", "llvmlite", "numpy", "aggloom.interpreted_start"}
+    | SHARED
+    | _in("runtime", "platform.kernels"),
     "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "sinks"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "sinks", "lakes"),
     "runtime/connectors": KERNEL

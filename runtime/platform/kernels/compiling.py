@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
 from aggloom.garbage_pause import pause_collection
 from aggloom.private_directory import refuse_foreign
 from aggloom.runtime.platform.kernels.indexing import Compiler
+from aggloom.runtime.platform.kernels.interpreting import Kernel
 from aggloom.runtime.platform.kernels.linking import LinkedCompiler, StaleKernelError, link
 from aggloom.runtime.platform.kernels.loading import LazyCache, is_own
 
@@ -50,14 +52,28 @@ def compile_counting(function: F) -> F:
 
 def compile_part(function: F) -> F:
     """Return a function that is put into its caller before anything is compiled."""
-    kernel: F = njit(inline="always", **_OPTIONS)(function)
+    kernel: F = _make_kernel(function, inline="always", **_OPTIONS)
     return kernel
+
+
+def mark_compiled(kernel: Any) -> None:
+    """Let Python never run a kernel."""
+    if isinstance(kernel, Kernel):  # not with NUMBA_DISABLE_JIT
+        kernel.is_compiled_only = True
 
 
 def _compile(function: F, linked: bool = False, **options: Any) -> F:
     """Return a function compiled as the options say."""
-    kernel: F = _compile_once(njit(**options)(function), linked)
+    kernel: F = _compile_once(_make_kernel(function, **options), linked)
     return kernel
+
+
+def _make_kernel(function: Any, **options: Any) -> Any:
+    """Return Numba's dispatcher of a function, which lets Python run it where that is faster."""
+    dispatcher = njit(**options)(function)
+    if isinstance(dispatcher, CPUDispatcher):  # NUMBA_DISABLE_JIT: a plain function
+        dispatcher.__class__ = Kernel
+    return dispatcher
 
 
 def _compile_once(dispatcher: Any, linked: bool = False) -> Any:
