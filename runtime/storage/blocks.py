@@ -35,8 +35,11 @@ class Tree(NamedTuple):
     free: Array  # int64[LARGEST + 1]
     meta: Array  # int64[6]
     queue: Array  # int64[1] or int64[QUEUE_LENGTH]
-    # It is as long while nothing waits.
-    PREPARED = ("queue",)
+
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        """Fields whose length says nothing of the work: they are as long while nothing waits."""
+        return ("queue",)
 
 
 @kernel

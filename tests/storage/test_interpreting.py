@@ -24,7 +24,10 @@ class Numbers(NamedTuple):
 
     values: Any
     room: Any
-    PREPARED = ("room",)
+
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        return ("room",)
 
 
 @inner_kernel
