@@ -37,7 +37,7 @@ class Tree(NamedTuple):
     queue: Array  # int64[1] or int64[QUEUE_LENGTH]
 
     @property
-    def prepared(self) -> tuple[str, ...]:
+    def fixed_fields(self) -> tuple[str, ...]:
         """Fields whose length says nothing of the work: they are as long while nothing waits."""
         return ("queue",)
 

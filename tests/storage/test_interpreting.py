@@ -26,7 +26,7 @@ class Numbers(NamedTuple):
     room: Any
 
     @property
-    def prepared(self) -> tuple[str, ...]:
+    def fixed_fields(self) -> tuple[str, ...]:
         return ("room",)
 
 

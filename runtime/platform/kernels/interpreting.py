@@ -73,7 +73,7 @@ def _unwrap(value: Any) -> Any:
 
 def _most_words(values: tuple[Any, ...]) -> int:
     """The words of the longest array in arguments, those aside that are as long when there is nothing to do."""
-    aside = getattr(values, "prepared", ())
+    aside = getattr(values, "fixed_fields", ())
     most = 0
     for name, value in zip(getattr(values, "_fields", repeat("")), values, strict=False):
         if isinstance(value, np.ndarray):
