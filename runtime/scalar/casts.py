@@ -236,8 +236,8 @@ def _power(digits: int) -> pa.Scalar:
 
 
 def _describe_misfit(dtype: pa.DataType) -> str:
-    return f"the value does not fit {dtype}; cast to a wider type or filter such rows."
+    return f"the value does not fit {dtype}; cast to a wider type, filter such rows, or make it NULL by TRY_CAST."
 
 
 def _describe_misread(dtype: pa.DataType) -> str:
-    return f"the text is no {dtype}; filter such rows."
+    return f"the text is no {dtype}; filter such rows, or make it NULL by TRY_CAST."
