@@ -6,6 +6,7 @@ No result depends on them, so that a script of Flink's runs with them as it is; 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from aggloom.errors import IgnoredOptionWarning
 
@@ -67,7 +68,6 @@ _PREFIXES = {
     "table.optimizer.union-all-as-breakpoint-enabled": _SEARCH,
     "table.plan.": _SEARCH,
     "table.dml-sync": _CLIENT,
-    "table.sql-dialect": "each statement is read in the dialect that the run is given",
     "table.dynamic-table-options.enabled": _CLIENT,
     "table.display.": _CLIENT,
     "table.resources.": _CLIENT,
@@ -76,9 +76,12 @@ _PREFIXES = {
 """Beginnings of the names of such options, each with the reason; the first that fits is the one."""
 
 
-def why_ignored(name: str) -> str | None:
+def why_ignored(name: str, value: Any = None) -> str | None:
     """Return the reason for which an option means nothing here; None of any other option."""
     folded = name.lower()
+    if folded == "table.sql-dialect" and str(value).lower() == "default":
+        # Any other dialect reads the statements behind it otherwise, and is refused.
+        return "statements are in Flink's own dialect"
     return next((why for begin, why in _PREFIXES.items() if folded.startswith(begin)), None)
 
 

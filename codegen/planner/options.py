@@ -102,7 +102,7 @@ class PlanOptions:
         changes = {}
         for name, value in options.items():
             keyword = FLINK_NAMES.get(str(name).lower(), name)
-            why = None if keyword in _READERS else why_ignored(str(name))
+            why = None if keyword in _READERS else why_ignored(str(name), value)
             if why is not None:
                 warn_ignored(str(name), why)
                 continue
