@@ -110,6 +110,8 @@ class ChangingSessions(SpanBook):
     def __init__(self, story: Story, keeps: bool) -> None:
         super().__init__(story)
         self.keeps = keeps
+        self.fired: dict[Key, int] = {}
+        """The watermark up to which the sessions of a key have fired."""
         self.times: dict[Key, Counter[int]] = defaultdict(Counter)
 
     def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
@@ -119,20 +121,21 @@ class ChangingSessions(SpanBook):
 
     def _enter_key(self, key: Key, rows: list[Row], now: int) -> None:
         times, gap = self.times[key], int(self.assigner.gap)  # type: ignore[attr-defined]
-        for start, end in self._find(list(times)):
-            # What is over has been emitted, and stays as it is drawn.
-            for time in [each for each in times if start <= each < end and end - 1 <= now]:
-                del times[time]
-        over = [
-            pair for pair in self._find([*times, *(r.place for r in rows)]) if pair[1] - 1 <= now
-        ]
+        if now > self.fired.get(key, now - 1):
+            for start, end in self._find(list(times)):
+                # What is over has been emitted when the watermark moved, and stays as it is drawn.
+                for time in [each for each in times if start <= each < end and end - 1 <= now]:
+                    del times[time]
+        self.fired[key] = now
         for row in rows:
             row.until = row.place + gap
-            row.late = any(start <= row.place < end for start, end in over)
+            is_over = row.until - 1 <= now
+            row.late = is_over and not any(abs(each - row.place) <= gap for each in times)
             if not row.late and (row.adds or self.keeps or times[row.place] > 0):
                 times[row.place] += 1 if row.adds else -1
+                if not times[row.place]:
+                    del times[row.place]
                 self._draw(row, times)
-        self.times[key] = Counter({time: count for time, count in times.items() if count})
 
     def _draw(self, row: Row, times: Counter[int]) -> None:
         """Draw the sessions of a row's key that have not fired as the row has made them."""

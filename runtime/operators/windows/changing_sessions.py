@@ -6,6 +6,7 @@ it may be over, and what its times hold is merged. No row has to be kept.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +22,35 @@ from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.operators.windows.base import DUE, WindowOperator
+from aggloom.runtime.operators.windows.base import DUE, FIRED, WindowOperator
 from aggloom.runtime.operators.windows.key_state import merge_slots, slots_and_windows
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import AFTER_ALL
+
+
+class _TimeCounts:
+    """The times of one key that have rows, or owe some, in order."""
+
+    def __init__(self, gap: int) -> None:
+        self.counts: dict[int, int] = {}
+        self._gap, self._times = gap, list[int]()
+
+    def add(self, time: int, rows: int) -> None:
+        """Count rows of a time; a time without any is none."""
+        count = self.counts.get(time, 0) + rows
+        if count and time not in self.counts:
+            insort(self._times, time)
+        elif not count and time in self.counts:
+            del self._times[bisect_left(self._times, time)]
+        self.counts[time] = count
+        if not count:
+            del self.counts[time]
+
+    def touches(self, time: int) -> bool:
+        """Tell whether a time is at most the gap away."""
+        place = bisect_left(self._times, time - self._gap)
+        return place < len(self._times) and self._times[place] <= time + self._gap
 
 
 class SessionRuns(NamedTuple):
@@ -101,17 +126,18 @@ class ChangingSessionOperator(WindowOperator):
         if partials:
             raise AggloomError("sessions are not aggregated locally; plan them in one phase")
         retracts = self.retractions(kinds)
-        ends = np.asarray(batch.column(len(self.spec.group_by) - 1)) + self._gap
         slots = self.times.lookup(batch)
-        late = self._find_late(slots, ends)
+        late = self._find_late(slots, retracts)
         if late.any():
             self.drop_late(batch, kinds, late)
-            self.times.forget(np.unique(slots[late]))
-            batch, ends, retracts = batch.filter(pa.array(~late)), ends[~late], retracts[~late]
-            # To forget may move what is left to other slots.
+            # What lookup has made for them alone is taken out, which may move what is left to other slots.
+            alone = np.setdiff1d(slots[late], slots[~late])
+            self.times.forget(alone[self.times.records[alone] == 0])
+            batch, retracts = batch.filter(pa.array(~late)), retracts[~late]
             slots = self.times.lookup(batch)
         if self.on_orphan_retraction == "error":
             refuse_orphans(self.times, slots, retracts)
+        ends = self.times.windows[slots] + self._gap
         touched = self._applier.distinct(self.times, slots)
         rows, keep = (batch, slots, retracts), self.on_orphan_retraction == "keep"
         self.counters["orphans_dropped"] += self._applier.apply(
@@ -119,19 +145,36 @@ class ChangingSessionOperator(WindowOperator):
         )
         self._applier.forget_counts(touched)
         self._wait_for(ends, touched, bool(retracts.any()))
-        # The clock has moved before the rows came: what they leave of a session may be over.
-        return self._advance()
+        return self.nothing
 
-    def _find_late(self, slots: SlotArray, ends: NumberArray) -> FlagArray:
-        """The rows whose session would be over, however it grows by the others of the bundle."""
-        late = ends - 1 <= self.now
-        if late.any():
-            # A time that has rows is in a session that is not over. So a session that is consists of new rows.
-            sessions = self._find_sessions(self.times.used_slots())
-            is_over = np.zeros(self.times.capacity, np.bool_)
-            is_over[sessions.slots] = (sessions.end - 1 <= self.now)[sessions.session]
-            late &= is_over[slots]
-        return np.asarray(late)
+    def _find_late(self, slots: SlotArray, retracts: FlagArray) -> FlagArray:
+        """The rows whose windows are over, and touch no time that has rows when their turn comes.
+
+        slots: int64[n], of the times of the rows; retracts: bool[n]. Row by row, so that the cuts of bundles mean
+        nothing, and only for keys that have such a row.
+        """
+        times = self.times.windows[slots]
+        is_over = times + self._gap - 1 <= self.now
+        late = np.zeros(len(slots), np.bool_)
+        if not is_over.any():
+            return late
+        used = self.times.used_slots()
+        keys = np.empty(self.times.capacity, np.int64)
+        keys[used] = self.times.key_numbers(used)
+        affected = np.unique(keys[slots[is_over]])
+        counts = {key: _TimeCounts(self._gap) for key in affected.tolist()}
+        for slot in used[np.isin(keys[used], affected)].tolist():
+            counts[keys[slot]].add(int(self.times.windows[slot]), int(self.times.records[slot]))
+        keeps = self.on_orphan_retraction == "keep"
+        for row in np.flatnonzero(np.isin(keys[slots], affected)).tolist():
+            own, time = counts[keys[slots[row]]], int(times[row])
+            if is_over[row] and not own.touches(time):
+                late[row] = True
+            elif not retracts[row]:
+                own.add(time, 1)
+            elif keeps or own.counts.get(time, 0) > 0:
+                own.add(time, -1)
+        return late
 
     def _wait_for(self, ends: NumberArray, touched: SlotArray, any_retracts: bool) -> None:
         """Note when a session may be over, at the soonest; drop the times that have no rows any more."""
@@ -142,12 +185,16 @@ class ChangingSessionOperator(WindowOperator):
         if len(ends):
             self.clock[DUE] = min(int(self.clock[DUE]), int(ends.min()) - 1)
         if any_retracts:
-            # What is left of a shorter session may be over since long.
+            # What is left of a shorter session may be over since long: it is emitted when the watermark moves next.
             self.clock[DUE] = min(int(self.clock[DUE]), self.now)
 
     # The clock moves.
 
     def _advance(self) -> Rows:
+        # Between two moves nothing fires: whatever comes meanwhile in one bundle or in several is treated alike.
+        if self.now <= self.clock[FIRED]:
+            return self.nothing
+        self.clock[FIRED] = self.now
         if self.clock[DUE] > self.now:
             return self.nothing
         used = self.times.used_slots()
