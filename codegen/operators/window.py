@@ -29,7 +29,7 @@ from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.operators.window_footprint import state_of_windows
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.windows import Aligned, Assigner, Windowing, result_schema
+from aggloom.codegen.windows import Aligned, Assigner, Tumble, Windowing, result_schema
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,20 @@ class WindowTable(Passing):
     def roles(self) -> dict[str, str]:
         """The meaning of each column that it adds: start, end, time, or horizon."""
         return dict(zip(self.bounds.names, ("start", "end", "time"), strict=True))
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        # The new half of an update may be in other windows than the old one: no row replaces another.
+        return self.input.changelog if self.keeps_updates or self.input.appends_only else ("I", "D")
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.input.never_deletes if self.keeps_updates else self.input.appends_only
+
+    @property
+    def keeps_updates(self) -> bool:
+        """True if the halves of an update stay together: a row is in one window."""
+        return isinstance(self.assigner, Tumble)
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:

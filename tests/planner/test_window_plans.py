@@ -279,7 +279,9 @@ def test_rows_of_windows_have_the_key_of_their_rows_and_the_window() -> None:
     counted = "(SELECT name, MAX(ts) AS t FROM bid GROUP BY name)"
     plan = planned(f"SELECT * FROM TABLE(HOP(TABLE {counted}, DESCRIPTOR(t), {FIVE}, {HOUR}))")
     assert plan.root.unique_key == ("name", "window_start", "window_end")
-    assert list(plan.root.changelog) == UPDATES
+    assert list(plan.root.changelog) == ["I", "D"] and not plan.root.never_deletes
+    tumbled = planned(f"SELECT * FROM TABLE(TUMBLE(TABLE {counted}, DESCRIPTOR(t), {HOUR}))")
+    assert list(tumbled.root.changelog) == UPDATES
 
 
 def test_the_lineage_of_windows_does_not_depend_on_phases() -> None:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from aggloom.codegen import infer_type, is_expression, lower_calc
 from aggloom.codegen.planner import Bounds, WindowAssign, WindowTable
-from aggloom.codegen.windows import FOREVER, Aligned, Tumble, to_instants, to_local
+from aggloom.codegen.windows import FOREVER, Aligned, to_instants, to_local
 from aggloom.errors import DataError
 from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.values.changelog import Kinds, single_kinds
@@ -37,8 +37,7 @@ def window_rows(
     rows, starts, ends = assigner.assign(times)
     bounds = bound_columns(node.bounds, starts, ends, assigner.zone)
     whole = [*batch.take(pa.array(rows)).columns, *bounds]
-    if not isinstance(assigner, Tumble):
-        # The halves of an update stand apart: each has all of its windows before the next row.
+    if not node.keeps_updates:
         kinds = single_kinds(kinds)
     return pa.RecordBatch.from_arrays(whole, schema=node.schema), kinds[rows]
 
