@@ -110,32 +110,32 @@ class ChangingSessions(SpanBook):
     def __init__(self, story: Story, keeps: bool) -> None:
         super().__init__(story)
         self.keeps = keeps
-        self.fired: dict[Key, int] = {}
-        """The watermark up to which the sessions of a key have fired."""
+        self.gap = int(self.assigner.gap)  # type: ignore[attr-defined]
+        self.fired: int | None = None
+        """The watermark up to which sessions have fired."""
         self.times: dict[Key, Counter[int]] = defaultdict(Counter)
 
     def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
-        for key in {row.key for row in rows} | set(self.times):
-            own = [row for row in rows if row.key == key]
-            self._enter_key(key, own, now)
-
-    def _enter_key(self, key: Key, rows: list[Row], now: int) -> None:
-        times, gap = self.times[key], int(self.assigner.gap)  # type: ignore[attr-defined]
-        if now > self.fired.get(key, now - 1):
-            for start, end in self._find(list(times)):
-                # What is over has been emitted when the watermark moved, and stays as it is drawn.
-                for time in [each for each in times if start <= each < end and end - 1 <= now]:
-                    del times[time]
-        self.fired[key] = now
+        if self.fired is None or now > self.fired:
+            self._drop_over(now)
+        self.fired = now
         for row in rows:
-            row.until = row.place + gap
+            times = self.times[row.key]
+            row.until = row.place + self.gap
             is_over = row.until - 1 <= now
-            row.late = is_over and not any(abs(each - row.place) <= gap for each in times)
+            row.late = is_over and not any(abs(each - row.place) <= self.gap for each in times)
             if not row.late and (row.adds or self.keeps or times[row.place] > 0):
                 times[row.place] += 1 if row.adds else -1
                 if not times[row.place]:
                     del times[row.place]
                 self._draw(row, times)
+
+    def _drop_over(self, now: int) -> None:
+        """Drop the times of sessions that are over: they were emitted when the watermark moved, and stay as drawn."""
+        for times in self.times.values():
+            for start, end in self._find(list(times)):
+                for time in [each for each in times if start <= each < end and end - 1 <= now]:
+                    del times[time]
 
     def _draw(self, row: Row, times: Counter[int]) -> None:
         """Draw the sessions of a row's key that have not fired as the row has made them."""
@@ -154,12 +154,11 @@ class ChangingSessions(SpanBook):
     def _find(self, times: list[int]) -> list[tuple[int, int]]:
         """The bounds of the sessions that times make, the first one first."""
         sessions: list[tuple[int, int]] = []
-        gap = int(self.assigner.gap)  # type: ignore[attr-defined]
         for time in sorted(times):
             if sessions and time <= sessions[-1][1]:
-                sessions[-1] = sessions[-1][0], time + gap
+                sessions[-1] = sessions[-1][0], time + self.gap
             else:
-                sessions.append((time, time + gap))
+                sessions.append((time, time + self.gap))
         return sessions
 
 

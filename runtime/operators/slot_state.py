@@ -54,6 +54,15 @@ class SlotState:
         """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
         self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
 
+    def move(self, slots: SlotArray, targets: SlotArray) -> None:
+        """Add the accumulators at slots to those at others, one for each, and make the slots as new."""
+        handler, n = self.handler, len(slots)
+        # By way of new accumulators: no function is written to read the views that it changes.
+        moving = handler.create(n)
+        handler.merge_slots(moving, np.arange(n), self.accumulators, slots)
+        self.reset(slots)
+        handler.merge_slots(self.accumulators, targets, moving)
+
     def reset(self, slots: SlotArray) -> None:
         """Make the accumulators at slots as new."""
         if len(slots):

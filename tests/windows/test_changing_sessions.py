@@ -76,6 +76,8 @@ def test_what_is_left_of_a_session_that_is_over_fires_when_the_watermark_moves()
     h.process(changes(("-D", "a", 1, 4)))
     h.flush()
     assert h.table() == []
+    due, _ = h.operator.next_timers()
+    assert due == h.operator.now + 1, "due when the watermark moves, and not before"
     # Until then a row that touches it joins it.
     h.process(changes(("+I", "a", 2, 1), ("+I", "b", 2, 7)))
     h.process(changes(("+I", "a", 1, 1), ("-D", "a", 1, 0), ("+I", "b", 3, 8)))

@@ -7,6 +7,7 @@ it may be over, and what its times hold is merged. No row has to be kept.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,26 +27,24 @@ from aggloom.runtime.operators.windows.base import DUE, FIRED, WindowOperator
 from aggloom.runtime.operators.windows.key_state import merge_slots, slots_and_windows
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArray
 from aggloom.runtime.values.changelog import Kinds
-from aggloom.runtime.values.clock import AFTER_ALL
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 
 class _TimeCounts:
     """The times of one key that have rows, or owe some, in order."""
 
     def __init__(self, gap: int) -> None:
-        self.counts: dict[int, int] = {}
+        self.counts = Counter[int]()
         self._gap, self._times = gap, list[int]()
 
     def add(self, time: int, rows: int) -> None:
         """Count rows of a time; a time without any is none."""
-        count = self.counts.get(time, 0) + rows
-        if count and time not in self.counts:
+        before = self.counts[time]
+        self.counts[time] += rows
+        if not before and self.counts[time]:
             insort(self._times, time)
-        elif not count and time in self.counts:
+        elif before and not self.counts[time]:
             del self._times[bisect_left(self._times, time)]
-        self.counts[time] = count
-        if not count:
-            del self.counts[time]
 
     def touches(self, time: int) -> bool:
         """Tell whether a time is at most the gap away."""
@@ -144,7 +143,8 @@ class ChangingSessionOperator(WindowOperator):
             self.times, touched, rows, keep=keep
         )
         self._applier.forget_counts(touched)
-        self._wait_for(ends, touched, bool(retracts.any()))
+        self._forget(touched[self.times.records[touched] == 0])
+        self._wait_for(ends, bool(retracts.any()))
         return self.nothing
 
     def _find_late(self, slots: SlotArray, retracts: FlagArray) -> FlagArray:
@@ -172,21 +172,21 @@ class ChangingSessionOperator(WindowOperator):
                 late[row] = True
             elif not retracts[row]:
                 own.add(time, 1)
-            elif keeps or own.counts.get(time, 0) > 0:
+            elif keeps or own.counts[time] > 0:
                 own.add(time, -1)
         return late
 
-    def _wait_for(self, ends: NumberArray, touched: SlotArray, any_retracts: bool) -> None:
-        """Note when a session may be over, at the soonest; drop the times that have no rows any more."""
-        empty = touched[self.times.records[touched] == 0]
-        if len(empty):
-            self.times.reset(empty)
-            self.times.forget(empty)
-        if len(ends):
-            self.clock[DUE] = min(int(self.clock[DUE]), int(ends.min()) - 1)
-        if any_retracts:
-            # What is left of a shorter session may be over since long: it is emitted when the watermark moves next.
-            self.clock[DUE] = min(int(self.clock[DUE]), self.now)
+    def _wait_for(self, ends: NumberArray, any_retracts: bool) -> None:
+        """Note when a session may be over, at the soonest, behind rows whose windows have these ends."""
+        if not len(ends):
+            return
+        due = int(ends.min()) - 1
+        if any_retracts and self.now > BEFORE_ALL:
+            # What is left of a shorter session may be over since long. Before the watermark has moved, the least end of
+            # a time is waited for, which a retraction leaves as it is.
+            due = self.now
+        # A time that is over already would be due at once, and again and again until the watermark moves.
+        self.clock[DUE] = min(int(self.clock[DUE]), max(due, self.now + 1))
 
     # The clock moves.
 
@@ -211,10 +211,7 @@ class ChangingSessionOperator(WindowOperator):
         """Forget the times that owe rows once no row can come to them; the sessions that are left, and none is over."""
         sessions = self._find_sessions(self.times.used_slots())
         is_over = sessions.end - 1 <= self.now
-        gone = sessions.slots[is_over[sessions.session]]
-        if len(gone):
-            self.times.reset(gone)
-            self.times.forget(gone)
+        self._forget(sessions.slots[is_over[sessions.session]])
         return sessions, is_over
 
     def _fire(self, sessions: SessionRuns, fires: FlagArray) -> Rows:
@@ -226,13 +223,8 @@ class ChangingSessionOperator(WindowOperator):
         is_first[sessions.first] = True
         others = np.flatnonzero(fires[sessions.session] & ~is_first)
         if len(others):
-            # By way of new accumulators: no function is written to read the views that it changes.
-            handler, sources = state.handler, sessions.slots[others]
-            moving = handler.create(len(others))
-            handler.merge_slots(moving, np.arange(len(others)), state.accumulators, sources)
-            state.reset(sources)
             targets = sessions.slots[sessions.first[sessions.session[others]]]
-            handler.merge_slots(state.accumulators, targets, moving)
+            state.move(sessions.slots[others], targets)
         values = state.handler.values(roots)
         state.handler.refuse_overflow(values, state.place)
         keys = lambda items: state.key_columns(roots[items])[:-1]  # noqa: E731
@@ -240,10 +232,14 @@ class ChangingSessionOperator(WindowOperator):
         windows = to_local(sessions.start[numbers], zone), to_local(sessions.end[numbers], zone)
         live = np.zeros(len(roots), np.bool_), np.ones(len(roots), np.bool_)
         changes = self._give_out(state.handler, keys, windows, (values, values), live)
-        over = sessions.slots[fires[sessions.session]]
-        state.reset(over)
-        state.forget(over)
+        self._forget(sessions.slots[fires[sessions.session]])
         return changes
+
+    def _forget(self, slots: SlotArray) -> None:
+        """Forget times, with whatever they hold; those that are left may move to other slots."""
+        if len(slots):
+            self.times.reset(slots)
+            self.times.forget(slots)
 
     def _find_sessions(self, slots: SlotArray) -> SessionRuns:
         """The sessions that the times at some slots make: those of one key that are at most the gap apart."""

@@ -47,14 +47,8 @@ class SessionState(SlotState):
 
     def gather(self, merged: SlotArray) -> None:
         """Move what merged sessions held to those that they are part of now."""
-        if not len(merged):
-            return
-        handler, n = self.handler, len(merged)
-        # By way of new accumulators: no function is written to read the views that it changes.
-        moving = handler.create(n)
-        handler.merge_slots(moving, np.arange(n), self.accumulators, merged)
-        self.reset(merged)
-        handler.merge_slots(self.accumulators, self.sessions.roots(merged), moving)
+        if len(merged):
+            self.move(merged, self.sessions.roots(merged))
 
     def forget(self, slots: SlotArray) -> None:
         """Forget sessions whose accumulators are as new, and give memory back."""
