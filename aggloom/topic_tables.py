@@ -15,13 +15,17 @@ CONNECTORS = ("files", "kafka", "datagen", *LAKES)
 
 
 def take_topic(entries: dict[str, Any], where: str) -> dict[str, Any] | None:
-    """Take the entries of the reader of topics out of `entries`; None for a table of files."""
+    """Take the entries of the reader of topics out of `entries`; None for a table of files, which has none of them."""
     connector = entries.pop("connector", "files")
     if connector not in CONNECTORS:
         raise SpecError(
             f"{where}: no connector {connector!r}. {nearest(str(connector), CONNECTORS)}"
         )
     if connector == "files":
+        for name in filter(job_types(KafkaSource).__contains__, entries):
+            raise SpecError(
+                f"{where}: {name} is of topics, and this table is of files; say connector=kafka, or leave it out."
+            )
         return None
     for name in ("servers", "topic"):
         if not entries.get(name):

@@ -102,3 +102,15 @@ def test_python_warns_of_options_without_a_meaning() -> None:
 def test_options_on_which_results_depend_are_still_refused(there: Path, name: str) -> None:
     result = run(*OF_ORDERS, QUERY, "--set", f"{name}=x")
     assert result.exit_code == 2 and f"there is no option '{name}'" in result.stderr
+
+
+@pytest.mark.parametrize("entry", ["transaction_topic=b", "start=latest", "servers=x:1"])
+def test_entries_of_topics_are_refused_of_files(there: Path, entry: str) -> None:
+    files = [f"{each},{entry}" if each.startswith("orders=") else each for each in OF_ORDERS]
+    assert files != [*OF_ORDERS]
+    result = run(*files, QUERY)
+    name = entry.partition("=")[0]
+    assert (
+        result.exit_code == 2
+        and f"{name} is of topics, and this table is of files" in result.stderr
+    )
