@@ -43,7 +43,7 @@ def functions() -> Iterator[None]:
                 yield v, v
 
     @al.table_aggregate(
-        "TOP2", arguments={"v": "INT"}, columns={"top_price": "INT", "place": "INT"}
+        "TOP2_PRICES", arguments={"v": "INT"}, columns={"top_price": "INT", "place": "INT"}
     )
     class Top2:
         """The two largest values with their places."""
@@ -73,7 +73,7 @@ def functions() -> Iterator[None]:
             yield (state,)
 
     yield
-    for name in ("TOP3", "TOP2", "SUM_TWICE"):
+    for name in ("TOP3", "TOP2_PRICES", "SUM_TWICE"):
         al.unregister(name)
 
 
@@ -125,7 +125,7 @@ def test_messages_of_an_incremental_update() -> None:
     options: dict[str, Any] = {"mini_batch_enabled": False, "backend": "python"}
     table = {"t": "price INT"}
     with al.Harness.from_sql(
-        "SELECT TOP2(price) FROM t", table, input_changes="append", **options
+        "SELECT TOP2_PRICES(price) FROM t", table, input_changes="append", **options
     ) as harness:
         told = []
         for price in PRICES:
