@@ -1,4 +1,4 @@
-"""Counting, summing, extremes, first and last, booleans and bits."""
+"""Counts, sums, extremes, first and last values, booleans and bits."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _OR = Field("ors", "word", "ors | x", "ors | other_ors")
 NONE = "count == 0"
 ORDERED = View("ordered")
 SEQUENCE = View("sequence")
-_O1 = "O(1) a row and a read"
-_OLOG = "O(log n) a row and a read"
-_TREE = "16 bytes a live value"
-_ROWS = "32 bytes a live value, and the text of those that are text, once"
+_O1 = "O(1) per row and per read"
+_OLOG = "O(log n) per row and per read"
+_TREE = "16 bytes per live value"
+_ROWS = "32 bytes per live value, and each distinct text once"
 
 
 def _count_type(types: Types, dialect: str, options: Options) -> pa.DataType:
@@ -124,7 +124,7 @@ def _by(name: str, doc: str, field: Field, alias: str, example: object) -> Aggre
         result=first,
         append=Shape((COUNT, field), field.name, NONE),
         examples=(Example((("a", 3), ("b", 4), (None, None)), example, types=("STRING", "INT")),),
-        keeps="8 bytes and one row as bytes; over changes 16 bytes a distinct row, and the row as bytes",
+        keeps="8 bytes and the bytes of one row; over changes 16 bytes and the bytes of the row per distinct row",
         cost="O(1) a row; over changes " + _OLOG,
         retract=Shape((ORDERED,), f"{field.name}(ordered)"),
         row=("y", "x"),
@@ -173,7 +173,7 @@ def _bitwise(name: str, doc: str, field: Field, retract: Shape | None, result: i
 ENTRIES = (
     Aggregate(
         "COUNT",
-        "Rows, or rows where no argument is NULL.",
+        "The number of rows, or of rows in which no argument is NULL.",
         arguments=(Argument("x", many=True, optional=True),),
         result=_count_type,
         append=Shape((COUNT,), "count"),
@@ -184,7 +184,7 @@ ENTRIES = (
     ),
     Aggregate(
         "COUNT_IF",
-        "Rows where the argument is true.",
+        "The number of rows in which the argument is true.",
         arguments=(Argument("x", "boolean"),),
         result=bigint,
         append=Shape((TRUES,), "trues"),
@@ -196,19 +196,19 @@ ENTRIES = (
     ),
     Aggregate(
         "SUM",
-        "Sum of the values that are not NULL; NULL without any.",
+        "The sum of the values that are not NULL. NULL if there are none.",
         arguments=(NUMBER,),
         result=sum_type,
         append=Shape((COUNT, SUM), "total(sum)", NONE),
         examples=(Example((3, None, 4), 7),),
-        keeps="16 bytes for integers to 32 bits, 24 for BIGINT and DECIMAL to 18 digits, 32 beyond, 64 for FLOAT "
-        "and DOUBLE",
+        keeps="16 bytes for integers of up to 32 bits, 24 for BIGINT and DECIMAL of up to 18 digits, "
+        "32 for longer DECIMAL, 64 for FLOAT and DOUBLE",
         cost=_O1,
         oracle="sum({x})",
     ),
     Aggregate(
         "SUM0",
-        "Sum of the values that are not NULL; 0 without any.",
+        "The sum of the values that are not NULL. 0 if there are none.",
         arguments=(NUMBER,),
         result=sum_type,
         append=Shape((COUNT, SUM), "total(sum)"),
@@ -220,7 +220,7 @@ ENTRIES = (
     ),
     Aggregate(
         "AVG",
-        "Mean of the values that are not NULL; NULL without any.",
+        "The mean of the values that are not NULL. NULL if there are none.",
         arguments=(NUMBER,),
         result=average,
         append=Shape((COUNT, SUM), "average(sum, count)", NONE),
@@ -230,65 +230,65 @@ ENTRIES = (
         oracle="avg({x})",
         aliases=("MEAN",),
     ),
-    _extreme("MIN", "Smallest value that is not NULL.", LEAST, 3, "min({x})"),
-    _extreme("MAX", "Greatest value that is not NULL.", GREATEST, 4, "max({x})"),
+    _extreme("MIN", "The smallest value that is not NULL.", LEAST, 3, "min({x})"),
+    _extreme("MAX", "The greatest value that is not NULL.", GREATEST, 4, "max({x})"),
     _first_or_last(
         "FIRST_VALUE",
-        "The first value by arrival, or by ORDER BY, of those that are still there.",
+        "The first of the live values, by arrival or by ORDER BY.",
         False,
         ("FIRST",),
     ),
     _first_or_last(
         "LAST_VALUE",
-        "The last value by arrival, or by ORDER BY, of those that are still there.",
+        "The last of the live values, by arrival or by ORDER BY.",
         True,
         ("LAST",),
     ),
     _first_or_last(
         "ANY_VALUE",
-        "Some value that is there: the first, so that every run gives the same.",
+        "One of the live values. It is the first one, so every run gives the same result.",
         False,
         (),
     ),
     _by(
         "MIN_BY",
-        "The x of the row with the smallest y; of equal ys the smallest x.",
+        "The x of the row with the smallest y. If several rows have that y, the smallest x.",
         LEAST,
         "ARG_MIN",
         "a",
     ),
     _by(
         "MAX_BY",
-        "The x of the row with the greatest y; of equal ys the greatest x.",
+        "The x of the row with the greatest y. If several rows have that y, the greatest x.",
         GREATEST,
         "ARG_MAX",
         "b",
     ),
-    _logical("BOOL_AND", "Whether no value is false.", "trues == count", False, ("EVERY",)),
-    _logical("BOOL_OR", "Whether some value is true.", "trues > 0", True, ("SOME", "ANY")),
+    _logical("BOOL_AND", "True if no value is false.", "trues == count", False, ("EVERY",)),
+    _logical("BOOL_OR", "True if some value is true.", "trues > 0", True, ("SOME", "ANY")),
     _bitwise(
         "BIT_AND",
-        "The bits that all values have.",
+        "The bits that are set in all values.",
         _AND,
         Shape((COUNT, View("bits")), "all_bits(bits, count)", NONE),
         2,
     ),
     _bitwise(
         "BIT_OR",
-        "The bits that some value has.",
+        "The bits that are set in at least one value.",
         _OR,
         Shape((COUNT, View("bits")), "any_bits(bits)", NONE),
         7,
     ),
-    _bitwise("BIT_XOR", "The bits that an odd number of values have.", _XOR, None, 5),
+    _bitwise("BIT_XOR", "The bits that are set in an odd number of values.", _XOR, None, 5),
     Aggregate(
         "SINGLE_VALUE",
-        "The value of the only row, NULL included; an error where there are more.",
+        "The value of the only row, which may be NULL. More than one row is an error.",
         arguments=(X,),
         result=first,
         append=Shape((ORDERED,), "only(ordered)"),
         examples=(Example((None,), None), Example((4,), 4)),
-        keeps="16 bytes a distinct value, and the value as bytes",
+        keeps="16 bytes and the bytes of the value per distinct value",
         cost=_OLOG,
         nulls=("respect", "respect"),
     ),

@@ -1,4 +1,4 @@
-"""Lists, sets, texts, JSON, and functions of ranked values: modes, medians, percentiles."""
+"""Lists, sets, texts, JSON, modes, medians and percentiles."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from aggloom.codegen.catalogue.result_types import (
     text,
 )
 
-_ROWS = "32 bytes a live value, and the text of those that are text, once; with ORDER BY 16 bytes and the row as bytes"
-_TREE = "16 bytes a distinct value, and the text of those that are text, once"
-_LISTED = "O(1) a row (O(log n) with ORDER BY), O(n) a read"
-_SCANNED = "O(log n) a row, O(distinct values) a read"
+_ROWS = (
+    "32 bytes per live value, and each distinct text once; "
+    "with ORDER BY 16 bytes and the bytes of the row per distinct row"
+)
+_TREE = "16 bytes per distinct value, and each distinct text once"
+_LISTED = "O(1) per row (O(log n) with ORDER BY), O(n) per read"
+_SCANNED = "O(log n) per row, O(distinct values) per read"
 _FRACTION = Option("fraction", "fractions", required=True)
 _ON_NULL = Option("on_null", "choice", "absent", choices=("null", "absent"))
 _RANKED = View("ranked", "real")
@@ -51,7 +54,7 @@ def _list(name: str, nulls: tuple[str, str], empty_in: tuple[str, ...], oracle: 
 ENTRIES = (
     Aggregate(
         "LISTAGG",
-        "The values as text, joined by a separator, in order of arrival or by ORDER BY; NULL without any.",
+        "The values as one text with separators, in order of arrival or by ORDER BY. NULL if there are none.",
         arguments=(Argument("x", "scalar"), Argument("separator", "scalar", optional=True)),
         result=text,
         append=Shape((SEQUENCE,), "elements(sequence)", "none(sequence)"),
@@ -94,7 +97,7 @@ ENTRIES = (
     ),
     Aggregate(
         "COLLECT",
-        "The values as a multiset: a map of each value to how many there are.",
+        "The values as a multiset: a map from each value to its count.",
         arguments=(X,),
         result=multiset,
         append=Shape((ORDERED,), "counted_elements(ordered)"),
@@ -105,7 +108,7 @@ ENTRIES = (
     ),
     Aggregate(
         "HISTOGRAM",
-        "A map of each value to how many there are; NULL without any.",
+        "A map from each value to its count. NULL if there are no values.",
         arguments=(X,),
         result=histogram,
         append=Shape((ORDERED,), "counted_elements(ordered)", "none(ordered)"),
@@ -117,7 +120,7 @@ ENTRIES = (
     ),
     Aggregate(
         "TOP_K",
-        "The k most frequent values with their counts, the most frequent first; of equal counts the smaller value.",
+        "The k most frequent values and their counts, the most frequent first. Ties: the smaller value first.",
         arguments=(X,),
         result=items,
         append=Shape((ORDERED,), "top_elements(ordered, k)"),
@@ -131,7 +134,7 @@ ENTRIES = (
     ),
     Aggregate(
         "APPROX_TOP_K",
-        "As TOP_K, exactly: max_items, which bounds Spark's sketch, is accepted and not needed.",
+        "The same as TOP_K, and exact. max_items, which bounds the sketch in Spark, is accepted and has no effect.",
         arguments=(X,),
         result=items,
         append=Shape((ORDERED,), "top_elements(ordered, k)"),
@@ -145,7 +148,7 @@ ENTRIES = (
     ),
     Aggregate(
         "MODE",
-        "The most frequent value; of equally frequent ones the smallest.",
+        "The most frequent value. If several are equally frequent, the smallest of them.",
         arguments=(X,),
         result=first,
         append=Shape((ORDERED,), "mode(ordered)"),
@@ -155,18 +158,18 @@ ENTRIES = (
     ),
     Aggregate(
         "MEDIAN",
-        "The middle value, or the mean of the two in the middle.",
+        "The middle one of the sorted values, or the mean of the two in the middle.",
         arguments=(NUMBER,),
         result=double,
         append=Shape((_RANKED,), "percentile(ranked, 0.5)", "none(ranked)"),
         examples=(Example((4, 3, None, 8, 9), 6.0),),
-        keeps="24 bytes a distinct value",
+        keeps="24 bytes per distinct value",
         cost="O(log n) a row and a read",
         oracle="median({x}::DOUBLE)",
     ),
     Aggregate(
         "PERCENTILE",
-        "The value at a fraction of the sorted values, interpolated; a frequency counts a value that many times.",
+        "The value at a fraction of the sorted values, interpolated. A frequency says how many times its value counts.",
         arguments=(NUMBER, Argument("frequency", "integer", optional=True)),
         result=percentile,
         append=Shape((_RANKED,), "percentile(ranked, fraction)", "none(ranked)"),
@@ -175,7 +178,7 @@ ENTRIES = (
             Example(((4, 3), (8, 1), (9, 0)), 4.0, (("fraction", 0.5),), ("INT", "INT")),
             Example((4, 3), [3.0, 3.5], (("fraction", (0.0, 0.5)),)),
         ),
-        keeps="24 bytes a distinct value",
+        keeps="24 bytes per distinct value",
         cost="O(log n) a row and a read",
         options=(_FRACTION,),
         oracle="quantile_cont({x}::DOUBLE, {fraction})",
@@ -188,14 +191,14 @@ ENTRIES = (
         result=percentile,
         append=Shape((_RANKED,), "percentile(ranked, fraction)", "none(ranked)"),
         examples=(Example((4, 3, None, 8, 9), 3.75, (("fraction", 0.25),)),),
-        keeps="24 bytes a distinct value",
+        keeps="24 bytes per distinct value",
         cost="O(log n) a row and a read",
         options=(_FRACTION,),
         oracle="quantile_cont({x}::DOUBLE, {fraction})",
     ),
     Aggregate(
         "PERCENTILE_DISC",
-        "The first of the sorted values that has at least the fraction of them at or before it.",
+        "The first of the sorted values at which the fraction of them is reached.",
         arguments=(X,),
         result=discrete_percentile,
         append=Shape(
@@ -205,7 +208,7 @@ ENTRIES = (
             Example((4, 3, None, 8, 9), 4.0, (("fraction", 0.5),)),
             Example(("b", "a"), "b", (("fraction", 0.51),), ("STRING",)),
         ),
-        keeps="24 bytes a distinct value, and the text of those that are text, once",
+        keeps="24 bytes per distinct value, and each distinct text once",
         cost="O(log n) a row and a read",
         options=(_FRACTION,),
         oracle="quantile_disc({x}, {fraction})",
@@ -226,13 +229,13 @@ ENTRIES = (
     ),
     Aggregate(
         "JSON_OBJECTAGG",
-        "Keys and values as a JSON object, in order of arrival; of equal keys the last wins.",
+        "Keys and values as a JSON object, in order of arrival. If a key occurs twice, its last value counts.",
         arguments=(Argument("key", "scalar"), Argument("value")),
         result=text,
         append=Shape((SEQUENCE,), "elements(sequence)"),
         examples=(Example((("a", 1), ("b", None)), '{"a":1,"b":null}', types=("STRING", "INT")),),
-        keeps="32 bytes a live row, and the row as bytes",
-        cost="O(1) a row, O(n) a read",
+        keeps="32 bytes and the bytes of the row per live row",
+        cost="O(1) per row, O(n) per read",
         options=(Option("on_null", "choice", "null", choices=("null", "absent")),),
         row=("key", "value"),
         skips=("key",),

@@ -33,7 +33,7 @@ _CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar(
 
 ALIASES = {alias: entry.name for entry in CATALOGUE.values() for alias in entry.aliases}
 
-_OVER = "it numbers or shifts rows; that is an OVER or Top-N operator, not a group aggregate"
+_OVER = "it numbers or shifts the rows of a window: write it with OVER (...), not as an aggregate of a group"
 REFUSED: dict[str, str] = dict.fromkeys(
     (
         "LAG",

@@ -1,4 +1,6 @@
-"""Moments, correlation and regression: all from exact sums, so that a retraction leaves no trace."""
+"""Moments, correlation and regression."""
+
+# All of them are computed from exact sums, so a retraction leaves no rounding error behind.
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ _LETS = (
 )
 _PAIR = (Argument("y", "number"), Argument("x", "number"))
 _POINTS = ((1.0, 2.0), (3.0, 4.0), (4.0, 8.0), (None, 9.0))
-_O1 = "O(1) a row and a read"
+_O1 = "O(1) per row and per read"
 
 
 def _spread(
@@ -111,7 +113,7 @@ ENTRIES = (
     _spread("VAR_POP", "Population variance.", "deviation / count", NONE, 14.0 / 3),
     _spread(
         "VAR_SAMP",
-        "Sample variance; NULL of fewer than two values.",
+        "Sample variance; NULL for fewer than two values.",
         "deviation / (count - 1)",
         "count < 2",
         7.0,
@@ -126,7 +128,7 @@ ENTRIES = (
     ),
     _spread(
         "STDDEV_SAMP",
-        "Sample standard deviation; NULL of fewer than two values.",
+        "Sample standard deviation; NULL for fewer than two values.",
         "sqrt(deviation / (count - 1))",
         "count < 2",
         7.0**0.5,
@@ -141,7 +143,7 @@ ENTRIES = (
     ),
     Aggregate(
         "SKEWNESS",
-        "Population skewness, as in Spark; NULL where nothing varies.",
+        "Population skewness, as in Spark; NULL if all values are equal.",
         arguments=(NUMBER,),
         result=double,
         append=Shape(
@@ -156,7 +158,7 @@ ENTRIES = (
     ),
     Aggregate(
         "KURTOSIS",
-        "Excess population kurtosis, as in Spark; NULL where nothing varies.",
+        "Excess population kurtosis, as in Spark; NULL if all values are equal.",
         arguments=(NUMBER,),
         result=double,
         append=Shape(
@@ -172,13 +174,13 @@ ENTRIES = (
     ),
     Aggregate(
         "PRODUCT",
-        "Product of the live values in ascending order, so that it depends on nothing else; NULL without any.",
+        "Product of the live values, in ascending order so that arrival has no effect. NULL if there are none.",
         arguments=(NUMBER,),
         result=double,
         append=Shape((View("ordered", "real"),), "product(ordered)", "none(ordered)"),
         examples=(Example((3, None, 0, 4), 0.0), Example((3, -4), -12.0)),
-        keeps="16 bytes a distinct value",
-        cost="O(log n) a row, O(distinct values) a read",
+        keeps="16 bytes per distinct value",
+        cost="O(log n) per row, O(distinct values) per read",
         oracle="product({x})",
     ),
     _pair(
@@ -191,7 +193,7 @@ ENTRIES = (
     ),
     _pair(
         "COVAR_SAMP",
-        "Sample covariance; NULL of fewer than two pairs.",
+        "Sample covariance; NULL for fewer than two pairs.",
         (_Y, _X, _XY),
         "sxy / (count - 1)",
         "count < 2",
@@ -199,7 +201,7 @@ ENTRIES = (
     ),
     _pair(
         "CORR",
-        "Pearson's correlation; NULL where a side does not vary.",
+        "Pearson's correlation; NULL if all x or all y are equal.",
         (_Y, _X, _YY, _XX, _XY),
         "correlation(sxx, syy, sxy)",
         "count == 0 or sxx == 0 or syy == 0",
@@ -207,7 +209,7 @@ ENTRIES = (
     ),
     _pair(
         "REGR_COUNT",
-        "Pairs without a NULL.",
+        "The number of pairs without a NULL.",
         state=(),
         value="count",
         empty=None,
@@ -232,7 +234,7 @@ ENTRIES = (
     ),
     _pair(
         "REGR_SLOPE",
-        "Slope of the least-squares line; NULL where x does not vary.",
+        "Slope of the least-squares line; NULL if all x are equal.",
         (_Y, _X, _XX, _XY),
         "sxy / sxx",
         "count == 0 or sxx == 0",
@@ -240,7 +242,7 @@ ENTRIES = (
     ),
     _pair(
         "REGR_INTERCEPT",
-        "Where the least-squares line meets x = 0; NULL where x does not vary.",
+        "Value of the least-squares line at x = 0; NULL if all x are equal.",
         (_Y, _X, _XX, _XY),
         "average(total_y, count) - sxy / sxx * average(total_x, count)",
         "count == 0 or sxx == 0",
@@ -248,7 +250,7 @@ ENTRIES = (
     ),
     _pair(
         "REGR_R2",
-        "Coefficient of determination; 1 where only x varies, NULL where x does not.",
+        "Coefficient of determination; 1 if all y are equal, NULL if all x are equal.",
         (_Y, _X, _YY, _XX, _XY),
         "1.0 if syy == 0 else correlation(sxx, syy, sxy) ** 2",
         "count == 0 or sxx == 0",

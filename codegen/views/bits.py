@@ -19,7 +19,7 @@ def _width(options: Mapping[str, Any], argument: pa.DataType) -> int:
 
 KIND = ViewKind(
     "bits",
-    "for every bit, how many values have it",
+    "the number of values that have each bit",
     _room,
     {
         "all_bits": ViewFunction("all_bits", "word", pool=False),

@@ -20,7 +20,7 @@ def _width(options: Mapping[str, Any], argument: pa.DataType) -> int:
 
 KIND = ViewKind(
     "ddsketch",
-    "how many values are in each bin",
+    "the number of values in each bin",
     _room,
     {"binned_percentile": ViewFunction("binned_percentile", "float")},
     _width,

@@ -10,7 +10,7 @@ def _room(width: int, what: str) -> Room:
 
 KIND = ViewKind(
     "stamped",
-    "every distinct row with its count, by order key, and its arrival",
+    "every distinct row with its count and its arrival, by sort key",
     _room,
     {
         "earliest": ViewFunction("earliest", "found", more=("widths",)),

@@ -1,4 +1,4 @@
-"""The page on all aggregate functions, from the catalogue."""
+"""Write the page on all aggregate functions from the catalogue."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SAMPLES = {
 }
 _KINDS = {
     "any": "any type",
-    "scalar": "any type but ARRAY, STRUCT and BINARY",
+    "scalar": "any type except ARRAY, STRUCT and BINARY",
     "number": "a number",
     "integer": "an integer",
     "boolean": "BOOLEAN",
 }
 _VALUES = {
     "text": "a text",
-    "whole": "an integer of at least {least}",
+    "whole": "an integer, {least} or more",
     "fraction": "a number between 0 and 1",
     "fractions": "a number from 0 to 1, or an array of them (then the result is an array)",
 }
@@ -43,11 +43,35 @@ _NOTHING = {"join": "NULL", "json_array": "`[]`", "json_object": "`{}`", "map": 
 _INTRO = """\
 # Aggregate functions
 
-Written from the catalogue by `make docs`; do not edit. It is the same list that specs, SQL and the error hints use.
+An aggregate function computes one value from all rows of a key: a count, a sum, a list. Use it in a query with
+GROUP BY, in a window, or in an `AggCall`. The value stays right while rows are added and retracted:
 
-Every function takes `FILTER (WHERE condition)`. `DISTINCT` goes before the arguments; where it changes nothing the page
-says so. `[...]` may be left out. An option is a constant, given by place or by name (`k => 3`). Without `ORDER BY`,
-order is that of arrival. n is the number of live values of a key. All functions merge.
+```python
+import aggloom as al
+
+query = "SELECT shop, COUNT(*) AS sales, MAX(price) AS highest FROM t GROUP BY shop"
+with al.Harness.from_sql(query, tables={"t": "shop STRING, price INT"}) as harness:
+    harness.process([("+I", "Oslo", 5), ("+I", "Oslo", 9), ("+I", "Rome", 2), ("-D", "Oslo", 9)])
+    harness.flush()
+    print(sorted(harness.table()))
+```
+
+```text
+[('Oslo', 1, 5), ('Rome', 1, 2)]
+```
+
+How to read the entries:
+
+- Parts in `[...]` are optional.
+- Every function takes `FILTER (WHERE condition)` after its parentheses.
+- `DISTINCT` stands before the arguments. An entry says so if it has no effect.
+- An option is a constant. It is given by position or by name (`k => 3`).
+- Without `ORDER BY`, the order is the order of arrival.
+- A live value is one that was added and not retracted. n is the number of live values of a key.
+- "Over changes" means over an input with retractions. Without that note a line holds for every input.
+- All functions can merge accumulators, as two-phase aggregation and session windows need.
+
+`make docs` writes this page from the catalogue, which specs, SQL and error messages use as well. Do not edit it.
 """
 
 
@@ -74,7 +98,7 @@ def _contents() -> Iterator[str]:
         names = ", ".join(f"[{e.name}](#{_anchor(e.name)})" for e in family.ENTRIES)
         lines.append(f"- [{_title(family)}](#{_anchor(_title(family))}): {names}")
     lines.append("- [Approximate functions over changes](#approximate-functions-over-changes)")
-    lines.append("- [Functions that are none](#functions-that-are-none)")
+    lines.append("- [Functions that are no aggregates](#functions-that-are-no-aggregates)")
     yield "\n".join(lines)
 
 
@@ -84,9 +108,9 @@ def _section(entry: Aggregate) -> str:
         ("Options", "<br>".join(_option(option) for option in entry.options)),
         ("Result", _result(entry)),
         ("NULL", _nulls(entry)),
-        ("DISTINCT", "changes nothing" if entry.ignores_distinct else ""),
-        ("Rows taken back", retraction(entry)),
-        ("State a key", entry.keeps),
+        ("DISTINCT", "has no effect" if entry.ignores_distinct else ""),
+        ("Retraction", retraction(entry)),
+        ("State per key", entry.keeps),
         ("Cost", entry.cost),
         ("Example", "<br>".join(_example(entry, example) for example in entry.examples)),
         ("Also called", ", ".join(f"`{alias}`" for alias in entry.aliases)),
@@ -196,7 +220,7 @@ def _nulls(entry: Aggregate) -> str:
     rules = {dialect: _null_rule(entry, place) for place, dialect in enumerate(DIALECTS)}
     empty = {dialect: empty_value(entry, dialect) for dialect in DIALECTS}
     rule, nothing = _by_dialect(rules), _by_dialect(empty)
-    return f"{rule}; over nothing: {nothing}"
+    return f"{rule}; without rows: {nothing}"
 
 
 def _by_dialect(texts: dict[str, str]) -> str:
@@ -233,9 +257,9 @@ def empty_value(entry: Aggregate, dialect: str) -> str:
 
 
 def retraction(entry: Aggregate) -> str:
-    """Return the way in which the function takes rows back, in words."""
+    """Return how the function retracts rows, in words."""
     if entry.instead:
-        return f"no: over changes use {entry.instead}"
+        return f"not possible; over changes use {entry.instead}"
     plain = _kept(entry.shape(True, False))
     ordered = _kept(entry.shape(True, True))
     if entry.ordered is not None and ordered != plain:
@@ -248,7 +272,7 @@ def _kept(shape: Shape) -> str:
     sums = [state for state in shape.state if isinstance(state, Field)]
     texts = [f"keeps {' and '.join(views)}"] if views else []
     if sums and not views:
-        texts.append("taken off the counts and sums, which are exact")
+        texts.append("subtracts from counts and sums, which are exact")
     return "; ".join(texts)
 
 
@@ -278,12 +302,15 @@ def _shown(value: Any) -> str:
 
 def _approximate() -> str:
     rows = [f"| `{e.name}` | {e.instead} |" for e in CATALOGUE.values() if e.instead]
-    text = "These cannot take rows back; over an input with changes a spec refuses them and says what to use."
+    text = (
+        "These functions cannot retract a row. A query over an input with retractions refuses them "
+        "and names the function to use."
+    )
     return "\n".join(
         [
             "## Approximate functions over changes\n",
             f"{text}\n",
-            "| Function | Instead |",
+            "| Function | Use instead |",
             "| --- | --- |",
             *rows,
         ]
@@ -293,7 +320,12 @@ def _approximate() -> str:
 def _refused() -> str:
     rows = [f"| `{name}` | {reason} |" for name, reason in REFUSED.items()]
     return "\n".join(
-        ["## Functions that are none\n", "| Function | Why it is refused |", "| --- | --- |", *rows]
+        [
+            "## Functions that are no aggregates\n",
+            "| Function | Reason and fix |",
+            "| --- | --- |",
+            *rows,
+        ]
     )
 
 

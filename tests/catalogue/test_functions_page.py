@@ -33,7 +33,7 @@ def test_the_page_is_what_the_catalogue_says() -> None:
 def test_an_entry_has_what_a_reader_needs(name: str) -> None:
     entry, page = CATALOGUE[name], functions.page()
     section = page.split(f"### {name}\n")[1].split("\n### ")[0].split("\n## ")[0]
-    rows = ("Arguments", "Result", "NULL", "Rows taken back", "State a key", "Cost", "Example")
+    rows = ("Arguments", "Result", "NULL", "Retraction", "State per key", "Cost", "Example")
     for row in rows:
         (line,) = (each for each in section.splitlines() if each.startswith(f"| {row} |"))
         assert len(line) > len(f"| {row} |  |")
@@ -55,7 +55,7 @@ def test_the_value_over_nothing_is_what_the_page_says(name: str) -> None:
 
 def test_what_cannot_be_used_is_listed_with_what_to_do() -> None:
     page = functions.page()
-    refused = page.split("## Functions that are none\n")[1]
+    refused = page.split("## Functions that are no aggregates\n")[1]
     assert all(f"| `{name}` | {reason} |" in refused for name, reason in REFUSED.items())
     approximate = page.split("## Approximate functions over changes\n")[1]
     for name, entry in CATALOGUE.items():
