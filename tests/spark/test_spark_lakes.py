@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lakes
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -21,6 +22,8 @@ from tests.sinks.test_delta_sink import rows
 
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
+
+import deltalake
 
 import aggloom as al
 
@@ -91,3 +94,23 @@ def test_from_delta_into_delta(
     )
     with pytest.raises(SpecError, match="max_versions_per_trigger is 0"):
         al.read_delta(spark, tmp_path / "totals", max_versions_per_trigger=0)
+
+
+@pytest.mark.spark
+def test_rows_under_a_watermark_are_packed_where_they_are_read(spark: Any, tmp_path: Path) -> None:
+    """The watermark goes by all rows, those that a filter drops among them, version by version."""
+    versions = [[(1, 3), (2, 12)], [(1, 31), (8, 9)], [(16, 14), (9, 90)], [(1, 91), (4, 75)]]
+    for rows_of in versions:
+        at = pa.array([second * 1_000_000 for _, second in rows_of], pa.timestamp("us", "UTC"))
+        table = pa.table({"v": pa.array([v for v, _ in rows_of], pa.int32()), "at": at})
+        deltalake.write_deltalake(tmp_path / "in", table, mode="append")
+    source = al.read_delta(spark, tmp_path / "in", start=0, max_versions_per_trigger=1)
+    query = """CREATE VIEW w AS SELECT * FROM t WHERE v <> 9; SELECT window_start, SUM(v) AS s
+      FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(at), INTERVAL '10' SECOND)) GROUP BY window_start, window_end"""
+    watermarks, more = {"t": ("at", "5 s")}, {"buckets": 1, "backend": "python", "dialect": "flink"}
+    out = al.sql(query, t=source, input_changes="append", watermarks=watermarks, **more)
+    assert "PackPieces" in out._jdf.queryExecution().toString()
+    running = al.write_changes(out, "table", tmp_path / "c")
+    al.await_end(running)
+    assert sorted(row["s"] for row in al.read_table(tmp_path / "c").to_pylist()) == [1, 2, 8 + 1]
+    assert sum(each.late for each in al.progress(running).operators) == 2

@@ -6,15 +6,17 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_jobs import rows_of_table, run_to_end
 
 import aggloom as al
 from aggloom.errors import CheckpointError, DataError, SpecError
+from aggloom.job import complete
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
 from aggloom.runtime.connectors.kafka.offsets import (
@@ -25,6 +27,7 @@ from aggloom.runtime.connectors.kafka.offsets import (
 )
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.kafka.reader_choice import describe_reader, find_connector_reason
+from aggloom.tables import table_source
 
 pytest.importorskip("pyspark")
 
@@ -323,23 +326,34 @@ WINDOWS = (
 
 
 def run(spark: Any, broker: Any, place: Path, sql: str, fetch: str, **more: Any) -> list[Any]:
-    told = {"format": "jsonl", "schema": "id INT, v INT, at TIMESTAMP"} | more
+    told = {"format": "jsonl", "schema": "id INT, v INT, at TIMESTAMP, ms BIGINT"} | more
+    time = told.pop("time", "at")
     df = al.read_kafka(spark, broker.servers, fetch=fetch, **told)
     moves = (
-        {"watermarks": {"t": ("at", "1 s")}, "input_changes": "append"} if "TUMBLE" in sql else {}
+        {"watermarks": {"t": (time, "1 s")}, "input_changes": "append"} if "TUMBLE" in sql else {}
     )
-    out = al.sql(sql, t=df, buckets=1, backend="python", **moves)
+    out = al.sql(sql, t=df, buckets=1, backend="python", dialect="flink", **moves)
+    plan = out._jdf.queryExecution().toString()
+    assert ("PackRanges" in plan) == (fetch == "workers")
     query = al.write_changes(out, "table", place)
     al.await_end(query)
     return sorted(tuple(each.values()) for each in al.read_table(place).to_pylist())
 
 
-def send(broker: Any, topic: str, numbers: range) -> None:
-    rows = [
-        (None, json.dumps({"id": n % 3, "v": n, "at": f"2026-01-01 00:00:{n:02}"}), n % 2)
-        for n in numbers
-    ]
-    broker.send(topic, *rows)
+def run_locally(broker: Any, place: Path, sql: str, **given: Any) -> list[Any]:
+    told = {"connector": "kafka", "servers": broker.servers, "format": "jsonl", "changes": "append"}
+    tables = (table_source("t", {**told, "watermark": "at 1 second", **given}, "a test"),)
+    entries = {"sql": sql, "tables": tables, "sink": "table", "backend": "python"}
+    run_to_end(complete({**entries, "dialect": "flink", "checkpoint": place}, "a test"))
+    return rows_of_table(place)
+
+
+def send(broker: Any, topic: str, numbers: Iterable[int]) -> None:
+    rows = []
+    for n in numbers:
+        at = f"2026-01-01 00:00:{n:02}"
+        rows.append({"id": n % 3, "v": n, "at": at, "ms": 1_767_225_600_000 + 1000 * n})
+    broker.send(topic, *[(None, json.dumps(row), row["v"] % 2) for row in rows])
 
 
 @pytest.mark.spark
@@ -363,25 +377,34 @@ def test_a_checkpoint_goes_on_with_either_reader(spark: Any, broker: Any, tmp_pa
 
 @pytest.mark.spark
 def test_rows_with_a_watermark(spark: Any, broker: Any, tmp_path: Path) -> None:
-    """Windows close as with the connector, over a restart; messages that are passed over are counted."""
-    broker.topic("ranges.times", 2)
-    tables = {}
-    for upto in (24, 47):
-        send(broker, "ranges.times", range(upto - 23, upto))
+    """Windows close as with the connector and on the local engine, over a restart; a time may be computed.
+
+    A partition is idle, some rows are late; rows that the query drops, and of which it reads no time, move time, too.
+    """
+    broker.topic("ranges.times", 3)
+    told = {"topic": "ranges.times", "unreadable": "drop"}
+    kept = "CREATE VIEW w AS SELECT * FROM t WHERE v < 47; " + WINDOWS.replace("TABLE t", "TABLE w")
+    computed = kept.replace("SELECT *", "SELECT v, TO_TIMESTAMP_LTZ(ms, 3) AS at")
+    for numbers in (range(24), [*range(3, 6), *range(22, 49)]):
+        send(broker, "ranges.times", numbers)
         broker.send("ranges.times", (None, "{broken", 1))
-        for fetch in ("workers", "connector"):
-            tables[fetch] = run(
-                *(spark, broker, tmp_path / fetch, WINDOWS, fetch),
-                topic="ranges.times",
-                unreadable="drop",
+        workers, timed, connector = (
+            run(spark, broker, tmp_path / name, sql, fetch, time=time, **told)
+            for name, sql, fetch, time in (
+                ("workers", kept, "workers", "at"),
+                ("computed", computed, "workers", "TO_TIMESTAMP_LTZ(ms, 3)"),
+                ("connector", kept, "connector", "at"),
             )
-        assert tables["workers"] == tables["connector"]
-    assert [n for _, n, _ in tables["workers"]] == [9, 10, 10, 10]
+        )
+        schema = "id INT, v INT, at TIMESTAMP"
+        local = run_locally(broker, tmp_path / "local", kept, schema=schema, **told)
+        assert workers == timed == connector == local
+    assert [n for _, n, _ in workers] == [10, 10, 12, 10]
     batch = al.read_kafka(
         *(spark, broker.servers, "ranges.times", "jsonl", "id INT, v INT"),
         streaming=False,
         unreadable="drop",
-        start={0: 2, 1: 0},
-        end={0: 5, 1: 3},
+        start={0: 2, 1: 0, 2: 0},
+        end={0: 5, 1: 3, 2: 0},
     )
-    assert sorted(row.v for row in batch.collect()) == [1, 3, 5, 6, 8, 10]
+    assert sorted(row.v for row in batch.collect()) == [1, 3, 4, 5, 6, 8]

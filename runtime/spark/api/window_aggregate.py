@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import TimestampNTZType
@@ -14,10 +15,15 @@ from aggloom.codegen import (
     MODES,
     AggSpec,
     Backend,
+    columns_of,
+    infer_type,
     is_expression,
+    lower_calc,
     milliseconds,
     quicken_expression,
     quoted_text,
+    spell_zone,
+    to_schema,
 )
 from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
@@ -31,8 +37,9 @@ from aggloom.runtime.spark.api.group_aggregate import (
     find_change_column,
     handler_text,
 )
+from aggloom.runtime.spark.node.packed_counts import EventTime
 from aggloom.runtime.spark.plan.column_frames import InputTable
-from aggloom.runtime.spark.plan.expressions import quote, refusals, unused_name
+from aggloom.runtime.spark.plan.expressions import is_ansi, quote, refusals, unused_name
 from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
 from aggloom.runtime.spark.read.files import remember_watermark
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
@@ -157,9 +164,28 @@ def add_watermark(
         timed = timed.withColumn(column, F.expr(instant))
     delay = f"{ms} milliseconds"
     moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
-    if not computed:
-        remember_watermark(df, moving, time, delay)
+    event_time = _event_time(df, time, delay)
+    if event_time is not None:
+        remember_watermark(df, moving, event_time)
     return InputTable(same_topics(df, same_files(df, moving)), change_column, time)
+
+
+def _event_time(df: DataFrame, time: str, delay: str) -> EventTime | None:
+    """The event time that workers find where they pack rows; None of an expression that only Spark evaluates."""
+    if not is_expression(time, df.columns):
+        return EventTime((time,), delay)
+    if not is_ansi(df.sparkSession):
+        return None
+    columns = columns_of(time)
+    schema = to_schema(df)
+    rows = pa.schema([schema.field(name) for name in columns if name in schema.names])
+    zone = spell_zone(str(df.sparkSession.conf.get("spark.sql.session.timeZone")))
+    try:
+        result = pa.schema([(_TIME, infer_type(time, rows))])
+        calc = lower_calc(None, ((_TIME, time),), result, rows, zone=zone)
+    except SpecError:
+        return None
+    return EventTime(tuple(columns), delay, calc)
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, InputTable]) -> None:

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.formats.decoder import Decoder
 from aggloom.runtime.formats.side_table import SideTable
 from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.node.batch_context import part_name
-from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
+from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.node.packed_counts import (
+    EventTime,
+    PackedCounts,
+    counted_ddl,
+    take_counts,
+)
 from aggloom.runtime.spark.node.topic_facts import read_fact
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
-from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
+from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.values.changelog import Kinds
 
-COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT, notices BIGINT"
 A_MESSAGE = "a message"
 """The place of one of which nothing tells it."""
 PLACES = ("topic", "partition", "offset")
 """Columns that say where a message lies."""
 _COUNTS = ("rows", "files", "refused", "notices")
-DecodedRows = tuple[pa.RecordBatch, Kinds, int, int]
-"""Rows of messages, their kinds, how many messages are refused, and how many are no rows."""
+
+
+class DecodedRows(NamedTuple):
+    """Rows of messages as they are packed, their kinds, how many messages are refused, and how many are no rows.
+
+    whole: the rows in all columns of the table.
+    """
+
+    rows: pa.RecordBatch
+    kinds: Kinds
+    refused: int
+    notices: int
+    whole: pa.RecordBatch
 
 
 @dataclass(frozen=True)
@@ -41,21 +56,22 @@ class PackedMessages:
     messages: DataFrame
     decoder: Decoder
     side: SideTable | None
+    time: EventTime | None = None
 
     def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The messages' rows, packed; how many there are, and how many are refused or no rows, are observed metrics."""
-        stage = PackMessages(pack, self.decoder, self.side)
-        return count_packed(self.messages.mapInArrow(stage, COUNTED_DDL), table)
+        stage = PackMessages(pack, self.decoder, self.side, self.time)
+        return pack_messages(self.messages, stage, stage, table)
 
 
-def count_packed(packed: DataFrame, table: str) -> DataFrame:
-    """Packed rows of messages without the counts beside them, which are observed."""
+def pack_messages(
+    df: DataFrame, stage: Callable[..., Any], packing: PackMessages, table: str
+) -> DataFrame:
+    """The packed rows that a stage makes of a DataFrame, without the counts beside them, which are observed."""
+    packed = df.mapInArrow(stage, counted_ddl(_COUNTS, packing.time))
     # Spark has counted the messages; what is in them counts instead.
-    counts = (F.sum(name).alias(name) for name in ("rows", "files"))
-    packed = packed.observe(f"{METRIC} {table}", *counts)
-    passed_over = (F.sum(name).alias(name) for name in ("refused", "notices"))
-    packed = packed.observe(f"{PASSED_OVER} #{number()}", *passed_over)
-    return packed.where(f"seq <> {NO_ROWS}").drop(*_COUNTS)
+    metrics = {f"{METRIC} {table}": _COUNTS[:2], f"{PASSED_OVER} #{number()}": _COUNTS[2:]}
+    return take_counts(packed, metrics, packing.time)
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,7 @@ class PackMessages:
     pack: Pack
     decoder: Decoder
     side: SideTable | None
+    time: EventTime | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's messages."""
@@ -79,17 +96,15 @@ class PackMessages:
     ) -> Iterator[pa.RecordBatch]:
         """Pack the rows of messages of a map partition, each with how many rows of Spark's they were."""
         packer = Packer(self.pack.route, partition)
-        counts = np.zeros(len(_COUNTS), np.int64)
-        # What was counted since the last packed row goes out beside the next one.
-        for (rows, kinds, refused, notices), messages in decoded:
-            for packed in packer.add(rows, kinds):
-                yield _add_counts(packed, counts)
-            counts += (len(kinds), messages, refused, notices)
+        counts = PackedCounts(_COUNTS, self.time)
+        for content, messages in decoded:
+            counts.note_times(content.whole)
+            for packed in packer.add(content.rows, content.kinds):
+                yield counts.put_beside(packed)
+            counts.add(len(content.kinds), messages, content.refused, content.notices)
         for packed in packer.finish():
-            yield _add_counts(packed, counts)
-        # A task all of whose messages are passed over has no packed row beside which it could say so.
-        if counts.any():
-            yield _add_counts((0, 0, 0, NO_ROWS, b""), counts)
+            yield counts.put_beside(packed)
+        yield from counts.finish()
 
     def rows(self, batch: pa.RecordBatch) -> DecodedRows:
         """The rows of some messages, as `decode` returns them."""
@@ -113,8 +128,9 @@ class PackMessages:
         kinds: Any = np.zeros(total, np.int8)
         if self.pack.change_column:
             kinds = self.pack.kinds(decoded.words)
-        notices = int(decoded.notices.sum())
-        return rows if columns else empty_columns(total), kinds, len(decoded.refused), notices
+        bare = rows if columns else empty_columns(total)
+        whole = pa.RecordBatch.from_arrays(decoded.columns, names=names)
+        return DecodedRows(bare, kinds, len(decoded.refused), int(decoded.notices.sum()), whole)
 
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:
@@ -122,10 +138,3 @@ def place_of(batch: pa.RecordBatch, at: int) -> str:
     values = {name: batch.column(name)[at].as_py() for name in PLACES if name in batch.schema.names}
     parts = [f"{name} {value}" for name, value in values.items() if value is not None]
     return ", ".join(parts) or A_MESSAGE
-
-
-def _add_counts(packed: PackedRow, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """A packed row, and what has been counted since the last that said so."""
-    batch = packed_batch(packed, **dict(zip(_COUNTS, counts.tolist(), strict=True)))
-    counts[:] = 0
-    return batch

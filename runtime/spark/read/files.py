@@ -15,9 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.csv_files import CsvReader
@@ -25,9 +23,14 @@ from aggloom.runtime.formats.packed_files import unpack_bytes
 from aggloom.runtime.hosting.blobs import binaries, empty_columns
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
-from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, order_key, packed_batch
-from aggloom.runtime.spark.plan.column_frames import filter_rows
-from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
+from aggloom.runtime.spark.node.pack import Pack, order_key
+from aggloom.runtime.spark.node.packed_counts import (
+    EventTime,
+    PackedCounts,
+    counted_ddl,
+    take_counts,
+)
+from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.parquet import read_parquet
 from aggloom.runtime.values.change_column import ChangeWords
@@ -36,13 +39,9 @@ from aggloom.runtime.values.changelog import Kinds
 METRIC = "aggloom input"
 """Begins the names of the observed metrics that count rows and files."""
 
-_TIME = "greatest_time"
+_COUNTS = ("rows", "files")
 _PIECE = 1 << 16
 """Rows of a file that are packed at once."""
-_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
-_INSTANT = pa.timestamp("us", "UTC")
-_BEFORE_ALL = -62_135_596_800_000_000
-"""The first microsecond of the year 1: less than any event time, which NULL is not to Spark's watermark."""
 FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 FILE_OPTIONS = {
     *("cleansource", "filenameonly", "latestfirst", "maxbytespertrigger", "maxfileage"),
@@ -58,6 +57,10 @@ _READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
 class Packable(Protocol):
     """A source that can be read where its rows are packed."""
 
+    @property
+    def time(self) -> EventTime | None:
+        """The event time by which a watermark moves, if one does."""
+
     def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """Its rows, packed; how many there are is an observed metric of the query."""
 
@@ -68,10 +71,9 @@ class WholeFiles:
 
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
     kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
-    workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
-    value Spark's watermark moves, `delay` behind it. by_name: files are ordered by their paths alone. words: what a
-    change column says. cut: whether times in nanoseconds are cut to microseconds. csv: what reads CSV files; None of
-    Parquet.
+    workers open the files themselves, and so read only the columns that are needed. by_name: files are ordered by their
+    paths alone. words: what a change column says. cut: whether times in nanoseconds are cut to microseconds. csv: what
+    reads CSV files; None of Parquet.
     """
 
     files: DataFrame
@@ -79,8 +81,7 @@ class WholeFiles:
     changes: tuple[str, ...]
     lenient: bool
     here: bool = False
-    time: str | None = None
-    delay: str = ""
+    time: EventTime | None = None
     by_name: bool = False
     words: ChangeWords = _USUAL
     cut: bool = False
@@ -90,18 +91,13 @@ class WholeFiles:
         """The files' rows, packed; how many there are is an observed metric of the query."""
         # Spark does not read the bytes of a file if nobody asks for them.
         columns = self.files.select("path", "modificationTime", *([] if self.here else ["content"]))
-        ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
+        times = () if self.time is None else self.time.columns
         read = columns_read(pack.route.steps, pack.schema)
-        wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
+        wanted = tuple(n for n in pack.schema.names if n in (*read, *times))
         about = (self.changes, self.lenient, wanted, self.time, self.by_name)
         packing = PackFiles(pack, self.base, *about, self.words, self.cut, self.csv)
-        packed = columns.mapInArrow(packing, ddl)
-        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
-        packed = packed.observe(f"{METRIC} {table}", *counts)
-        if self.time is not None:
-            # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
-            packed = packed.withWatermark(_TIME, self.delay)
-        return filter_rows(packed, f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
+        packed = columns.mapInArrow(packing, counted_ddl(_COUNTS, self.time))
+        return take_counts(packed, {f"{METRIC} {table}": _COUNTS}, self.time)
 
 
 def remember(
@@ -136,21 +132,21 @@ def remember_packed(df: DataFrame, source: Packable) -> DataFrame:
     return df
 
 
-def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) -> None:
-    """Note of a DataFrame that it is another one under a watermark, if that is nothing but files."""
-    files = _READ.get(df)
-    if isinstance(files, WholeFiles):
-        _READ[moving] = replace(files, time=time, delay=delay)
+def remember_watermark(df: DataFrame, moving: DataFrame, time: EventTime) -> None:
+    """Note of a DataFrame that it is another one under a watermark, if that is nothing but what is read."""
+    source: Any = _READ.get(df)
+    if source is not None:
+        _READ[moving] = replace(source, time=time)
 
 
 def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
     """Return the source a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
 
-    columns: those that are read; the one that a watermark goes by has to be among them.
+    columns: those that are read; of files those that a watermark goes by have to be among them.
     """
     source = _READ.get(df)
-    if isinstance(source, WholeFiles) and source.time not in (None, *columns):
-        return None
+    if isinstance(source, WholeFiles) and source.time is not None:
+        return source if set(source.time.columns) <= set(columns) else None
     return source
 
 
@@ -163,7 +159,7 @@ class PackFiles:
     changes: tuple[str, ...]
     lenient: bool
     wanted: tuple[str, ...]
-    time: str | None = None
+    time: EventTime | None = None
     by_name: bool = False
     words: ChangeWords = _USUAL
     cut: bool = False
@@ -175,8 +171,7 @@ class PackFiles:
 
         context = TaskContext.get()
         packer = Packer(self.pack.route, context.partitionId() if context else 0)
-        rows = files = 0
-        greatest = _BEFORE_ALL
+        counts = PackedCounts(_COUNTS, self.time)
         for batch in batches:
             paths, times, *contents = batch.columns
             bytes_of = binaries(contents[0]) if contents else repeat(None, len(paths))
@@ -185,18 +180,14 @@ class PackFiles:
                 moment = None if self.by_name else time
                 order = order_key(moment, path.as_py()) if self.pack.ordered else b""
                 for piece, kinds in self.rows(content, path.as_py()):
-                    if self.time is not None:
-                        greatest = max(greatest, _greatest(piece.column(self.time)))
+                    counts.note_times(piece)
                     for packed in packer.add(piece, kinds, order):
-                        yield self._add_counts(packed, greatest)
-                    rows += piece.num_rows
-                files += 1
+                        yield counts.put_beside(packed)
+                    counts.add(piece.num_rows, 0)
+                counts.add(0, 1)
         for packed in packer.finish():
-            yield self._add_counts(packed, greatest, rows, files)
-            rows = files = 0
-        # A task all of whose rows are filtered out has no packed row beside which it could say so.
-        if files:
-            yield self._add_counts((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
+            yield counts.put_beside(packed)
+        yield from counts.finish()
 
     def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""
@@ -228,15 +219,6 @@ class PackFiles:
         for start in range(0, rows.count, _PIECE):
             yield whole.slice(start, _PIECE), kinds[start : start + _PIECE]
 
-    def _add_counts(
-        self, packed: PackedRow, greatest: int, rows: int = 0, files: int = 0
-    ) -> pa.RecordBatch:
-        """A packed row; how many rows and files were read since the last that said so; the greatest time so far."""
-        batch = packed_batch(packed, rows=rows, files=files)
-        if self.time is not None:
-            batch = batch.append_column(_TIME, pa.array([greatest], _INSTANT))
-        return batch
-
 
 def _bytes_of(content: pa.Buffer | None, path: str) -> bytes:
     """The bytes of a file, which are given or on this disk."""
@@ -251,9 +233,3 @@ def _bytes_of(content: pa.Buffer | None, path: str) -> bytes:
             f"{path}: cannot be read ({error.strerror}). Files belong to a batch once they are listed: put it back, or "
             "start over with an empty checkpoint directory."
         ) from error
-
-
-def _greatest(times: pa.Array) -> int:
-    """The greatest of a column's times in microseconds; a wall clock is taken for that of UTC."""
-    latest = pc.max(times).cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).as_py()
-    return _BEFORE_ALL if latest is None else int(latest)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -25,9 +24,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 from aggloom.errors import SpecError
 from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.lakes.pieces import Lake, Piece
-from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
+from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.node.packed_counts import (
+    EventTime,
+    PackedCounts,
+    counted_ddl,
+    take_counts,
+)
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
-from aggloom.runtime.spark.plan.routes import PACKED_DDL, Packer
+from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.spark.read.files import METRIC, remember_packed
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 
@@ -44,7 +49,7 @@ except ImportError:  # Spark 4.1 and older ask for all that there is.
 
 _PIECE = "piece"
 _NUMBERS = count(1)
-_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
+_COUNTS = ("rows", "files")
 
 
 def changes_of(
@@ -169,13 +174,13 @@ class PackedPieces:
     pieces: DataFrame
     lake: Lake
     schema: pa.Schema
+    time: EventTime | None = None
 
     def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The pieces' rows, packed; how many there are is an observed metric of the query."""
-        packed = self.pieces.mapInArrow(PackPieces(pack, self.lake), _COUNTED_DDL)
-        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
-        packed = packed.observe(f"{METRIC} {table}", *counts)
-        return packed.where(f"seq <> {NO_ROWS}").drop("rows", "files")
+        packing = PackPieces(pack, self.lake, self.time)
+        packed = self.pieces.mapInArrow(packing, counted_ddl(_COUNTS, self.time))
+        return take_counts(packed, {f"{METRIC} {table}": _COUNTS}, self.time)
 
 
 @dataclass(frozen=True)
@@ -184,6 +189,7 @@ class PackPieces:
 
     pack: Pack
     lake: Lake
+    time: EventTime | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's pieces."""
@@ -191,18 +197,17 @@ class PackPieces:
 
         context = TaskContext.get()
         packer = Packer(self.pack.route, context.partitionId() if context else 0)
-        counts = np.zeros(2, np.int64)
+        counts = PackedCounts(_COUNTS, self.time)
         for piece in _list_pieces(batches):
             for rows, words in self.lake.rows(piece):
+                counts.note_times(rows)
                 for packed in packer.add(*self._rows(rows, words)):
-                    yield _add_counts(packed, counts)
-                counts[0] += rows.num_rows
-            counts[1] += 1
+                    yield counts.put_beside(packed)
+                counts.add(rows.num_rows, 0)
+            counts.add(0, 1)
         for packed in packer.finish():
-            yield _add_counts(packed, counts)
-        # A task all of whose rows are passed over has no packed row beside which it could say so.
-        if counts.any():
-            yield _add_counts((0, 0, 0, NO_ROWS, b""), counts)
+            yield counts.put_beside(packed)
+        yield from counts.finish()
 
     def _rows(self, rows: pa.RecordBatch, words: pa.Array) -> tuple[pa.RecordBatch, Any]:
         """The rows in the columns that are packed, and their kinds."""
@@ -221,10 +226,3 @@ class PackPieces:
 def _list_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     for batch in batches:
         yield from map(Piece.of, batch.column(0).to_pylist())
-
-
-def _add_counts(packed: Any, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """A packed row, and what has been counted since the last that said so."""
-    rows, files = counts.tolist()
-    counts[:] = 0
-    return packed_batch(packed, rows=rows, files=files)

@@ -43,7 +43,8 @@ from aggloom.runtime.formats.decoder import Decoder
 from aggloom.runtime.formats.side_table import SideTable
 from aggloom.runtime.spark.node.batch_context import part_name, work_for_this_batch
 from aggloom.runtime.spark.node.pack import Pack
-from aggloom.runtime.spark.node.packed_messages import COUNTED_DDL, PackMessages, count_packed
+from aggloom.runtime.spark.node.packed_counts import EventTime
+from aggloom.runtime.spark.node.packed_messages import PackMessages, pack_messages
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
 from aggloom.runtime.spark.read.files import METRIC, remember_packed
@@ -287,11 +288,12 @@ class PackedRanges:
     source: KafkaSource
     decoder: Decoder
     side: SideTable | None
+    time: EventTime | None = None
 
     def pack_rows(self, pack: Pack, table: str) -> DataFrame:
         """The messages' rows, packed; how many there are, and how many are refused or no rows, are observed metrics."""
-        stage = PackRanges(self.source, PackMessages(pack, self.decoder, self.side))
-        return count_packed(self.ranges.mapInArrow(stage, COUNTED_DDL), table)
+        packing = PackMessages(pack, self.decoder, self.side, self.time)
+        return pack_messages(self.ranges, PackRanges(self.source, packing), packing, table)
 
 
 @dataclass(frozen=True)
