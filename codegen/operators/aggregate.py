@@ -62,6 +62,7 @@ class AggregateRows(Node):
 
     @cached_property
     def never_deletes(self) -> bool:
+        # A global aggregate of dialect spark has its row over no rows, too (decision 024).
         if self.spec.one_row:
             return True
         below = self.input.rows
@@ -114,6 +115,7 @@ class AggregateNode(AggregateRows):
 
     @cached_property
     def clock_columns(self) -> frozenset[str]:
+        # A call's result is of several times; a key that is the time of day is still that time.
         return self.input.clock_columns & set(self.spec.group_by)
 
     @property
@@ -135,6 +137,7 @@ class AggregateNode(AggregateRows):
         if not calls and not spec.group_by:
             # Whether there is a row at all is all that is asked.
             calls = (AggCall("COUNT", alias=spec.calls[0].output_name),)
+        # Which columns remaining calls read is known by a spec of them alone, so that there are two steps.
         pruned = AggSpec(spec.schema, spec.group_by, calls, spec.input_changes, spec.dialect)
         read = list(pruned.handler_schema.names)
         if read != spec.schema.names:
@@ -152,6 +155,8 @@ class AggregateNode(AggregateRows):
 
     def emit_changes(self) -> Node:
         code = self.spec.entry(self.spec.calls[0]).code if len(self.spec.calls) == 1 else None
+        # Beside other calls whole rows are compared, where a part of a list would look like a deletion (decision
+        # 079).
         says = code is not None and bool(code.columns) and CHANGES in code.methods
         return replace(self, emits_changes=True) if says else self
 
@@ -259,6 +264,7 @@ class LocalAggregate(AccumulatorRows):
 
     @property
     def schema(self) -> pa.Schema:
+        # Accumulators travel as whole arenas (decision 009). The columns are those of rows, which small tasks send.
         return self.spec.handler_schema
 
     @property
@@ -267,6 +273,7 @@ class LocalAggregate(AccumulatorRows):
 
     @property
     def lineage(self) -> str:
+        # A state above is made of the same rows whether they were aggregated before the exchange or not.
         return ""
 
     @property
@@ -290,10 +297,12 @@ def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
     """Return the trend of a call's result, if it only ever goes one way."""
     call = spec.calls[index]
     trend = _TRENDS.get(call.function)
+    # Where rows may go, every result may turn back.
     if trend is None or not below.never_deletes:
         return None
     if call.function in _SUMS and not _adds_up(call, spec, below):
         return None
+    # Rows that stay as they are can only raise a count and a maximum.
     if below.appends_only:
         return trend
     steady = below.constants
@@ -323,6 +332,7 @@ def _is_non_negative(call: AggCall, spec: AggSpec, below: Node) -> bool:
     """Tell whether a result is never below zero, over whole changes."""
     if call.function == "COUNT":
         return True
+    # An overflow would end up below zero where integers wrap around.
     if call.function in (*_SUMS, "AVG"):
         return _adds_up(call, spec, below)
     return call.function in ("MIN", "MAX") and call.args[0] in below.non_negative

@@ -53,6 +53,7 @@ class AsOfJoin(TwoSided):
     @cached_property
     def row_keys(self) -> tuple[Key | None, Key | None]:
         """The columns by which the rows of each side are distinguished; None: all of them."""
+        # Rows of the left are only added. A version is known by its time within the key.
         if self.waits:
             return None, (self.times[1],)
         return smallest_key(self.left, self.keys), smallest_key(self.right, self.right_keys)
@@ -64,6 +65,7 @@ class AsOfJoin(TwoSided):
 
     @property
     def event_times(self) -> frozenset[str]:
+        # Without waiting a correction leaves long after the time of its row.
         return self.left.event_times & set(self.columns) if self.waits else frozenset()
 
     @property
@@ -74,6 +76,7 @@ class AsOfJoin(TwoSided):
     def changelog(self) -> tuple[str, ...]:
         if self.waits:
             return ("I",)
+        # Without a key no two rows are the old and the new one of an update.
         if self.unique_key is None:
             return ("I", "D")
         return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
@@ -100,10 +103,12 @@ class AsOfJoin(TwoSided):
 
     @property
     def distribution(self) -> Key | None:
+        # A row of the left without a match has NULL in the right's columns: they distribute nothing.
         columns = self.left.distribution
         return columns if columns is not None and set(columns) <= set(self.columns) else None
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
+        # Names of the left alone: those of the right may be NULL in a row that lies by its key.
         rights = dict(self.pairs)
         mine = {name: name for name in names if name in rights}
         return mine, {name: rights[name] for name in mine}
@@ -163,6 +168,7 @@ class AsOfJoin(TwoSided):
         return "which row is the nearest is known only where the rows of both sides are"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        # One column stays where only the number of rows matters.
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
         read = {*columns, *columns_of(self.condition or "TRUE"), *self.times}
         sides = []

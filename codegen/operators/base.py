@@ -52,6 +52,7 @@ class Node(ABC):
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Nodes that its rows come from."""
+        # Nodes with several inputs override this; one that reads none has no field `input`.
         single = getattr(self, "input", None)
         return () if single is None else (single,)
 
@@ -264,6 +265,7 @@ class Stateful(Node):
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
+        # All rows of such a key are in one task, whose changes come in order (decision 034).
         return tuple(key for key in self.unique_keys if set(self.keys) <= set(key))
 
     @property
@@ -369,6 +371,7 @@ def transform(node: Node, change: Callable[[Node], Node]) -> Node:
 
 def walk(node: Node) -> list[Node]:
     """All nodes, each after its inputs."""
+    # Each node is listed before its inputs, and the list is then turned around.
     nodes, waiting = [], [node]
     while waiting:
         nodes.append(waiting.pop())

@@ -71,11 +71,13 @@ class Calc(Node):
     def never_deletes(self) -> bool:
         below = self.input
         passes = self.where is None or below.appends_only
+        # A filter of columns that never change lets both halves of an update pass, or none.
         passes = passes or set(columns_of(self.where or "")) <= below.constants
         return below.never_deletes and passes
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
+        # A filter takes rows away, and no key stops being one by that.
         return self._rename_keys(self.input.unique_keys)
 
     @cached_property
@@ -86,11 +88,13 @@ class Calc(Node):
     def never_null(self) -> frozenset[str]:
         below = set(self.input.never_null)
         if self.where is not None:
+            # A filter that is true only where a column has a value rules its NULL out.
             below |= never_null(parse_scalar(self.where))
         return frozenset(name for name, sql in self.select if column_name(sql) in below)
 
     @cached_property
     def trends(self) -> dict[str, Trend]:
+        # Other expressions of a column may turn its trend around.
         below, steady = self.input.trends, self.input.constants
         trends: dict[str, Trend] = {}
         for name, sql in self.select:
@@ -110,6 +114,7 @@ class Calc(Node):
 
     @cached_property
     def clock_columns(self) -> frozenset[str]:
+        # Only columns as they are: what is computed of a clock is another value than the time of the row.
         below = self.input.clock_columns
         return frozenset(
             name
@@ -132,6 +137,7 @@ class Calc(Node):
     @cached_property
     def window_columns(self) -> WindowColumns | None:
         below = self.input.window_columns
+        # Reversed, so that of a column which is picked twice the first name stays.
         names = {column_name(sql): name for name, sql in reversed(self.select)}
         if below is None or not {below.start, below.end} <= names.keys():
             return None
@@ -147,6 +153,7 @@ class Calc(Node):
         return tuple(names[column] for column in below)
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        # Pairs of kinds are needed there, and the steps inside a node treat each row alone.
         if self.shows:
             return "between them stands a filter whose changes are logged"
         if self.picked_columns is None:
@@ -180,6 +187,7 @@ class Calc(Node):
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         pairs = tuple(pair for pair in self.select if pair[0] in names) or self._spare()
         read = {name for _, sql in pairs for name in columns_of(sql)}
+        # Columns that only the filter reads are read below and do not leave.
         read |= set(columns_of(self.where)) if self.where is not None else set()
         below = prune.input(self.input, [n for n in self.input.schema.names if n in read])
         columns = pa.schema([self.columns.field(name) for name, _ in pairs])

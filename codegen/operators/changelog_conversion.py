@@ -41,6 +41,7 @@ class ToChangelog(Node):
 
     @property
     def follows_batches(self) -> bool:
+        # Which changes cancel out within a batch depends on what is in it.
         return not self.input.appends_only
 
     @property
@@ -70,6 +71,7 @@ class ToChangelog(Node):
 
     @property
     def clock_columns(self) -> frozenset[str]:
+        # A log keeps the clock of the change that it shows.
         return self.input.clock_columns
 
     @property
@@ -95,6 +97,7 @@ class ToChangelog(Node):
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         own = self.input.schema.names
         if self.input.appends_only:
+            # Over insertions each row is one of the log, whichever of its columns are read.
             own = [name for name in own if name in names] or own[:1]
         # Without a column there would be no change where only that column changes, and no row for it.
         return self.over(pick(prune.input(self.input, own), own))
@@ -124,6 +127,7 @@ class FromChangelog(Node):
 
     @property
     def is_complete(self) -> bool:
+        # A log may begin with a retraction of a row that it does not have.
         return self.appends_only
 
     @property
@@ -161,6 +165,7 @@ class FromChangelog(Node):
     @property
     def distribution(self) -> Key | None:
         below = self.input.distribution
+        # The column of kinds is gone: rows that it distributed are no longer found by anything.
         return below if below is not None and self.op not in below else None
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
@@ -181,6 +186,7 @@ class FromChangelog(Node):
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         needed = {*names, self.op, *self.key}
         own = [name for name in self.input.schema.names if name in needed]
+        # Rows need a column besides the one that names their kind.
         if own == [self.op]:
             own = [*self.schema.names[:1], self.op]
         return self.over(pick(prune.input(self.input, own), own))

@@ -58,6 +58,7 @@ class Correlate(Node):
 
     @cached_property
     def never_null(self) -> frozenset[str]:
+        # An outer row that nothing was made of has NULL instead of a number.
         own = {self.call.ordinality[0]} if self.call.ordinality and not self.outer else set()
         return (self.input.never_null | own) & frozenset(self.columns)
 
@@ -71,6 +72,7 @@ class Correlate(Node):
 
     @property
     def trends(self) -> dict[str, Trend]:
+        # The rows of an update are deleted and inserted: there is no row that a trend could follow (decision 077).
         return constant(self.columns) if self.appends_only else {}
 
     @property
@@ -95,6 +97,7 @@ class Correlate(Node):
 
     @property
     def distribution(self) -> Key | None:
+        # A row's rows stay in the place where it is.
         below = self.input.distribution
         return below if below is not None and set(below) <= set(self.columns) else None
 

@@ -27,6 +27,7 @@ class CurrentJoin(Join):
 
     @property
     def follows_batches(self) -> bool:
+        # A row meets the right as it is after its batch: other cuts give other rows (decision 108).
         return True
 
     @property
@@ -35,6 +36,7 @@ class CurrentJoin(Join):
 
     @cached_property
     def left_key(self) -> None:
+        # Rows of the left are forgotten with the bundle: nothing has to find one of them again.
         return None
 
     @property
@@ -43,6 +45,7 @@ class CurrentJoin(Join):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
+        # Several rows of the right may match: the left's key is then no key of the joined rows.
         if not any(set(key) <= set(self.right_keys) for key in self.right.unique_keys):
             return ()
         return tuple(key for key in self.left.unique_keys if set(key) <= set(self.columns))
@@ -53,6 +56,7 @@ class CurrentJoin(Join):
 
     @property
     def clock_columns(self) -> frozenset[str]:
+        # Rows leave in the batch in which they arrive, so that the left's times stay what they are.
         return self.left.clock_columns & frozenset(self.columns)
 
     @property

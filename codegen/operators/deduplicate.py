@@ -78,6 +78,7 @@ class Deduplicate(KeyedRowsNode):
     @property
     def never_updates(self) -> bool:
         """True if a row that is emitted stays."""
+        # The first row to arrive is never beaten. By a time a later arrival may have an earlier one.
         return self.waits or (self.keep == "first" and self.order is None)
 
     @property
@@ -105,11 +106,13 @@ class Deduplicate(KeyedRowsNode):
     def changelog(self) -> tuple[str, ...]:
         if self.never_updates:
             return ("I",)
+        # With neither -U nor +I the first row of a key leaves as +U, too.
         first = {"I"} if self.update_before or self.sends_insert else set()
         return sort_kinds(first | {"UA"} | ({"UB"} if self.update_before else set()))
 
     @property
     def never_deletes(self) -> bool:
+        # A row of a key is only replaced: the input adds rows.
         return True
 
     @property
@@ -122,6 +125,7 @@ class Deduplicate(KeyedRowsNode):
     def trends(self) -> dict[str, Trend]:
         if self.never_updates:
             return constant(self.schema.names)
+        # The last row by a time is replaced by later ones only.
         moving: dict[str, Trend] = {}
         if self.order is not None:
             moving[self.order] = "increasing" if self.keep == "last" else "decreasing"
@@ -158,6 +162,7 @@ class Deduplicate(KeyedRowsNode):
         parts += [{"name": name, "kind": "time", "bytes_per_key": WORD} for name in times]
         if self.holds_rows:
             return self.footprint([*parts, rows], ttl, self._bounds)
+        # Keys alone are remembered: texts of other columns take no room.
         keys = pa.schema([self.schema.field(name) for name in self.key])
         return self.footprint(parts, ttl, self._bounds, texts=holds_texts(keys))
 
@@ -182,6 +187,7 @@ class Deduplicate(KeyedRowsNode):
         chained = any(node.awaits_watermark for node in walk(self.input))
         bounds, waits, end = self.input.window_columns, self.waits, self.window_end
         if end is None and self.order is not None:
+            # A key of one window gets no more rows once that is over, and its row leaves once.
             if bounds is not None and {bounds.start, bounds.end} <= set(self.key):
                 waits, end = True, bounds.end
             else:
@@ -198,8 +204,10 @@ class Deduplicate(KeyedRowsNode):
 def plan_deduplicate(node: Numbered, numbers: Range) -> Node | None:
     """The rows whose ROW_NUMBER by the clock or by one time is 1; None for other numberings."""
     rows, order = node.input, node.order
+    # RANK may give several rows the number 1.
     if node.function != "ROW_NUMBER" or numbers != Range(1, 1) or len(order) != 1:
         return None
+    # A row that is taken back would leave its place to one that was forgotten: a Rank remembers all.
     if not node.adds_only:
         return None
     (item,) = order
@@ -240,6 +248,7 @@ def deduplicated_table(
         kind = type_name(rows.schema.field(order).type)
         fix = "order by a TIMESTAMP, a DATE or an integer; by others ROW_NUMBER in al.sql does"
         raise TypeMismatchError(f"order_by: column {order!r} is {kind}; {fix}.")
+    # With window_end the operator itself refuses a row that is taken back.
     if not rows.appends_only and window_end is None:
         return _of_changes(rows, keys, keep, order)
     key = keys
@@ -268,6 +277,7 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
         items = (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)
     others = [name for name in rows.schema.names if name not in keys]
     below = pick(rows, [*keys, *others])
+    # The number 1 is read by nobody.
     rank = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
     return pick(rank, list(rows.schema.names))
 

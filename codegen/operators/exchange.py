@@ -35,6 +35,7 @@ class Exchange(Passing):
 
     @property
     def clock_columns(self) -> frozenset[str]:
+        # Rows of several tasks mix here: the order of arrival is not that of a clock which was read before.
         return frozenset()
 
     @property
@@ -55,6 +56,7 @@ class Exchange(Passing):
 
     @property
     def lineage(self) -> str:
+        # The place of a row is no part of it: a state stays valid where an exchange is added or left out.
         return ""
 
     @property

@@ -50,6 +50,7 @@ class Expand(Passing):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
+        # Two copies of a row may agree in all columns but the set's number.
         return ()
 
     @cached_property
@@ -57,6 +58,7 @@ class Expand(Passing):
         trends: dict[str, Trend] = {}
         for place, name in enumerate(self.schema.names):
             trends_of_projects = {self._trend(project[place]) for project in self.projects}
+            # Copies of one row go by different projections: a trend holds if it is that of all of them.
             if len(trends_of_projects) == 1 and None not in trends_of_projects:
                 trends[name] = next(trend for trend in trends_of_projects if trend)
         return trends
@@ -95,6 +97,7 @@ class Expand(Passing):
         if isinstance(item, Constant):
             return "constant"
         if isinstance(item, Bucket):
+            # A hash has no direction: it stays only where its columns do.
             return "constant" if set(item.columns) <= self.input.constants else None
         return self.input.trends.get(item.name)
 

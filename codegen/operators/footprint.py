@@ -32,12 +32,14 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     bytes_per_text, for each different text of keys and accumulators in a bucket, comes to the bytes of the text. The
     texts of remembered rows take their bytes alone: `has_texts` says of entries that they have some.
     """
+    # The handler's own plan is asked, so that the figures follow what is generated.
     plan = plan_of(spec, backend)
     parts = list(_parts(plan, ttl))
     sizes = [part["bytes_per_key"] for part in parts]
     # One part that cannot be measured makes the sum unknown; a sum of the others would be taken for the whole.
     whole = None if None in sizes or not plan.is_compiled else sum(sizes)
     entries = [part["entries"] for part in parts if "entries" in part]
+    # Calls with one argument share a view, which bounds the state once.
     grows = list(dict.fromkeys([*entries, *_live_rows(plan)]))
     keys = "the number of keys" if spec.group_by else "one key"
     footprint = {

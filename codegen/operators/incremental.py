@@ -60,6 +60,7 @@ class IncrementalAggregate(AccumulatorRows, Stateful):
 
     @cached_property
     def rows(self) -> Node:
+        # What is known of the rows between the halves is asked of the plan as it was before the two became one node.
         node: Node = GroupAggregate(self.input, self.spec, "partial", self.merges)
         for step in self.steps:
             node = step.over(node)
@@ -76,6 +77,7 @@ class IncrementalAggregate(AccumulatorRows, Stateful):
             "finalAggGrouping": shown_names(self.final.group_by),
             "select": shown_calls(self.spec),
         }
+        # A step that passes all columns on would be noise in a plan.
         between = [_line(*step.title) for step in self.steps if not _is_identity(step)]
         more = {"between": between} if between else {}
         return "IncrementalGroupAggregate", details | more

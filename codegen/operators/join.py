@@ -89,6 +89,7 @@ class Join(TwoSided):
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
+        # The columns by which rows of the result lie: a padded row lies by those of its own side alone.
         keys_of_kind = {
             "inner": (self.keys, self.right_keys),
             "right": (self.right_keys,),
@@ -123,6 +124,7 @@ class Join(TwoSided):
         right_meets_one = any(set(key) <= set(self.keys) for key in left)
         keys: list[Key] = []
         if self.kind in ("semi", "anti"):
+            # Rows of the left leave as they are, each once at most.
             keys = list(left)
         elif self.kind != "full":
             # Padded rows of a FULL JOIN may look alike: a NULL may be one of the key itself.
@@ -143,6 +145,7 @@ class Join(TwoSided):
         """A row without a partner lies where its own side's columns say."""
         if self.kind == "full":
             return None
+        # Only a side that is never padded: its columns have the values by which the row was sent.
         sides = [self.right] if self.kind == "right" else [self.left]
         sides += [self.right] if self.kind == "inner" else []
         distributions = [each.distribution for each in sides]
@@ -163,6 +166,7 @@ class Join(TwoSided):
             # distributes nothing.
             if name in lefts and self.kind not in ("right", "full"):
                 by_left[name] = name
+            # Equal in every pair of rows, so that the left's column stands for it.
             elif name in rights and self.kind in ("inner", "right"):
                 by_left[name] = rights[name]
         return by_left, {name: lefts[own] for name, own in by_left.items()}
@@ -197,12 +201,14 @@ class Join(TwoSided):
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
         stored_columns = [self._stored_columns(side) for side in range(2)]
+        # A side may forget at its own time, for a hint of the query overrules the option.
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
             if side not in self.stored_sides:
                 parts.append({"name": name, "kind": "rows", "bytes_per_key": 4})
                 continue
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
+            # Rows are found by an index where their key is not that of the join.
             more = ROW + CELL * has_index(self.held_by(side), self.inputs[side])
             more += DEGREE * self._counts_matches(side, lives[1 - side])
             rows = {"name": name, "kind": "rows", "entries": f"its rows of the {name}"}
@@ -223,6 +229,7 @@ class Join(TwoSided):
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
         """Tell whether each row of a side has the number of rows that it matches."""
+        # With one row on the other side, or no condition, the number of matches is that of the key's rows.
         several = self.held_by(1 - side) != "JoinKeyContainsUniqueKey"
         return self._leaves_alone(side) and (
             other_lives > 0 or (self.condition is not None and several)
@@ -253,6 +260,7 @@ class Join(TwoSided):
             (self.left, self.keys, self.left_key),
             (self.right, self.right_keys, self.right_key),
         ):
+            # The key of a side's rows is read even if no column of it leaves: a retraction is found by it.
             others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
             needed_names = [*keys, *others] or each.schema.names[:1]
             sides.append(pick(prune.input(each, needed_names), needed_names))
@@ -295,5 +303,6 @@ def smallest_key(side: Node, keys: Key) -> Key | None:
 
     Where the row that goes may come after the one in its place, rows are distinguished by all columns.
     """
+    # Within the join's key a row needs no index; else the fewest columns make the smallest one.
     candidates: Iterable[Key] = side.ordered_keys
     return min(candidates, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)

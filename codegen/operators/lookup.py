@@ -60,6 +60,7 @@ class LookupJoin(Node):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
+        # The key of the input, with that of the table where a row may meet several of its rows.
         return self._joined_keys(self.input.unique_keys)
 
     @cached_property
@@ -88,6 +89,7 @@ class LookupJoin(Node):
 
     @property
     def distribution(self) -> Key | None:
+        # A row is answered where it is: nothing moves.
         below = self.input.distribution
         return below if below is not None and set(below) <= set(self.columns) else None
 
@@ -108,6 +110,7 @@ class LookupJoin(Node):
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
         question = self.asked.prune_columns(set(columns))
         own = self.input
+        # The key of the input is kept even if nobody reads it: by it a retraction finds its row and answers.
         known = own.unique_key if not own.appends_only else None
         read = {*columns, *question.columns_read, *(known or ())}
         needed_names = [name for name in own.schema.names if name in read]
@@ -119,15 +122,19 @@ class LookupJoin(Node):
         )
 
     def insert_exchange(self) -> Node:
+        # Nothing is taken back: rows are answered and forgotten (decision 040).
         if self.input.appends_only:
             return self
+        # Only by an ordered key may a row take the place of the one before (decision 034).
         known = next(iter(sorted(self.input.ordered_keys, key=len)), None)
         key = tuple(self.input.schema.names) if known is None else known
+        # A key index has a bit for each column, which says that it is NULL.
         if len(key) > KEY_COLUMNS:
             raise UnsupportedSqlError(
                 f"a lookup join over changes with {len(key)} columns and no key is not supported: more than "
                 f"{KEY_COLUMNS} would tell rows apart. Say what is unique: keys={{'t': ['id']}}."
             )
+        # The key stands first, as operators that store rows by key expect.
         stored = tuple(n for n in self.input.schema.names if n in {*key, *self.columns})
         order = (*key, *(name for name in stored if name not in key))
         below = Lookup(self.input, self.asked, order, self.columns)
@@ -139,6 +146,7 @@ class LookupJoin(Node):
         """Keys of the rows below as keys of the joined rows."""
         own = {name: known for known, name in self.asked.names}
         more: Key = ()
+        # Rows of one row of the input are told apart by the table's key, as far as the result has it.
         if not self.asked.meets_one:
             table = self.asked.table.key
             if not table or not set(table) <= set(own):

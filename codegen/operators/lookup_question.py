@@ -55,6 +55,7 @@ class LookupQuestion:
     @property
     def meets_one(self) -> bool:
         """True if a row meets one row of the table at most."""
+        # A table without a declared key may have many rows of any value.
         columns_asked = {right for _, right in self.pairs}
         return bool(self.table.key) and set(self.table.key) <= columns_asked
 
@@ -72,6 +73,7 @@ class LookupQuestion:
     @property
     def lineage(self) -> str:
         """The text of all in it that decides what a state holds."""
+        # `pushed` is left out: it changes what the database sends, not what a row gets.
         types = [
             (own, type_name(t))
             for own, t in zip(self.answers.names, self.answers.types, strict=True)
@@ -100,6 +102,7 @@ class Dimension(Node):
 
     @property
     def changelog(self) -> tuple[str, ...]:
+        # Nothing reads its rows: a join replaces the node, or it is refused.
         return ("I",)
 
     @property

@@ -65,6 +65,7 @@ class Lookup(Node):
 
     @property
     def trends(self) -> dict[str, Trend]:
+        # The list of answers may change with each row; nothing is said of the rest either, as nobody above asks.
         return {}
 
     @property
@@ -130,11 +131,13 @@ class MaterialisedLookup(KeyedRowsNode):
 
     @property
     def stored_schema(self) -> pa.Schema:
+        # The key's columns come first, as in every store of rows by key.
         own = [self.input.schema.field(name) for name in self.key]
         return pa.schema([*own, *(field for field in self.schema if field.name not in self.key)])
 
     @property
     def changelog(self) -> tuple[str, ...]:
+        # Without a unique key of the result no row takes the place of another.
         if not self.known:
             return ("I", "D")
         return ("I", "UB", "UA", "D") if self.update_before else ("I", "UA", "D")
@@ -157,6 +160,7 @@ class MaterialisedLookup(KeyedRowsNode):
         return below if below is not None and set(below) <= set(self.columns) else None
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
+        # A column of the key that does not leave cannot be traced by what is above.
         return ({name: name for name in names if name in self.key and name in self.columns},)
 
     @property

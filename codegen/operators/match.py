@@ -104,6 +104,7 @@ class MatchRows(TimedRowsNode):
                 continue
             reads = f"$rows of {len(calls)}"
             reads = reads if each.variables or each.filter else ""
+            # Which rows of a match a call takes is found by the search, which hands it over as a column.
             fields += [pa.field(reads, pa.bool_())] if reads else []
             calls.append(replace(each.call, alias=each.name, filter=reads or None))
         # By its key `state` finds a key; without calls its backend says whether the matcher is compiled.
@@ -115,6 +116,7 @@ class MatchRows(TimedRowsNode):
 
     @property
     def changelog(self) -> tuple[str, ...]:
+        # No match replaces another: nothing says which of the new ones an old one has become.
         return ("I", "D") if self.corrects else ("I",)
 
     @property
@@ -124,6 +126,7 @@ class MatchRows(TimedRowsNode):
     @property
     def unique_keys(self) -> tuple[Key, ...]:
         numbers = [each.name for each in self.measures if each.function == "MATCH_NUMBER"]
+        # Matches of a key are numbered. With all rows per match the rows of one share its number.
         return tuple((*self.partition, name) for name in numbers if self.shown is None)
 
     @property
@@ -133,6 +136,7 @@ class MatchRows(TimedRowsNode):
     @property
     def event_times(self) -> frozenset[str]:
         """The time of the last row, where it is no further behind than the watermark is held back."""
+        # Without WITHIN a match that waits may become certain at any later time: nothing bounds the delay.
         if self.corrects or self.by != "row" or not (self.is_prompt or self.definition.within >= 0):
             return frozenset()
         time = self.order[0].column
@@ -172,6 +176,7 @@ class MatchRows(TimedRowsNode):
 
     @property
     def title(self) -> Title:
+        # In the order of the clauses of MATCH_RECOGNIZE.
         found, names = self.definition, self.definition.automaton.variables
         order = shown_order(self.order)
         if self.by == "processing":
@@ -217,6 +222,7 @@ class MatchRows(TimedRowsNode):
             # Rows have a column, even if only their number matters.
             measures = self.measures[:1]
         shown = self.shown and tuple(name for name in self.shown if name in names)
+        # DEFINE stays whole: which rows match depends on every condition, whichever measures are read.
         wanted = {*self.partition, *(each.column for each in self.order), *(shown or ())}
         wanted |= {field.name for field in self.definition.columns}
         for each in measures:
@@ -240,6 +246,7 @@ class MatchRows(TimedRowsNode):
         """The rows that a key has in its state."""
         if self.corrects:
             return "all its rows"
+        # WITHIN is in microseconds, and -1 without it.
         within, reach = self.definition.within, self._reach
         reasons = ["those that wait"] if self.by == "row" else []
         length = f" within {format_duration(within // 1000)}" if within >= 0 else ""
@@ -253,6 +260,7 @@ class MatchRows(TimedRowsNode):
 
     def _type_of(self, measure: MatchMeasure) -> pa.DataType:
         if measure.call is not None:
+            # The catalogue knows the type of an aggregate's result, by dialect.
             dialect: Any = self.dialect
             spec = AggSpec(self.input.schema, (), (measure.call,), "append", dialect)
             return spec.aggregate_schema.field(0).type

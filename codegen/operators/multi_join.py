@@ -103,6 +103,7 @@ class MultiJoin(KeyedRowsNode):
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
+        # Padded rows have NULL for the key of a LEFT input, so that only present inputs count.
         keys_of_inputs = [self.key_of(which) for which in self.present]
         same = {
             name: own
@@ -116,6 +117,7 @@ class MultiJoin(KeyedRowsNode):
         inner = all(kind == "inner" for kind in self.kinds)
         if inner and all(each.appends_only for each in self.tables):
             return ("I",)
+        # Padded rows come and go; without a key they replace nothing.
         if self.unique_key is None and not inner:
             return ("I", "D")
         return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
@@ -127,12 +129,15 @@ class MultiJoin(KeyedRowsNode):
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
         keys = list(self.tables[0].unique_keys)
+        # Joined input by input, as a chain of two-sided joins would be.
         before = set(self.keys)
         for which, kind in enumerate(self.kinds, 1):
             own, others = self.key_of(which), self.tables[which].unique_keys
             more = [(*one, *other) for one in keys for other in others]
+            # A row of this input meets one row of those before it, so that its own keys stay keys.
             if kind == "inner" and any(set(key) <= before for key in keys):
                 more = [*others, *more]
+            # A row before meets one row of this input at most, so that the keys before stay keys.
             if any(set(key) <= set(own) for key in others):
                 more = [*keys, *more]
             keys = list(_least(more))
@@ -148,6 +153,7 @@ class MultiJoin(KeyedRowsNode):
     def distribution(self) -> Key | None:
         distributions = [self.tables[which].distribution for which in self.present]
         there = set(self.columns)
+        # Present inputs alone: a padded row lies by the key of another input.
         return next(
             (columns for columns in distributions if columns is not None and set(columns) <= there),
             None,
@@ -208,6 +214,7 @@ class MultiJoin(KeyedRowsNode):
         """Yield, by input, the columns that are stored with its rows."""
         read = {*self.columns, *self._columns_read}
         for which, each in enumerate(self.tables):
+            # The key of the join is stored once for all rows of a key, not in each row.
             known = {*(self.row_keys[which] or ())} - {*self.key_of(which)}
             yield [field for field in each.schema if field.name in read | known]
 
@@ -228,6 +235,7 @@ class MultiJoin(KeyedRowsNode):
         tables = []
         for which, each in enumerate(self.tables):
             keys = self.key_of(which)
+            # Rows of an input are found by their own key when they are taken back.
             others = {*read, *(self.row_keys[which] or ())} - {*keys}
             needed_names = [*keys, *(name for name in each.schema.names if name in others)]
             tables.append(pick(prune.input(each, needed_names), needed_names))

@@ -50,6 +50,7 @@ class Normalise(KeyedRowsNode):
 
     @property
     def identity(self) -> str:
+        # Rules add filters and drop columns: notes on the node have to find it after that.
         # However many columns are read.
         tables = [node.lineage for node in walk(self.input) if not node.inputs]
         return f"normalise {self.key!r} {tables!r}"
@@ -107,6 +108,7 @@ class Normalise(KeyedRowsNode):
         return "what a row replaces is known only where all rows of its key are"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        # A column that only the filter reads is not needed here: the Calc below reads it.
         needed = {*names, *self.key, self.passes, self.absent}
         read = [n for n in self.input.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
@@ -115,11 +117,13 @@ class Normalise(KeyedRowsNode):
         """The same of those rows only for which a condition over its columns is true."""
         names = self.schema.names
         passes = mark(self.schema) + "passes"
+        # A second filter joins the first in one column: the operator reads one BOOLEAN (decision 032).
         both = condition if self.condition is None else f"({self.condition}) AND ({condition})"
         select = [*((name, quote_name(name)) for name in names), (passes, both)]
         below = self.input
         if self.passes is not None:
             assert isinstance(below, Calc)
+            # The Calc that computes the first filter is replaced, for the new one computes both.
             below = below.input
         columns = self.schema.append(pa.field(passes, pa.bool_()))
         return replace(

@@ -113,6 +113,7 @@ class Over(TimedRowsNode):
     @cached_property
     def spec(self) -> AggSpec | None:
         """The spec that the handler of its aggregates is generated from; None if it has none."""
+        # No group keys: each frame is a slot of the handler, whatever its key is (decision 035).
         calls = tuple(replace(each.call, alias=each.name) for each in self.calls if each.call)
         if not calls:
             return None
@@ -121,6 +122,7 @@ class Over(TimedRowsNode):
         slides = any(frame.start is not None or frame.exclude for frame in frames)
         changes: Any = "retract" if slides else "append"
         dialect: Any = self.dialect
+        # The first spec only says which columns the calls read; the handler gets no others.
         whole = AggSpec(self.input.schema, (), calls, changes, dialect)
         return AggSpec(whole.handler_schema, (), calls, changes, dialect)
 
@@ -128,6 +130,7 @@ class Over(TimedRowsNode):
     def changelog(self) -> tuple[str, ...]:
         if self.by:
             return ("I",)
+        # A row that comes changes the values of rows around it.
         kinds = {"I", "UA"} | ({"UB"} if self.update_before else set())
         return sort_kinds(kinds | (set() if self.never_deletes else {"D"}))
 
@@ -137,6 +140,7 @@ class Over(TimedRowsNode):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
+        # A ROW_NUMBER counts the rows of a partition without a gap, so that no two have the same.
         own = tuple(
             (*self.partition, each.name) for each in self.calls if each.function == "ROW_NUMBER"
         )
@@ -170,6 +174,7 @@ class Over(TimedRowsNode):
         return self.input.event_times if self.by else frozenset()
 
     def wakes_by(self, ttl: int) -> Waker:
+        # A frame of a length of time loses rows as the clock moves on; its state is given up then.
         timed = self.by == "processing" and any(each.frame.by_value for each in self.calls)
         return "the clock" if timed else super().wakes_by(ttl)
 
@@ -206,13 +211,16 @@ class Over(TimedRowsNode):
         if self.by:
             parts.append({"name": "emitted", "kind": "numbers", "bytes_per_key": 4 * WORD})
         else:
+            # The last emitted values lie beside the rows, and new ones are compared with them (decision 035).
             stored = pa.schema([*stored, *self.results])
         entries = {"entries": self._stored_rows, **row_entries(stored, ROW_BYTES + WORD)}
         parts.append({"name": "rows", "kind": "sorted", "bytes_per_key": _TREE, **entries})
+        # Frames that begin with the first row are sums that only grow: their accumulators stay for each key.
         if self.by and self.spec is not None and self.adds_up:
             whole = state_of(self.spec, backend, 0)
             parts += [part for part in whole["parts"] if part["name"] != "key"]
         bounds = [f"per key, {part['entries']}" for part in parts if "entries" in part]
+        # By row time the watermark decides what is forgotten.
         return self.footprint_of_rows(parts, 0 if self.waits else ttl, bounds)
 
     @property

@@ -10,6 +10,8 @@ from aggloom.codegen.scalar.expressions import column_name
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 
+# Commas and brackets separate names in a plan's line. U+0085, U+2028 and U+2029 are line breaks, too:
+# `str.splitlines` cuts there.
 _SPECIAL = re.compile(r"[`,\[\]{}\x00-\x1f\x7f\u0085\u2028\u2029]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+")
 
@@ -35,6 +37,7 @@ def shown_calls(spec: AggSpec) -> list[str]:
     """Keys and calls; those that take rows back are marked as Flink marks them, a user's own never."""
     calls = []
     for call in spec.calls:
+        # The text of a call begins with its function, so that the suffix goes before the first parenthesis.
         function, _, rest = describe_call(replace(call, alias=None)).partition("(")
         if (
             spec.input_changes == "retract"

@@ -74,6 +74,7 @@ class Rank(KeyedRowsNode):
 
     @property
     def identity(self) -> str:
+        # Two ranks that differ in the number's column alone share a lineage, and rules note them apart.
         return f"{self.lineage} {self.number}"
 
     @property
@@ -135,6 +136,7 @@ class Rank(KeyedRowsNode):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
+        # The plainest first: readers take the first one that serves them.
         keys: list[Key] = [self.partition] if self.one_row else []
         if self.numbers_rows and self.number is not None:
             keys.append((*self.partition, self.number))
@@ -209,17 +211,20 @@ class Rank(KeyedRowsNode):
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts = self.index_parts
+        # The last number comes from a column, whose first value in a key holds for good.
         if self.asked.end_column is not None:
             parts.append({"name": "end", "kind": "number", "bytes_per_key": WORD})
         rows = {"name": "rows", "kind": "sorted", "bytes_per_key": _TREE}
         of_row = {
             "entries": self._stored_rows,
+            # Rows that are only added are never looked for by their values: no index.
             **row_entries(self.stored_schema, _ROW - _CELL * (self.strategy == "append")),
         }
         bounds = [
             "the number of keys" if self.partition else "one key",
             f"per key, {self._stored_rows}",
         ]
+        # Rows of a window are forgotten when it is over.
         ttl = ttl if self.window is None else 0
         # Several sort columns are one word, which lies where the texts of keys do.
         named = [*self.partition, *(each.column for each in self.order)]
@@ -238,6 +243,7 @@ class Rank(KeyedRowsNode):
             *(each.column for each in self.order),
             *self.row_key,
         }
+        # The strategy stays with these columns: the key that it goes by is among them.
         needed_names |= {self.asked.end_column} if self.asked.end_column is not None else set()
         read = [name for name in self.input.schema.names if name in needed_names]
         number = self.number if self.number in names else None
@@ -256,9 +262,11 @@ class Rank(KeyedRowsNode):
     def _strategy_choice(self) -> tuple[Strategy, Key, str]:
         """The strategy, the key by which its rows are known, and why."""
         rows = self.input
+        # A key that changes with its row would leave an old row behind that nobody finds.
         keys = [key for key in rows.unique_keys if set(key) <= rows.constants]
         if rows.appends_only:
             until = "" if self.window is None else f", and wait for {self.window}"
+            # A row that was pushed out can only come back if one above it goes: with insertions alone it never does.
             return "append", (), f"rows are only added{until}"
         own = next((key for key in keys if set(self.partition) <= set(key)), None)
         reason = "; ".join(self._obstacles(own))
@@ -293,6 +301,7 @@ def plan_rank(node: Numbered, numbers: Range) -> Node | None:
     clocks = [each for each in order if each.column in rows.clock_columns]
     if clocks:
         # Rows of one time come in one order: what follows the clock decides nothing.
+        # The last rows by the clock: each new row pushes another out, which Deduplicate does for one row.
         if clocks[0].descending and node.function == "ROW_NUMBER":
             return None
         order = order[: order.index(clocks[0])]

@@ -52,6 +52,7 @@ class RecursionLimit(Passing):
         return self.input.event_times - {self.flag}
 
     def within(self, names: Key) -> tuple[dict[str, str], ...]:
+        # It has no state, so that operators above and below may share a stateful node (decision 107).
         return ({name: name for name in names},)
 
     @property

@@ -65,6 +65,7 @@ class RollingTable(WindowTable):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
+        # A row is in several horizons at a time.
         return tuple((*key, HORIZON) for key in self.input.unique_keys)
 
     @property
@@ -99,6 +100,7 @@ class RollingAggregate(WindowAggregate):
 
     @cached_property
     def never_deletes(self) -> bool:
+        # A key without rows in a horizon loses its row, even where the input only adds rows.
         return False
 
     @property
@@ -116,6 +118,7 @@ class RollingAggregate(WindowAggregate):
 
     @property
     def event_times(self) -> frozenset[str]:
+        # Results change with the watermark, long after the times of their rows.
         return frozenset()
 
     @property
@@ -149,6 +152,7 @@ class RollingAggregate(WindowAggregate):
 
     @property
     def state_description(self) -> dict[str, Any]:
+        # Without the layout a state could be read with other columns than it was written with.
         # What was emitted is told apart by these columns: a state belongs to them, as it does to its windows.
         return super().state_description | {"windows": f"{self._windows}, {self.layout.text}"}
 
@@ -157,9 +161,11 @@ class RollingAggregate(WindowAggregate):
         return super().name.replace("in windows", "over rolling horizons")
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        # A row a horizon: the calls are columns as they are.
         if self.layout.horizon:
             return super().prune_columns(names, prune)
         columns = tuple(each for each in self.layout.columns if each.name in names)
+        # A call stays if one of its horizons is read.
         read = [
             call.output_name
             for call in self.spec.calls

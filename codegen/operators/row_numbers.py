@@ -37,6 +37,7 @@ class Numbered(Node):
 
     @property
     def changelog(self) -> tuple[str, ...]:
+        # It is not known yet what it becomes, so that everything is possible.
         return KINDS
 
     @property
@@ -54,6 +55,7 @@ class Numbered(Node):
 
     @property
     def trends(self) -> dict[str, Trend]:
+        # A row that arrives later may push any other row to another number.
         return {}
 
     @property
@@ -77,6 +79,7 @@ class Numbered(Node):
         }
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
+        # Columns are pruned once numberings have become operators that run.
         return self
 
 

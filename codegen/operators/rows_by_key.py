@@ -58,12 +58,14 @@ class KeyedRowsNode(Stateful):
 
     @property
     def non_negative(self) -> frozenset[str]:
+        # Joins have several inputs and may pad with NULL; their columns are not followed here.
         if len(self.inputs) > 1:
             return frozenset()
         return self.inputs[0].non_negative & frozenset(self.schema.names)
 
     @property
     def clock_columns(self) -> frozenset[str]:
+        # A row that is remembered leaves at another time than the one at which it was seen.
         return frozenset()
 
     @property
@@ -72,6 +74,7 @@ class KeyedRowsNode(Stateful):
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
     def local_half(self, rows: Node) -> Node:
+        # Single rows are remembered, so that nothing can be added up before the exchange.
         return rows
 
     def insert_exchange(self) -> Node:

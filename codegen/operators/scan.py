@@ -47,11 +47,13 @@ class Scan(Node):
 
     @property
     def changelog(self) -> tuple[str, ...]:
+        # An upsert shows the new row only: a Normalise above adds the old one where somebody reads it.
         kinds = {"append": ("I",), "upsert": ("I", "UA", "D")}
         return kinds.get(self.changes, KINDS)
 
     @property
     def is_complete(self) -> bool:
+        # A table of changes may begin in the middle of a log, so that its first retraction may have no row.
         return self.changes == "append"
 
     @property
@@ -68,6 +70,7 @@ class Scan(Node):
 
     @property
     def never_null(self) -> frozenset[str]:
+        # As in SQL, columns of a primary key are never NULL.
         return frozenset(self.key)
 
     @property
@@ -88,6 +91,7 @@ class Scan(Node):
 
     @property
     def lineage(self) -> str:
+        # Digits are cut off when rows are read: with others the same input makes other rows.
         cut = "".join(f" {name}:{digits}" for name, digits in self.digits)
         return f"scan {self.table} {self.changes}{cut}"
 

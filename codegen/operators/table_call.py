@@ -76,6 +76,7 @@ class Unnest(TableCall):
 
     @property
     def own_keys(self) -> tuple[Key, ...]:
+        # A map has each key once. Items of an array may repeat.
         return (self.values[:1],) if self.shapes == ("pairs",) else ()
 
     def data(self) -> dict[str, Any]:
@@ -108,6 +109,7 @@ class Stack(TableCall):
 
     @property
     def own_keys(self) -> tuple[Key, ...]:
+        # The empty key says that a call makes one row: the key of the input is then a key of the result.
         return ((),) if self.height == 1 else ()
 
     def data(self) -> dict[str, Any]:
@@ -144,6 +146,7 @@ def call_data(call: TableCall) -> dict[str, Any]:
 
 def call_from(data: Mapping[str, Any], answers: pa.Schema) -> TableCall:
     """Return the call of what `call_data` gave; raises KeyError, TypeError or ValueError for other data."""
+    # A function of a user's own has no branch here: no source of a checkpoint runs (decision 077).
     own = data["ordinality"]
     place = None if own is None else (str(own[0]), int(own[1]))
     name, arguments = str(data["name"]), tuple(data["arguments"])

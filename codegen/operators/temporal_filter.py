@@ -91,6 +91,7 @@ class TemporalFilter(KeyedRowsNode):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
+        # A row that waited is inserted when its time comes, whatever kind of change it was.
         found = {"I", *self.input.changelog}
         # Of an update one half may be there, and the other not.
         return sort_kinds(found | ({"D"} if self.leaves or "UA" in found else set()))
@@ -121,6 +122,7 @@ class TemporalFilter(KeyedRowsNode):
         return self.input.event_times
 
     def wakes_by(self, ttl: int) -> Literal["the clock"]:
+        # Rows come and go by the clock even where no TTL is set.
         return "the clock"
 
     @property
@@ -134,6 +136,7 @@ class TemporalFilter(KeyedRowsNode):
         return "TemporalFilter", {"where": [self.condition]}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        # The two moments between which a row is there are stored with it.
         stored = pa.schema(
             [*self.schema, *(pa.field(name, pa.int64()) for name in ("from", "until"))]
         )
@@ -149,6 +152,7 @@ class TemporalFilter(KeyedRowsNode):
             *(["wait for the clock"] if self.comes else []),
             *(["are there and will leave"] if self.leaves else []),
         ]
+        # There is no time of the last write: no TTL applies, as the clock itself removes rows (decision 090).
         index, _ = self.index_parts
         bounds = [f"the rows that {' or '.join(which)}"]
         keys = pa.schema([self.schema.field(name) for name in self.key])
@@ -160,6 +164,7 @@ class TemporalFilter(KeyedRowsNode):
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         own = [name for name in self.schema.names if name in names]
+        # A unique key is kept whole. Where all columns are the key, those that are read are enough.
         key = self.key if self.is_unique else tuple(name for name in self.key if name in own)
         # Rows without columns could not be distinguished.
         own = own or list(self.schema.names[:1])

@@ -42,6 +42,7 @@ class TimedJoin(Join):
 
     @cached_property
     def left_key(self) -> Key | None:
+        # By whole rows: a change behind the watermark is dropped, so that an older row of the key may stay.
         return super().left_key if self.once else None
 
     @cached_property
@@ -76,6 +77,7 @@ class TimedJoin(Join):
     @property
     def event_times(self) -> frozenset[str]:
         if self.in_windows:
+            # Rows wait for the end of their window. Only its last millisecond is then not behind the watermark.
             columns = self.window_columns
             return frozenset({columns.time} if columns and columns.time else ())
         names = {name for side in self._never_padded for name in side.event_times}
@@ -100,6 +102,7 @@ class TimedJoin(Join):
 
     @property
     def watermark_delay(self) -> int:
+        # All rows of a window leave with the watermark that ends it.
         if self.bounds is None:
             return super().watermark_delay
         lower, upper = self.bounds
@@ -153,15 +156,18 @@ class TimedJoin(Join):
         """Milliseconds for which a row of each side is kept after its time."""
         assert self.bounds is not None
         lower, upper = self.bounds
+        # Microseconds become milliseconds, rounded so that a row stays too long rather than not long enough.
         left, right = -(lower // 1000), -(-upper // 1000)
         # Until their own time has come rows may still change.
         return (left, right) if self.once else (max(left, 0), max(right, 0))
 
     @property
     def _columns_read(self) -> frozenset[str]:
+        # A join of windows forgets by the window, a part of its key; between times each row's own time is needed.
         return super()._columns_read | (frozenset() if self.in_windows else frozenset(self.times))
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
+        # All rows of a window are there when it ends: which of them match nothing is seen without counting.
         return self._leaves_alone(side) and not self.in_windows
 
 

@@ -73,6 +73,7 @@ class TimedRowsNode(KeyedRowsNode):
 
     @property
     def state_description(self) -> dict[str, Any]:
+        # A description always has a spec: `state` finds a key by the types in it.
         spec = self.spec or spec_of_rows(self.input.schema, self.partition, "retract")
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
@@ -89,4 +90,5 @@ class TimedRowsNode(KeyedRowsNode):
         named = {*self.partition, *(each.column for each in self.order)}
         texts = holds_texts(pa.schema([f for f in self.input.schema if f.name in named]))
         bounds = ["the number of keys" if self.partition else "one key", *bounds]
+        # Several sort columns become one binary value, which does not fit into a word.
         return self.footprint(parts, ttl, bounds, texts or len(self.order) > 1, TEXT)

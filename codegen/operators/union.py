@@ -43,10 +43,12 @@ class Union(Node):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
+        # Two parts may have rows with one key.
         return ()
 
     @cached_property
     def event_times(self) -> frozenset[str]:
+        # Columns of a union are matched by their places: a part may call them otherwise.
         parts = [part.event_times for part in self.parts]
         columns = zip(*(part.schema.names for part in self.parts), strict=True)
         return frozenset(
@@ -61,6 +63,7 @@ class Union(Node):
         columns = zip(*(part.schema.names for part in self.parts), strict=True)
         trends: dict[str, Trend] = {}
         for name, names in zip(self.schema.names, columns, strict=True):
+            # A row stays in its part, so that a column which is constant in one follows the trend of the others.
             trends_of_parts = {part.get(own) for part, own in zip(parts, names, strict=True)} - {
                 "constant"
             }
@@ -88,6 +91,7 @@ class Union(Node):
 
     @cached_property
     def distribution(self) -> Key | None:
+        # Rows of two parts lie together only if both are distributed by the same columns.
         distributions = {self._rename_columns(part, part.distribution) for part in self.parts}
         return distributions.pop() if len(distributions) == 1 else None
 
@@ -108,8 +112,11 @@ class Union(Node):
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         every = list(self.schema.names)
         chosen = [name for name in every if name in names]
+        # Only the number of rows matters, and a row needs a column. A time of day would differ between row and
+        # retraction.
         if not chosen:
             chosen = [name for name in every if name not in self.clock_columns][:1]
+        # All columns are times of day: a NULL takes their place.
         if not chosen:
             field = pa.schema([self.schema.field(0)])
             select = ((every[0], NO_TIME),)
@@ -132,6 +139,7 @@ class Union(Node):
 
 def below_unions(node: Node) -> Node:
     """Calcs over a union as a union of Calcs, so that each part goes its own way."""
+    # A Calc treats each row alone, so that it gives the same below a union.
     if not isinstance(node, Calc):
         return node
     below = below_unions(node.input)

@@ -96,6 +96,7 @@ class WindowTable(Passing):
     @property
     def keeps_updates(self) -> bool:
         """True if the halves of an update stay together: a row is in one window."""
+        # Both halves may still be in different windows, as the time of a row may change.
         return isinstance(self.assigner, Tumble)
 
     @property
@@ -105,6 +106,7 @@ class WindowTable(Passing):
 
     @property
     def clock_columns(self) -> frozenset[str]:
+        # The last millisecond of a window by the clock is a time of the clock.
         by_clock = set() if self.assigner.event_time else {self.bounds.time}
         return self.input.clock_columns | by_clock
 
@@ -169,6 +171,7 @@ class WindowAssign(Passing):
         return frozenset()
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        # The slice of a row follows from its own time, so that it may be made inside a stateful node.
         return ({name: name for name in names if name != self.name},)
 
     @property
@@ -250,11 +253,13 @@ class WindowAggregate(Stateful):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
+        # A window that fires again without taking its result back gives several rows.
         once = self.windowing.on_time_only or self.updates
         return ((*self.keys, self.bounds.start, self.bounds.end),) if once else ()
 
     @property
     def trends(self) -> dict[str, Trend]:
+        # Without updates rows are only added, and nothing ever changes.
         return constant([*self.keys, *self.bounds.names] if self.updates else self.schema.names)
 
     @property
@@ -268,6 +273,7 @@ class WindowAggregate(Stateful):
 
     @property
     def window_columns(self) -> WindowColumns | None:
+        # Results that are replaced may come after the end of their window: no window above could wait for them.
         columns = WindowColumns(*self.bounds.names, self.windowing.assigner.text)
         return columns if self.awaits_watermark and not self.updates else None
 
@@ -298,6 +304,7 @@ class WindowAggregate(Stateful):
     @property
     def local_obstacle(self) -> str:
         windowing = self.windowing
+        # Slices are known by the row's own time, before any exchange (decision 011).
         if windowing.is_sliced:
             return ""
         if not windowing.is_vectorised:
@@ -315,7 +322,9 @@ class WindowAggregate(Stateful):
         spec = self.spec
         calls = tuple(call for call in spec.calls if call.output_name in names)
         pruned = replace(spec, calls=calls)
+        # In two steps: the handler's columns follow from the calls that are left.
         pruned = replace(pruned, schema=pruned.handler_schema)
+        # Triggers, evictors and window functions look at columns that no call reads.
         extras = [name for name in self.input.schema.names if name not in spec.schema.names]
         read = [*pruned.schema.names, *extras]
         prune.note_replacement(spec, pruned)

@@ -17,11 +17,14 @@ def state_of_windows(
     spec: AggSpec, keys: tuple[str, ...], windowing: Windowing, backend: str
 ) -> dict[str, Any]:
     """The state of an aggregate in windows, as data; `per` is what takes the bytes of a key."""
+    # No TTL: windows are forgotten when they are over.
     footprint = state_of(spec, backend, 0)
+    # Sessions over changes keep accumulators by time, so that a session can be split (decision 113).
     splits = spec.input_changes == "retract" and windowing.can_split
     per = "key and time" if splits else _per(windowing)
     inside = [each.replace("per key", f"per {per}", 1) for each in footprint["bounded_by"][1:]]
     if windowing.evictor is not None or windowing.function is not None:
+        # Evictors and window functions look at rows, so that accumulators alone do not serve them.
         inside = [f"per {per}, every row that stays"]
     footprint |= {"bounded_by": [_describe_bound(keys, windowing), *inside], "per": per}
     if not splits:
@@ -37,8 +40,10 @@ def _add_parts(footprint: dict[str, Any], keys: tuple[str, ...], windowing: Wind
     if footprint["bytes_per_key"] is None:
         return
     key, *rest = footprint["parts"]
+    # A result that may change is kept as accumulators once more, with the bounds of its window.
     again = sum(part["bytes_per_key"] for part in rest) + 2 * WORD
     if isinstance(windowing.assigner, Session):
+        # A session is found by its key: its end, the last group key of the spec, is no part of the index.
         key = {**key, "bytes_per_key": index_bytes(len(keys))}
         rest.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
     else:
