@@ -37,6 +37,7 @@ class Arguments:
     def literal(self, place: int) -> exp.Expression:
         """An argument that is a literal, as it is; NULL for another, whose type is all that counts."""
         node = self.nodes[place]
+        # A literal counts by its own digits beside a decimal; of others the type says everything.
         return node.copy() if isinstance(node, exp.Literal) else exp.null()
 
     def text(self, place: int) -> str | None:
@@ -49,6 +50,7 @@ class Arguments:
         node = self.nodes[place] if place < len(self.nodes) else None
         if not isinstance(node, exp.Lambda):
             return None
+        # A lambda may name fewer parameters than there are: (x) or (x, i).
         names = [each.name for each in node.expressions]
         return self.infer(node.this, dict(zip(names, types, strict=False)))
 

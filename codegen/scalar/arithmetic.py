@@ -44,6 +44,7 @@ def _binary(operator: str) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
         if operator in "+-" and isinstance(node.right, exp.Interval):
             return by_interval(low, node)
+        # The form of a TIMESTAMP with fewer digits is one Arrow function, not a subtraction.
         cut = lower_cut(low, node)
         if cut is not None:
             return cut
@@ -51,8 +52,10 @@ def _binary(operator: str) -> Rule:
         if operator in "+-" and left.type == pa.date32():
             return by_days(low, node, left, right)
         left, right = _numbers(node, left, right)
+        # NULL by NULL has no type, and is cast by whoever reads it.
         if left.is_null:
             return left
+        # A FLOAT beside a decimal makes both DOUBLEs.
         decimals = is_decimal(left.type) or is_decimal(right.type)
         if decimals and left.type not in FLOATS and right.type not in FLOATS:
             left, right = _decimals(low, node, left, right)
@@ -84,6 +87,7 @@ def _integer_divide(low: ExpressionLowering, node: exp.IntDiv) -> LoweredExpress
         left, right = _decimals(low, node, left, right)
         text = "scalar.integer_divide_decimals({0}, {1}, {sql})"
     else:
+        # DIV gives a BIGINT, so that -2147483648 DIV -1 fits.
         left, right = (low.cast(each, pa.int64(), node) for each in (left, right))
         text = "scalar.integer_divide({0}, {1}, {sql})"
     return _call_failing(text, pa.int64(), node, left, right)
@@ -91,6 +95,7 @@ def _integer_divide(low: ExpressionLowering, node: exp.IntDiv) -> LoweredExpress
 
 def _pmod(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     left, right = low.align_values(node.expressions, node, texts=False)
+    # Smaller integers and decimals have types of their own in Spark, which follow other rules.
     if left.type not in (pa.int32(), pa.int64(), pa.float64()):
         raise unsupported_error(node, NEEDS_SPARK)
     return _call_failing(
@@ -100,6 +105,7 @@ def _pmod(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 def _negate(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
+        # -2147483648 is an INT, though 2147483648 is none: the sign belongs to the literal.
         return number(node.this, -1)
     return _lower_sign(low, node, "negate")
 
@@ -112,6 +118,7 @@ def _lower_sign(low: ExpressionLowering, node: exp.Expression, word: str) -> Low
     value = low.lower(node.this)
     if not is_number(value.type):
         raise unsupported_error(node, NEEDS_SPARK)
+    # The least integer has no opposite. Floats and decimals have one for every value.
     if value.type in INTEGERS:
         return _call_failing(f"scalar.{word}({{0}}, {{sql}})", value.type, node, value)
     return call(f"pc.{'abs' if word == 'absolute' else word}({{0}})", value.type, value)
@@ -120,6 +127,7 @@ def _lower_sign(low: ExpressionLowering, node: exp.Expression, word: str) -> Low
 def _round(low: ExpressionLowering, node: exp.Round) -> LoweredExpression:
     value = low.lower(node.this)
     digits = whole_number(node.args.get("decimals") or exp.Literal.number(0), node)
+    # Whole places of integers may overflow.
     if digits < 0 and not is_decimal(value.type):
         raise unsupported_error(node, NEEDS_SPARK)
     if value.type in INTEGERS:
@@ -145,10 +153,12 @@ def _to_whole(word: str) -> Rule:
             return _call_failing(
                 f"scalar.whole_to_bigint(pc.{word}({{0}}), {{sql}})", pa.int64(), node, double
             )
+        # 38 digits leave no room for the carry.
         if not is_decimal(value.type) or value.type.precision == 38:
             raise unsupported_error(node, NEEDS_SPARK)
         if value.type.scale == 0:
             return value
+        # Arrow keeps the type when it rounds, so that the carry needs a digit before: 9.9 becomes 10.
         roomy = pa.decimal128(value.type.precision + 1, value.type.scale)
         dtype = pa.decimal128(value.type.precision - value.type.scale + 1, 0)
         text = f"pc.cast(pc.{word}(pc.cast({{0}}, {type_text(roomy)})), {type_text(dtype)})"
@@ -183,6 +193,7 @@ def _numbers(
     node: exp.Binary, left: LoweredExpression, right: LoweredExpression
 ) -> tuple[LoweredExpression, LoweredExpression]:
     """The operands, which are numbers; a NULL has the other's type."""
+    # Two NULLs stay untyped.
     if left.is_null and not right.is_null:
         left = constant(None, right.type)
     if right.is_null and not left.is_null:

@@ -23,6 +23,7 @@ def _case(low: ExpressionLowering, node: exp.Case) -> LoweredExpression:
     for branch in node.args["ifs"]:
         when = branch.this
         if node.this is not None:
+            # CASE x WHEN NULL never holds, as x = NULL does not.
             when = exp.EQ(this=node.this.copy(), expression=when.copy())
         arms.append((when, branch.args["true"]))
     return _choose(low, node, arms, node.args.get("default"))
@@ -38,6 +39,7 @@ def _nullif(low: ExpressionLowering, node: exp.Nullif) -> LoweredExpression:
 
 
 def _nvl2(low: ExpressionLowering, node: exp.Nvl2) -> LoweredExpression:
+    # As a condition with branches, so that a branch that may fail is computed on its own rows alone.
     known = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.null()))
     return _choose(low, node, [(known, node.args["true"])], node.args["false"])
 
@@ -51,6 +53,7 @@ def _choose(
     values = low.align_values(ends, node)
     dtype = values[-1].type
     _refuse_nested(dtype, node)
+    # Align has cast all values to one type: NULL among them means that all are NULL.
     if any(value.is_null for value in values):
         return constant(None, pa.null())
     # SQL computes a branch only for the rows that reach it: CASE WHEN b <> 0 THEN a / b END must not fail where b is 0.
@@ -71,6 +74,7 @@ def _coalesce(low: ExpressionLowering, node: exp.Coalesce) -> LoweredExpression:
     _refuse_nested(dtype, node)
     if any(value.is_null for value in values):
         return constant(None, pa.null())
+    # The first value is of all rows in any case.
     if any(value.raises for value in values[1:]):
         listing = ", ".join(low.branch(value) for value in values)
         return _of(
@@ -83,10 +87,12 @@ def _extreme(
     compared: str, others: str, low: ExpressionLowering, node: exp.Expression
 ) -> LoweredExpression:
     """The least or greatest value; of types that Arrow has no kernel for, or another order, by comparing them."""
+    # A text beside a number is an error in LEAST and GREATEST, where comparisons would cast it.
     values = low.align_values([node.this, *node.expressions], node, texts=False)
     dtype = values[0].type
     if pa.types.is_nested(dtype) or dtype == pa.null():
         raise unsupported_error(node, NEEDS_SPARK)
+    # Spark puts NaN above all other floats, where Arrow's kernels pass over it.
     word = compared if dtype in (*FLOATS, INSTANT, pa.bool_(), pa.binary()) else others
     return _of(f"{word}({', '.join(value.text for value in values)})", dtype, values)
 

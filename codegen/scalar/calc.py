@@ -51,10 +51,12 @@ class LoweredCalc:
         """The rows that pass, projected."""
         module = load_module(self.text)
         if self.where is not None:
+            # A condition that is NULL does not hold: the module has filled it with FALSE.
             keep = module.where(batch).to_numpy(zero_copy_only=False).astype(np.bool_)
             if self.shown:
                 keep, kinds = having_kinds(kinds, keep, self.upsert)
             batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+        # The projection runs over rows that passed, so that the others cannot fail in it.
         return module.select(batch), kinds
 
 
@@ -94,6 +96,7 @@ def lower_condition(condition: str, rows: pa.Schema, zone: str = "UTC") -> Lower
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
     """The value of an expression for every row, in its inferred type."""
     inputs = {ROWS: batch.schema}
+    # An expression that cannot be lowered is refused before its type is asked for.
     lower(sql, inputs)
     types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
     schema = pa.schema([("value", infer(parse_scalar(sql), types))])
@@ -179,6 +182,7 @@ def having_kinds(kinds: Kinds, passes: Passes, upsert: bool = True) -> tuple[Pas
     new, keep = kinds.copy(), passes.copy()
     after = kinds == UPDATE_AFTER
     paired = np.zeros(len(kinds), np.bool_)
+    # A -U and the +U behind it are the halves of one update.
     paired[1:] = after[1:] & (kinds[:-1] == UPDATE_BEFORE)
     second = np.flatnonzero(paired)
     first = second - 1
@@ -186,6 +190,7 @@ def having_kinds(kinds: Kinds, passes: Passes, upsert: bool = True) -> tuple[Pas
     new[second[~passes[first]]] = INSERT
     if not upsert:
         return keep, new
+    # Nobody knows whether the row before was visible: a deletion of what is not there changes nothing.
     lone = after & ~paired & ~passes
     new[lone] = DELETE
     return keep | lone, new

@@ -41,6 +41,7 @@ def explicit(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression
         raise unsupported_error(node, f"cannot be cast so: {error}") from None
     digits = digits_of_type(node.to)
     value = cast(low, low.lower(node.this), dtype, node, tries=bool(node.args.get("safe")))
+    # A literal that was folded has no fraction.
     return value if digits is None or value.literal else floor_time(value, digits)
 
 
@@ -80,6 +81,7 @@ def _cast(
     to = type_text(dtype)
     if is_number(source) and is_number(dtype):
         return _number(value, dtype, sql, to)
+    # Arrow casts a BOOLEAN to no decimal: it goes by way of an integer.
     if source == pa.bool_() and is_number(dtype):
         small = call("pc.cast({0}, pa.int8())", pa.int8(), value)
         return _cast(low, small, dtype, node, sql)
@@ -93,6 +95,7 @@ def _cast(
         return _to_text(low, value, node)
     if source == INSTANT and is_number(dtype):
         return _to_number(value, dtype, sql, to)
+    # A number of seconds since 1970, as Spark reads it.
     if source in INTEGERS and dtype == INSTANT:
         return from_units(cast(low, value, pa.int64(), node), 1_000_000, sql)
     if pa.types.is_timestamp(source) or pa.types.is_timestamp(dtype):
@@ -146,6 +149,7 @@ def _to_number(
 def _number(value: LoweredExpression, dtype: pa.DataType, sql: str, to: str) -> LoweredExpression:
     source = value.type
     if dtype in INTEGERS:
+        # A wider integer holds every value.
         if source in INTEGERS and INTEGERS.index(source) < INTEGERS.index(dtype):
             return call("pc.cast({0}, {to})", dtype, value, to=to)
         word = "cast" if source in INTEGERS else "double_to_integer"
@@ -153,6 +157,7 @@ def _number(value: LoweredExpression, dtype: pa.DataType, sql: str, to: str) -> 
         return call(text, dtype, value, to=to, sql=sql, raises=True)
     if dtype in FLOATS:
         if not is_decimal(source):
+            # safe=False: a BIGINT that DOUBLE does not hold exactly is rounded, as in Java.
             return call("pc.cast({0}, {to}, safe=False)", dtype, value, to=to)
         # Arrow's own cast may be off by a last bit.
         double = call("scalar.decimal_to_double({0})", pa.float64(), value)
@@ -203,6 +208,7 @@ def _from_text(
     word = "decimal" if is_decimal(dtype) else words.get(dtype)
     if word is None:
         raise _cast_error(value, dtype, node)
+    # BOOLEAN and DATE have one form each; the others need the type.
     typed = "" if word in ("bool", "date") else ", {to}"
     text = f"scalar.text_to_{word}({{0}}{typed}, {{sql}})"
     return call(text, dtype, value, to=to, sql=sql, raises=True)
@@ -213,6 +219,7 @@ def _to_text(
 ) -> LoweredExpression:
     if value.type in INTEGERS or value.type in (pa.bool_(), pa.date32()):
         return call("pc.cast({0}, pa.string())", pa.string(), value)
+    # Spark takes the bytes for UTF-8.
     if value.type == pa.binary():
         return call("pc.cast({0}, pa.string())", pa.string(), value)
     if is_decimal(value.type):
@@ -244,6 +251,8 @@ def _time(
 
 def _fold_literal(value: LoweredExpression, dtype: pa.DataType) -> LoweredExpression | None:
     """A literal of the other type, if its value is the same or is plainly rounded."""
+    # The value is known now, so that no row has to be cast. What does not fit is left to the cast, whose error names
+    # it.
     number: Any = value.literal[0] if value.literal else None
     if number is None or isinstance(number, bool):
         return None
@@ -268,6 +277,7 @@ def _fold_literal(value: LoweredExpression, dtype: pa.DataType) -> LoweredExpres
     if is_decimal(dtype) and exact == _EXACT.quantize(
         exact, decimal.Decimal(1).scaleb(-dtype.scale)
     ):
+        # Digits before the point: those after it are known to fit.
         fits = exact.copy_abs() < 10 ** (dtype.precision - dtype.scale)
         return constant(exact, dtype) if fits else None
     return None

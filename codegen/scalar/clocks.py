@@ -21,6 +21,7 @@ from aggloom.errors import OptionError
 _DATE: Final = pa.date32()
 _INT: Final = pa.int32()
 _SECOND: Final = pa.decimal128(16, 6)
+# Spark's DAYOFYEAR counts days here as DAY does.
 _UNITS: Final = {
     **{name.upper(): name for name in ("microsecond", "millisecond", "second", "minute", "hour")},
     **{name.upper(): name for name in ("day", "week", "month", "quarter", "year")},
@@ -44,6 +45,7 @@ _WEEKDAYS: Final = {
 
 
 def _unit(node: exp.Anonymous) -> str:
+    # With two arguments DATEADD and DATEDIFF are functions of days.
     if len(node.expressions) != 3 or node.expressions[0].name.upper() not in _UNITS:
         raise unsupported_error(node, NEEDS_SPARK)
     return _UNITS[node.expressions[0].name.upper()]
@@ -85,6 +87,7 @@ def _shift(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 def _lower_difference(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """TIMESTAMPDIFF(unit, start, end)."""
     unit = _unit(node)
+    # Whole units between wall clocks, as Spark counts them.
     times = [_time(low, each) for each in node.expressions[1:]]
     text = "scalar.clocks.units_between({0}, {1}, {unit})"
     return call(text, pa.int64(), *times, unit=quoted(unit))
@@ -102,6 +105,7 @@ def _months_between(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpr
 
 def _next_day(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     date, name = node.expressions
+    # Spark gives NULL or an error for other names, by its mode.
     weekday = _WEEKDAYS.get(literal_text(name, node).strip().upper())
     if weekday is None:
         raise unsupported_error(node, NEEDS_SPARK)
@@ -117,6 +121,7 @@ def _make(dtype: pa.DataType, tries: bool) -> Rule:
         # A wall clock has no zone to be given in.
         if not 6 <= len(parts_of_call) <= 6 + (dtype == INSTANT):
             raise unsupported_error(node, NEEDS_SPARK)
+        # Seconds are DECIMAL(16, 6), which has microseconds.
         kinds = (*(_INT for _ in range(5)), _SECOND)
         parts = [low.as_type(each, kind) for each, kind in zip(parts_of_call, kinds, strict=False)]
         places = ", ".join(f"{{{place}}}" for place in range(6))
@@ -148,6 +153,7 @@ def _of_number(unit: str) -> Rule:
             return call(f"pc.cast({{0}}, {type_text(INSTANT)})", INSTANT, value)
         if value.type not in INTEGERS:
             raise unsupported_error(node, NEEDS_SPARK)
+        # In 64 bits: a number that is too large is an error.
         size = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
         return from_units(low.cast(value, pa.int64(), node), size, quoted(spark_text(node)))
 
@@ -169,6 +175,7 @@ def _utc_shift(source: bool) -> Rule:
         time, zone = node.expressions
         pair = ("UTC", _zone(zone, node)) if source else (_zone(zone, node), "UTC")
         value = low.as_type(time, INSTANT)
+        # The instant's own wall clock in UTC is moved between zones, and then taken for UTC's again.
         text = "scalar.zones.shift_zone(pc.local_timestamp({0}), {source}, {target})"
         moved = call(text, WALL_CLOCK, value, source=quoted(pair[0]), target=quoted(pair[1]))
         return call('pc.assume_timezone({0}, "UTC")', INSTANT, moved)

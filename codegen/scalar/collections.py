@@ -65,6 +65,7 @@ def _row(named: bool) -> Rule:
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         dtype = infer(node, low.types)
+        # NAMED_STRUCT has a name before each value.
         values_of_row = node.expressions[1::2] if named else node.expressions
         values = [
             low.as_type(each, field.type) for each, field in zip(values_of_row, dtype, strict=True)
@@ -90,6 +91,7 @@ def _whole(function: str, *, lists: int = 1, raises: bool = False, nulls: bool =
         values = [low.lower(each) for each in operands]
         if any(not pa.types.is_nested(each.type) for each in values[:lists]):
             raise unsupported_error(node, NEEDS_SPARK)
+        # The table of result types knows how NULLs and types of items go together.
         dtype = infer(node, low.types)
         return call_by_row(
             f"collections.{function}", dtype, values, node, raises=raises, nulls=nulls
@@ -103,6 +105,7 @@ def _pair(function: str) -> Rule:
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         values = [low.lower(each) for each in node.expressions]
+        # Arrays of two types would need a cast of their items first.
         if (
             len(values) != 2
             or values[0].type != values[1].type
@@ -148,6 +151,7 @@ def _with_item(function: str, *, place: int = 1, raises: bool = False, nulls: bo
 def _repeat(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     item, count = (low.lower(each) for each in node.expressions)
     values = [item, low.cast(count, _INT, node)]
+    # Without a type the array would have none.
     if item.is_null:
         raise unsupported_error(node, NEEDS_SPARK)
     return call_by_row("collections.repeat", pa.list_(item.type), values, node, nulls=True)
@@ -173,6 +177,7 @@ def item_of(
 ) -> LoweredExpression:
     """The value of a key of a map, or an item of an array by one of the functions of its places."""
     if pa.types.is_map(whole.type):
+        # The key keeps its type: a wider value would never be found after a cast, or be cut.
         if common_type([whole.type.key_type, key.type], texts=False) != whole.type.key_type:
             raise unsupported_error(node, NEEDS_SPARK)
         values = [whole, low.cast(key, whole.type.key_type, node)]
@@ -187,6 +192,7 @@ def _has_key(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     whole, key = (low.lower(each) for each in node.expressions)
     if not pa.types.is_map(whole.type):
         raise unsupported_error(node, NEEDS_SPARK)
+    # As a key of the map, so that equal values have equal words.
     values = [whole, low.cast(key, whole.type.key_type, node)]
     return call_by_row("collections.has_key", pa.bool_(), values, node)
 
@@ -220,6 +226,7 @@ def _text_to_map(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
     operand, *separators = node.expressions
     for each in separators:
         # They are regular expressions in Spark.
+        # These characters stand for themselves in a pattern.
         if not set(literal_text(each, node)) <= set(",:;=&/-_ %#@!~<>'\""):
             raise unsupported_error(node, NEEDS_SPARK)
     values = [low.text(operand), *(low.lower(each) for each in separators)]

@@ -22,6 +22,7 @@ _USUAL: Final = "yyyy-MM-dd HH:mm:ss"
 
 
 def _date_format(low: ExpressionLowering, node: exp.TimeToStr) -> LoweredExpression:
+    # sqlglot puts a cast around the time, of which Spark knows nothing.
     operand = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
     return _write(low, node, _clock_or_text(low, operand), literal_text(node.args["format"], node))
 
@@ -47,6 +48,7 @@ def _from_unixtime(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpre
 def _write(
     low: ExpressionLowering, node: exp.Expression, value: LoweredExpression, pattern: str
 ) -> LoweredExpression:
+    # The finest unit says to which part times are rounded down before they are written.
     template, unit = template_of(pattern, node, is_utc(low.zone))
     text = "scalar.date_format({0}, {template}, {unit})"
     return call(text, _TEXT, value, template=quoted(template), unit=quoted(unit))
@@ -66,6 +68,7 @@ def _lower_reader(dtype: pa.DataType, tries: bool = False) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         operand, *pattern = _check_given(node)
         value = low.lower(operand)
+        # Without a pattern Spark casts, by rules that are more lenient than any pattern.
         if not pattern or value.type != _TEXT:
             kind = exp.TryCast if tries else exp.Cast
             name = {_DATE: "DATE", WALL_CLOCK: "TIMESTAMP_NTZ"}.get(dtype, "TIMESTAMP")
@@ -115,7 +118,9 @@ def _unix_timestamp(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpr
     value = low.lower(operand)
     if value.type == _TEXT:
         read = _read(low, node, value, literal_text(pattern[0], node) if pattern else _USUAL, False)
+        # A text is on the clocks of the session's zone.
         value = from_wall_clock(low, read)
+    # Arrow divides integers toward zero, as Spark does here: before 1970, too.
     text = "pc.divide(pc.cast({0}, pa.int64()), pa.scalar(1000000))"
     return call(text, pa.int64(), low.cast(value, INSTANT, node))
 

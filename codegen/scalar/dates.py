@@ -17,6 +17,7 @@ from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _INT: Final = pa.int32()
 _DATE: Final = pa.date32()
+# Arrow counts in 64 bits, Spark in 32.
 _PARTS: Final = {
     "YEAROFWEEK": "pc.cast(pc.iso_year({0}), pa.int32())",
     "DOW": "pc.cast(pc.day_of_week({0}, count_from_zero=False, week_start=7), pa.int32())",
@@ -70,6 +71,7 @@ def microseconds_of(interval: exp.Interval) -> int | None:
     unit = interval.args.get("unit")
     text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
     size = _MICROSECONDS.get(unit.name.upper().removesuffix("S") if unit is not None else "")
+    # Months and years have no fixed length.
     return int(text) * size if size and str(text).lstrip("-").isdigit() else None
 
 
@@ -77,6 +79,7 @@ def by_days(
     low: ExpressionLowering, node: exp.Binary, date: LoweredExpression, days: LoweredExpression
 ) -> LoweredExpression:
     """A date plus or minus a number of days."""
+    # Spark takes no BIGINT for days.
     if days.type not in (pa.int8(), pa.int16(), pa.int32()):
         raise unsupported_error(node, NEEDS_SPARK)
     return _add_days(low, node, date, days, -1 if isinstance(node, exp.Sub) else 1)
@@ -125,6 +128,7 @@ def _add_days(
 ) -> LoweredExpression:
     sql = quoted(spark_text(node))
     days = low.cast(days, _INT, node)
+    # A literal is turned around now, a column by an operation that fails for the least INT.
     if sign < 0 and days.literal and days.literal[0] is not None:
         days = constant(-days.literal[0], _INT)
     elif sign < 0:
@@ -171,6 +175,7 @@ def _of(
     name = _SYNONYMS.get(name, name)
     value = low.lower(argument)
     if value.type == pa.string():
+        # A text is read as the part needs it: a time of day is of an instant, a day of a date.
         value = low.cast(value, INSTANT if name in _TIMES else _DATE, node)
         value = casts.wall_clock(low, value) if name in _TIMES else value
     else:
@@ -178,6 +183,7 @@ def _of(
     # A date has no time of day.
     if name not in _PARTS or (name in _TIMES and value.type == _DATE):
         raise unsupported_error(node, NEEDS_SPARK)
+    # EXTRACT(SECOND ..) has microseconds, the function SECOND is whole.
     if fraction and name == "SECOND":
         return call("scalar.clocks.second_with_fraction({0})", pa.decimal128(8, 6), value)
     return call(_PARTS[name], _INT, value)
@@ -187,6 +193,7 @@ def _truncate(low: ExpressionLowering, node: exp.Expression) -> LoweredExpressio
     """trunc(date, unit)."""
     unit = _UNITS.get(literal_text(node.args["unit"], node).upper(), "")
     value = low.as_type(node.this, _DATE)
+    # TRUNC of a date to hours is NULL in Spark.
     if unit not in _DATE_UNITS:
         raise unsupported_error(node, NEEDS_SPARK)
     return call(f'pc.floor_temporal({{0}}, unit="{unit}")', _DATE, value)
@@ -202,6 +209,7 @@ def _truncate_time(low: ExpressionLowering, node: exp.Expression) -> LoweredExpr
     if casts.is_utc(low.zone):
         return call(f'pc.floor_temporal({{0}}, unit="{unit}")', INSTANT, value)
     clock_time = casts.wall_clock(low, value)
+    # Cut on the wall clock: days begin at the midnight of the zone.
     floored = call(f'pc.floor_temporal({{0}}, unit="{unit}")', WALL_CLOCK, clock_time)
     return casts.from_wall_clock(low, floored)
 

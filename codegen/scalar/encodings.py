@@ -28,6 +28,7 @@ def _hex(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     (operand,) = arguments(node)
     value = low.lower(operand)
     if is_number(value.type):
+        # HEX of a number shows its 64 bits, of a text its bytes.
         return call_by_row("encodings.hex_of_number", _TEXT, [low.cast(value, _BIG, node)], node)
     return call_by_row("encodings.hex_of_bytes", _TEXT, [low.cast(value, _BYTES, node)], node)
 
@@ -61,6 +62,7 @@ def _to_binary(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     if function is None:
         raise unsupported_error(node, NEEDS_SPARK)
     if node.name.lower() == "try_to_binary":
+        # Each of these functions has a twin try_..., which gives NULL for an error.
         function = function.replace(".", ".try_")
         return call_by_row(function, _BYTES, [value], node)
     return call_by_row(function, _BYTES, [value], node, raises=True)
@@ -70,6 +72,7 @@ def _url_part(function: str, raises: bool) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
         if literal_text(node.expressions[1], node) not in _PARTS:
             raise unsupported_error(node, NEEDS_SPARK)
+        # Spark puts the key of a query into a pattern as it stands, so that other characters mean something.
         if len(node.expressions) > 2 and not literal_text(node.expressions[2], node).isalnum():
             raise unsupported_error(node, NEEDS_SPARK)
         values = [low.text(each) for each in node.expressions]

@@ -48,6 +48,7 @@ def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
             raise unsupported_error(node, NEEDS_SPARK)
         values = [_as_kind(low, each, kind) for each, kind in zip(operands, kinds, strict=True)]
         dtype = values[0].type if result is None else result
+        # The text of the call is there for kernels that may fail; others leave the place out.
         sql = quoted(spark_text(node))
         return call(text, dtype, *values, sql=sql, raises=raises)
 
@@ -100,6 +101,7 @@ def call_by_row(
 
 def arguments(node: exp.Expression) -> list[exp.Expression]:
     """Return the arguments of a function, in the order of the syntax tree."""
+    # A Var is a word, such as the unit of a time, and no value.
     return [each for each in node.iter_expressions() if not isinstance(each, exp.Var)]
 
 
@@ -108,6 +110,7 @@ def whole_number(node: exp.Expression | None, whole: exp.Expression) -> int:
     number = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
         raise unsupported_error(whole, NEEDS_SPARK)
+    # More than 18 digits may not fit into 64 bits.
     if len(number.this) > 18:
         raise unsupported_error(whole, NEEDS_SPARK)
     return -int(number.this) if isinstance(node, exp.Neg) else int(number.this)
@@ -123,6 +126,7 @@ def literal_text(node: exp.Expression | None, whole: exp.Expression) -> str:
 def clock(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     """A date, or a timestamp as the wall clock shows it."""
     value = low.lower(node)
+    # Spark reads the text as a date or as an instant, by the function.
     if value.type == pa.string():
         raise unsupported_error(node, NEEDS_SPARK)
     if value.type in (INSTANT, WALL_CLOCK):

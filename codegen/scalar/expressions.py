@@ -25,6 +25,7 @@ from aggloom.errors import SpecError, UnknownColumnError, nearest
 @lru_cache(maxsize=16_384)
 def parse_scalar(sql: str) -> exp.Expression:
     """The syntax tree of one scalar expression; callers must not change it."""
+    # A text that is nested too deep would end in a RecursionError inside the parser.
     check_nesting(sql)
     try:
         return deep(lambda: parse_one(sql, dialect=ScalarSpark))
@@ -57,6 +58,7 @@ def quoted_text(sql: str) -> str:
 
 def is_expression(sql: str, names: Sequence[str]) -> bool:
     """Tell whether a text is an expression of columns, and not the name of one of these."""
+    # A column may have a name that looks like an expression.
     if sql in names:
         return False
     try:
@@ -81,9 +83,11 @@ def infer_type(sql: str, schema: pa.Schema) -> pa.DataType:
     """The type of an expression over these columns; scalar rules are Spark's in both dialects."""
     node = parse_scalar(sql)
     _require_columns(sql, schema)
+    # A retraction computes the value once more, and it has to be the same.
     require_repeatable(sql)
     types = dict(zip(schema.names, schema.types, strict=True))
     dtype = deep(lambda: infer(node, types))
+    # No column has the type of a bare NULL.
     if pa.types.is_null(dtype):
         raise untold(node)
     return dtype

@@ -44,6 +44,7 @@ def _element(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 def _union(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     values = [low.lower(each) for each in node.expressions]
     types = {value.type for value in values}
+    # Maps of two types would need a cast of their keys, by which two may become equal.
     if len(types) != 1 or not pa.types.is_map(values[0].type):
         names = " and ".join(sorted(map(type_name, types)))
         raise unsupported_error(node, f"takes maps of one type, not {names}.")
@@ -70,6 +71,7 @@ def _round_time(kernel: str) -> Rule:
         if value.type not in (pa.date32(), WALL_CLOCK, INSTANT):
             raise unsupported_error(node, f"{type_name(value.type)} is no DATE and no TIMESTAMP.")
         text = f'pc.{kernel}_temporal({{0}}, unit="{unit.lower()}")'
+        # In UTC the clocks never skip, so that the instant is cut as it is.
         if value.type != INSTANT or casts.is_utc(low.zone):
             return call(text, value.type, value)
         # An hour that comes twice has two beginnings in a zone with summer time.

@@ -24,6 +24,7 @@ def make_overlaps(left: Any, right: Any) -> exp.Expression:
     """
     node = exp.Overlaps(this=left, expression=right)
     periods = [_sort_ends(each) for each in (left, right)]
+    # Refused later by its name (function_names.py), with its place.
     if None in periods:
         return node
     (start, end), (start2, end2) = (each for each in periods if each)
@@ -36,6 +37,7 @@ def _sort_ends(period: Any) -> tuple[exp.Expression, exp.Expression] | None:
         return None
     start, end = period.expressions
     if isinstance(end, exp.Interval):
+        # In parentheses: the sum becomes an operand of comparisons.
         end = exp.Paren(this=exp.Add(this=start.copy(), expression=end))
     return _choose(start, end, start, end), _choose(start, end, end, start)
 
@@ -53,6 +55,8 @@ def make_similar(text: Any, pattern: Any, escape: Any) -> exp.Expression:
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or len(sign) > 1:
         return exp.SimilarTo(this=text, expression=pattern)
     java = similar_to_java(pattern.name, sign)
+    # SIMILAR TO matches the whole text, RLIKE finds a part of it. \z is the very end, $ may stand before a line's
+    # end.
     return exp.RegexpLike(this=text, expression=exp.Literal.string(f"^(?:{java})\\z"))
 
 
@@ -117,6 +121,7 @@ def name_fields(node: Any) -> Any:
     # Only ROW(..) names its fields itself: a NAMED_STRUCT that the query writes is cast as a whole.
     if len(values) != len(fields) or not plain or row.expressions[0].name != FIRST_FIELD:
         return node
+    # What the cast carries besides, such as `safe` of TRY_CAST, holds for each field.
     options = {key: value for key, value in node.args.items() if key not in ("this", "to", "_type")}
     parts = [
         part

@@ -41,6 +41,7 @@ def _trim(name: str, position: str) -> Build:
     """LTRIM and RTRIM of certain characters; of blanks as Spark has them."""
 
     def build(arguments: list[Any]) -> exp.Expression:
+        # Spark's own TRIM takes the characters first, Flink's function takes them last.
         if len(arguments) != 2:
             return (
                 exp.Trim(this=arguments[0], position=position)
@@ -67,6 +68,7 @@ def _convert_zone(arguments: list[Any]) -> exp.Expression:
 
 def _row(arguments: list[Any]) -> exp.Expression:
     """ROW(a, b) with Flink's names of fields."""
+    # The names that Flink gives to fields: EXPR$0, EXPR$1, ..
     parts = [
         part
         for place, value in enumerate(arguments)

@@ -52,6 +52,7 @@ def check_function_names(
     for node in tree.find_all(exp.Anonymous, *_FORMS):
         if _is_source(node):
             continue
+        # Nodes of _FORMS have no name and no arguments to count: they are faults as they stand.
         error = _fault(node, stored) if isinstance(node, exp.Anonymous) else _fault_of_form(node)
         if error is not None:
             # Of s IS JSON the right side has no place of its own.
@@ -85,6 +86,7 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     """Return the fault of a call; None if it has none."""
     name, count = node.name, len(node.expressions)
     folded = name.lower()
+    # Spark's table comes first: where both have a name, Spark's numbers of arguments hold.
     if folded in ARITIES or folded in OWN_FUNCTIONS:
         least, most = ARITIES[folded] if folded in ARITIES else OWN_FUNCTIONS[folded][:2]
         if count >= least and (most is None or count <= most):
@@ -99,6 +101,7 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
         return UnsupportedSqlError(
             f"{name.upper()} is an aggregate of Spark's that is not one here. {hint}"
         )
+    # Last, since it asks the JVM.
     if _is_in_session(name):
         return None
     fix = _FIXES.get(folded)

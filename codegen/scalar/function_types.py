@@ -65,6 +65,7 @@ def _as(kind: type[exp.Expression]) -> Rule:
             is_number(arguments.type(0)) and is_number(arguments.type(1))
         ):
             return None
+        # Literals go in as they are, for their digits count in the type of a decimal.
         node = kind(this=arguments.literal(0), expression=arguments.literal(1))
         return arithmetic_type(node, arguments.type(0), arguments.type(1))
 
@@ -98,6 +99,7 @@ def _element(arguments: Arguments) -> pa.DataType | None:
 
 def _append_type(arguments: Arguments) -> pa.DataType | None:
     """An array that takes one more value: only where that has the type that its items have."""
+    # Another type would have to be cast, or would change that of the whole array.
     return _array(arguments) if arguments.type(len(arguments) - 1) == _item(arguments) else None
 
 
@@ -148,6 +150,7 @@ def _type_of_zip(arguments: Arguments) -> pa.DataType | None:
     items = [_item(arguments, place) for place in range(len(arguments))]
     if None in items or not items:
         return None
+    # Spark calls the fields by the columns, others by their place from 0.
     names = [
         node.name if isinstance(node, exp.Column) else str(place)
         for place, node in enumerate(arguments.nodes)
@@ -167,6 +170,7 @@ def _from_json(arguments: Arguments) -> pa.DataType | None:
     text = arguments.text(1)
     if text is None:
         return None
+    # Spark takes a type, ARRAY<INT>, or the columns of a row, a INT, b STRING.
     with suppress(SpecError):
         return parse_type(text)
     with suppress(SpecError):
@@ -203,6 +207,7 @@ def _decode_type(arguments: Arguments) -> pa.DataType:
     """DECODE(bytes, charset), or DECODE(x, search, result, ..., default)."""
     if len(arguments) < 3:
         return pa.string()
+    # Results stand behind each search value, and the default, if there is one, is last.
     places = list(range(2, len(arguments), 2))
     return arguments.common([*places, len(arguments) - 1] if len(arguments) % 2 == 0 else places)
 
@@ -218,6 +223,7 @@ def _days_or_units(kind: pa.DataType) -> Rule:
     def rule(arguments: Arguments) -> pa.DataType:
         if len(arguments) < 3:
             return kind
+        # DATEDIFF(unit, a, b) counts in 64 bits.
         if kind == pa.int32():
             return pa.int64()
         return WALL_CLOCK if arguments.type(2) == WALL_CLOCK else INSTANT

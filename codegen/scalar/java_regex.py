@@ -13,6 +13,7 @@ from typing import Final
 
 _ENDS: Final = "\\n\\r\\u0085\\u2028\\u2029"
 _DOT: Final = f"[^{_ENDS}]"
+# Java's $ stands before the last line's end, too, and \r\n is one end: never between the two.
 _DOLLAR: Final = r"(?=(?:\r\n|(?<!\r)\n|[\r\u0085\u2028\u2029])?\Z)"
 _POSIX: Final = {
     "Lower": "a-z",
@@ -52,11 +53,13 @@ def translate_regex(pattern: str) -> str:
     letters = flags[1] if flags else ""
     body = pattern[flags.end() :] if flags else pattern
     text = "".join(_translate(body, "[\\s\\S]" if "s" in letters else _DOT))
+    # (?a): \w, \d and case are ASCII's, as they are in Java without UNICODE_CHARACTER_CLASS.
     whole = f"(?a{'i' if 'i' in letters else ''}){text}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             re.compile(whole)
+    # Python warns where a set may change its meaning in a later version.
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as error:
         raise UnlikeRegexError(str(error)) from None
     return whole
@@ -75,6 +78,7 @@ def _translate(body: str, dot: str) -> list[str]:
         letter = body[place]
         if letter == "\\":
             match = _ESCAPE.match(body, place)
+            # \z and \A match a place, not a letter: Python refuses to repeat them.
             piece, repeatable = _escape_letter(match), match is not None and not match["end"]
         elif letter == "[":
             match = _CLASS.match(body, place)

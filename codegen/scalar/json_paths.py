@@ -84,12 +84,14 @@ def _make_step(match: re.Match[str]) -> PathStep:
     deep = match["deep"] is not None
     if match["name"]:
         return PathStep("names", (match["name"],), deep)
+    # ['a','b'] asks for several fields, so that the path leads to no single place.
     if match["names"]:
         return PathStep("names", tuple(map(_unquote, re.findall(_QUOTED, match["names"]))), deep)
     if match["places"]:
         return PathStep("places", tuple(map(int, match["places"].split(","))), deep)
     if match["every"]:
         return PathStep("every", (), deep)
+    # An end that is missing is that of the array; negative ones count from its end.
     ends = (None if match[part] is None else int(match[part]) for part in ("start", "end"))
     return PathStep("slice", tuple(ends), deep)
 

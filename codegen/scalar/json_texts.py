@@ -14,6 +14,7 @@ from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, Low
 from aggloom.codegen.scalar.operand_types import unsupported_error
 
 _TEXT: Final = pa.string()
+# A name without quotes ends at a dot, a bracket or a star; nine digits keep a place within 32 bits.
 _STEP: Final = re.compile(
     r"\.(?P<name>[^.\[*]+)|(?P<every>\.\*|\['\*'\])|\['(?P<quoted>[^']+)'\]|\[(?P<place>\d{1,9})\]|(?P<all>\[\*\])"
 )

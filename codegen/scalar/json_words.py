@@ -75,6 +75,7 @@ class JsonWords:
 
     def wrapper(self) -> str:
         """The words before WRAPPER: WITHOUT, the default, CONDITIONAL or UNCONDITIONAL."""
+        # The longest forms first, for WITH begins three of them.
         for form, name in sorted(WRAPPERS.items(), reverse=True):
             if self.words(*form.split()):
                 self.words("ARRAY")
@@ -98,6 +99,7 @@ class JsonWords:
             if self._at_null_words():
                 return parts
             self.words("KEY")
+            # Not a whole condition: the colon behind a name would be read as part of it.
             parts.append(self._parser._parse_bitwise())
             if not (
                 self.words("VALUE") or self._parser._match_set((TokenType.COLON, TokenType.COMMA))
@@ -135,6 +137,7 @@ def _call(name: str, *arguments: Any) -> exp.Expression:
 def _read_exists(words: JsonWords) -> exp.Expression:
     arguments = words.path()
     texts = words.more()
+    # A call that was written anew has its words as texts, and no others.
     if not texts:
         behaviours = words.behaviours("TRUE", "FALSE", "UNKNOWN", "ERROR")
         texts = [_text(word) for event, (word, _) in behaviours.items() if event == "ERROR"]
@@ -147,10 +150,12 @@ def _read_value(words: JsonWords) -> exp.Expression:
     arguments = words.path()
     written, kind = words.more(), words.returned_type()
     behaviours = words.behaviours("NULL", "ERROR", "DEFAULT")
+    # Without words the call stays as short as it was written.
     if written or (kind is None and not behaviours):
         return _call("JSON_VALUE", *arguments, *written)
     texts = [kind or "STRING"]
     texts += [behaviours.get(event, ("NULL", None))[0] for event in ("EMPTY", "ERROR")]
+    # In the order of the events, whichever of the two was written first.
     defaults = [behaviours[event][1] for event in ("EMPTY", "ERROR") if event in behaviours]
     return _call(
         "JSON_VALUE",
@@ -194,6 +199,7 @@ _READERS: Final[dict[str, Callable[[JsonWords], exp.Expression]]] = {
 
 def _parser_of(name: str) -> Callable[[Any], Any]:
     def parse(parser: Any) -> Any:
+        # The name stands two tokens before: it and the parenthesis are read already. Errors are underlined there.
         token = parser._tokens[parser._index - 2]
         return _READERS[name](JsonWords(parser)).update_positions(token)
 
@@ -212,6 +218,7 @@ def read_predicate(node: Any) -> Any:
     if not isinstance(node, exp.Is) or not isinstance(node.expression, exp.JSON):
         return node
     words = node.expression
+    # Left as it is, to be refused with the words to take out (function_names.py).
     if words.args.get("unique") or words.args.get("with_"):
         return node
     return _call("IS_JSON", node.this, _text(str(words.this or "VALUE")))

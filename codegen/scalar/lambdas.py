@@ -25,6 +25,7 @@ def _body(
     dtype: pa.DataType | None = None,
 ) -> tuple[LoweredExpression, list[str]]:
     """The body of a function of items of these types, as a type, and the names that it has for them."""
+    # Items are laid beside the columns of their row: with two inputs there is no one batch.
     if not isinstance(function, exp.Lambda) or len(low.inputs) != 1:
         raise unsupported_error(node, NEEDS_SPARK)
     names = [each.name for each in function.expressions]
@@ -34,11 +35,13 @@ def _body(
     # A parameter hides a column of its name, as in Spark.
     fields = [field for field in schema if field.name not in names]
     fields += [pa.field(name, kind) for name, kind in zip(names, types, strict=False)]
+    # The body reads a batch of items: its columns are the row's and the parameters.
     inner = replace(low, inputs={place: pa.schema(fields)})
 
     def name_column(part: exp.Expression) -> exp.Expression:
         bound = isinstance(part, exp.Identifier) and part.name in names
         inside = isinstance(part.parent, exp.Column | exp.Lambda)
+        # sqlglot has parameters as bare identifiers; lowering knows columns.
         return exp.column(part.name, quoted=True) if bound and not inside else part
 
     body = function.this.copy().transform(name_column)
@@ -107,6 +110,7 @@ def _aggregate(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
         raise unsupported_error(node, NEEDS_SPARK)
     merge, *last = node.expressions[2:]
     body, names = _body(low, node, merge, start.type, items.type.value_type)
+    # The accumulator keeps its type from item to item.
     if body.type != start.type or len(names) != 2:
         raise unsupported_error(node, NEEDS_SPARK)
     folded = _call(low, "fold", start.type, [items, start], body, names)
@@ -140,6 +144,7 @@ def _of_map(part: str) -> Rule:
             dtype = pa.map_(kinds[0], body.type)
         more = quoted(part), type_text(dtype)
         lambda_call = _call(low, "of_pairs", dtype, [pairs], body, names, more=more)
+        # Two keys may become one, or a key NULL, which is an error in Spark.
         return replace(lambda_call, raises=lambda_call.raises or part == "key")
 
     return rule

@@ -34,6 +34,7 @@ def number(node: exp.Literal, sign: int = 1) -> LoweredExpression:
         return constant(sign * float(text), pa.float64())
     if "." not in text:
         value = sign * int(text)
+        # The smallest type that holds it; beyond 64 bits it is a decimal.
         for dtype in (pa.int32(), pa.int64()):
             if -(2 ** (dtype.bit_width - 1)) <= value < 2 ** (dtype.bit_width - 1):
                 return constant(value, dtype)
@@ -52,6 +53,7 @@ def compare_values(
     low: ExpressionLowering, values: list[LoweredExpression], word: str, node: exp.Expression
 ) -> LoweredExpression:
     """Two values of one type compared."""
+    # A comparison with NULL is UNKNOWN.
     if values[0].is_null:
         return _NULL_BOOL
     if pa.types.is_nested(values[0].type):
@@ -80,6 +82,7 @@ def _logic(
     eager: str,
     lazy: str,
 ) -> LoweredExpression:
+    # Arrow computes both sides for all rows, which only matters where the right side may fail.
     if not right.raises:
         return call(f"{eager}({{0}}, {{1}})", pa.bool_(), left, right)
     text = f"{lazy}({{0}}, lambda {low.arguments}: {{1}}, {low.arguments})"
@@ -120,6 +123,7 @@ def _is(low: ExpressionLowering, node: exp.Is) -> LoweredExpression:
         return call("pc.is_null({0})", pa.bool_(), low.lower(node.this))
     if isinstance(node.expression, exp.Boolean):
         truth = _boolean(low, node.expression)
+        # IS TRUE is never NULL.
         known = "pc.coalesce(pc.equal({0}, {1}), pa.scalar(False))"
         return call(known, pa.bool_(), low.boolean(node.this), truth)
     raise unsupported_error(node, NEEDS_SPARK)
@@ -146,6 +150,7 @@ def _field(low: ExpressionLowering, node: exp.Bracket) -> LoweredExpression:
 
 def _same(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
     left, right = low.align_values([node.this, node.expression], node)
+    # NULL IS NOT DISTINCT FROM NULL.
     if left.is_null:
         return constant(True, pa.bool_())
     if pa.types.is_nested(left.type):
@@ -163,12 +168,14 @@ def _in(low: ExpressionLowering, node: exp.In) -> LoweredExpression:
     value, *options = low.align_values([node.this, *node.expressions], node)
     if value.is_null:
         return _NULL_BOOL
+    # NaN equals NaN in Spark, which Arrow's is_in does not know: floats are compared one by one.
     if value.type not in FLOATS and all(option.literal for option in options):
         listed: list[Any] = [option.literal[0] for option in options]
         text = "scalar.is_in({0}, {listed})"
         return call(text, pa.bool_(), value, listed=array_text(listed, value.type))
     equality = compare_values(low, [value, options[0]], "equal", node)
     for option in options[1:]:
+        # An option may be an expression that fails; it is computed only where those before it do not match.
         each = compare_values(low, [value, option], "equal", node)
         equality = _logic(low, equality, each, "pc.or_kleene", "scalar.or_else")
     return equality
@@ -176,6 +183,7 @@ def _in(low: ExpressionLowering, node: exp.In) -> LoweredExpression:
 
 def _lower_between(low: ExpressionLowering, node: exp.Between) -> LoweredExpression:
     value, bottom, top = node.this, node.args["low"], node.args["high"]
+    # Both comparisons by themselves: the bounds may have other types than each other.
     above = compare_values(low, low.align_values([value, bottom], node), "greater_equal", node)
     return both(
         low, above, compare_values(low, low.align_values([value, top], node), "less_equal", node)
@@ -191,6 +199,7 @@ def _like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
         raise unsupported_error(node, NEEDS_SPARK)
     text = low.text(node.this)
     if isinstance(node, exp.ILike):
+        # Letters are lowered on both sides by the same rules, Java's.
         text, pattern = call("scalar.lower({0})", pa.string(), text), pattern.lower()
     return call("pc.match_like({0}, {like})", pa.bool_(), text, like=quoted(pattern))
 

@@ -61,6 +61,7 @@ def type_text(dtype: pa.DataType) -> str:
     if pa.types.is_timestamp(dtype):
         zone = "" if dtype.tz is None else f", {quoted(dtype.tz)}"
         return f"pa.timestamp({quoted(dtype.unit)}{zone})"
+    # Types with parameters are written out; the others have functions without arguments.
     if pa.types.is_time64(dtype):
         return f"pa.time64({quoted(dtype.unit)})"
     if pa.types.is_map(dtype):
@@ -77,6 +78,7 @@ def type_text(dtype: pa.DataType) -> str:
 
 def array_text(values: list[Any], dtype: pa.DataType) -> str:
     """An Arrow array of literals of one type."""
+    # Dates and decimals have no literal in Python: texts are cast, which Arrow does exactly.
     if dtype == pa.date32() or pa.types.is_decimal(dtype):
         spelled = [None if value is None else f"{value}" for value in values]
         return f"pa.array({_list(spelled)}).cast({type_text(dtype)})"
@@ -93,8 +95,10 @@ def _scalar(value: Any, dtype: pa.DataType) -> str:
     if isinstance(value, decimal.Decimal | datetime.date):
         spelled = f"{value:f}" if isinstance(value, decimal.Decimal) else value.isoformat()
         return f'pa.scalar("{spelled}").cast({type_text(dtype)})'
+    # repr gives nan and inf, which are no names in Python.
     if isinstance(value, float) and not math.isfinite(value):
         return f'pa.scalar(float("{value}"), {type_text(dtype)})'
+    # Arrow finds these types by itself.
     if value is not None and dtype in (pa.bool_(), pa.int64(), pa.float64()):
         return f"pa.scalar({value!r})"
     return f"pa.scalar({_plain(value)!r}, {type_text(dtype)})"

@@ -96,6 +96,7 @@ class ExpressionLowering:
     def boolean(self, node: exp.Expression) -> LoweredExpression:
         """A condition; raises UnsupportedExpressionError for another type."""
         value = self.lower(node)
+        # A bare NULL as a condition is UNKNOWN.
         if value.is_null:
             return constant(None, pa.bool_())
         if value.type != pa.bool_():
@@ -136,6 +137,7 @@ class ExpressionLowering:
     def _row_field(self, node: exp.Column) -> LoweredExpression | None:
         """The field of a column that is a row, as in row.field; None if it is something else."""
         kind = self.types.get(node.table)
+        # `row.field` and `table.column` look alike: a table that is read is asked first.
         if kind is None or not pa.types.is_struct(kind):
             return None
         if kind.get_field_index(node.name) < 0:

@@ -25,6 +25,7 @@ from aggloom.codegen.templating import environment
 ROWS: Final = "rows"
 """The name of the input in a module that has only one."""
 
+# Python's parser refuses some hundred brackets within each other (lowering.py cuts most of them earlier).
 _DEEPEST: Final = 90
 
 
@@ -54,6 +55,7 @@ def lower(sql: str, inputs: Mapping[str, pa.Schema], zone: str = "UTC") -> Lower
     low = ExpressionLowering(inputs, zone, BY_NODE, cast)
     node = parse_scalar(sql)
     value = deep(lambda: low.lower(node))
+    # One line has no place for the functions that deep expressions are cut into.
     if low.parts:
         raise unsupported_error(node, f"is nested too deep for one line: it {NEEDS_SPARK}")
     return value
@@ -85,6 +87,7 @@ def _module_text(
     columns = []
     for (_, sql), field in zip(select, schema, strict=True):
         node = parse_scalar(sql)
+        # The plan has fixed the type of each column, and the value is cast to it.
         columns.append(_item(low.as_type(node, field.type), sql, node))
     fields = ", ".join(f"({quoted(f.name)}, {type_text(f.type)})" for f in schema)
     named = ", ".join(f"{sql} AS {name}" for name, sql in select)
@@ -111,6 +114,7 @@ def load_module(text: str) -> ModuleType:
     path = f"<{name}>"
     module = ModuleType(name)
     exec(compile(text, path, "exec"), module.__dict__)
+    # So that a traceback shows the line of a module that is in no file.
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return module
 

@@ -59,6 +59,7 @@ def is_changing(node: exp.Expression) -> bool:
 
 def is_bare_unix_time(node: exp.Expression) -> bool:
     """Tell whether an expression is UNIX_TIMESTAMP(), which without an argument is that of now."""
+    # With an argument it follows from the row.
     named = isinstance(node, exp.Anonymous) and node.name.lower() == "unix_timestamp"
     return named and not node.expressions
 
@@ -76,9 +77,12 @@ def differs(node: exp.Expression) -> str:
 @cache
 def _classes() -> frozenset[type[exp.Expression]]:
     """The classes that the parser makes of these names."""
+    # With and without arguments, for the parser may have a class for one form alone. Errors are ignored: the class is
+    # all that is asked.
     texts = [text for name in sorted(CHANGING) for text in (f"{name}()", f"{name}(a, b)")]
     level = ErrorLevel.IGNORE
     classes = {type(parse_one(text, dialect="spark", error_level=level)) for text in texts}
+    # A name that the parser takes for a column or an unknown call has no class of its own.
     return frozenset(classes - {exp.Anonymous, exp.Column})
 
 

@@ -32,8 +32,10 @@ def _shift(function: str) -> Rule:
         value, count = (low.lower(each) for each in operands)
         if value.type not in INTEGERS or count.type not in _SMALL:
             raise unsupported_error(node, NEEDS_SPARK)
+        # As in Java, smaller integers become INTs before they are shifted.
         dtype = _INT if value.type in _SMALL else _BIG
         values = [low.cast(value, dtype, node), low.cast(count, _INT, node)]
+        # Java takes the count modulo the width.
         size = constant(dtype.bit_width, _INT)
         return call_by_row(f"bits.{function}", dtype, [*values, size], node)
 
@@ -60,6 +62,7 @@ def _round_half_even(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExp
     operand, *digits = node.expressions
     value = low.lower(operand)
     number = whole_number(digits[0], node) if digits else 0
+    # BROUND of decimals has a type of its own, and negative digits round whole places: Spark's affair.
     if value.type != _DOUBLE or number < 0:
         raise unsupported_error(node, NEEDS_SPARK)
     return call_by_row("bits.round_half_even", _DOUBLE, [value, constant(number, _INT)], node)
@@ -96,6 +99,8 @@ def _lower_try(kind: type[exp.Binary]) -> Rule:
         if not values or body.is_null:
             raise unsupported_error(node, NEEDS_SPARK)
         named = f"[{', '.join(map(quoted, names))}]"
+        # The operation runs over a batch of its operands' values, so that an error of the operands themselves stays
+        # one.
         texts = ", ".join(value.text for value in values)
         whole = call("", body.type, *values)
         text = f"scalar.try_rows({low.branch(body)}, {named}, {low.arguments}, {texts})"

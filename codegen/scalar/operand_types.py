@@ -64,6 +64,7 @@ def fix_of_variant(node: exp.Expression) -> str:
 def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type of + - * / % over two numbers; node tells the digits of literals."""
     if not (is_decimal(left) or is_decimal(right)):
+        # Spark divides integers as DOUBLEs; DIV is another node.
         return pa.float64() if isinstance(node, exp.Div) else common([left, right], node)
     if left in FLOATS or right in FLOATS:
         return pa.float64()
@@ -90,6 +91,7 @@ def round_type(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:
     number = digits.this if isinstance(digits, exp.Neg) else digits
     if number is None:
         return decimal_rounded(argument, 0)
+    # The scale of the result follows from the number of digits, which has to be known before the rows.
     if not (isinstance(number, exp.Literal) and number.this.isdigit()):
         return None
     return decimal_rounded(argument, int(number.this) * (-1 if number is not digits else 1))
@@ -97,6 +99,7 @@ def round_type(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:
 
 def decimal_rounded(argument: pa.DataType, digits: int) -> pa.DataType:
     """The type of a decimal that is rounded to so many digits after the point, or before it where they are negative."""
+    # One more whole digit for the carry: 9.9 rounds to 10.
     whole = max(argument.precision - argument.scale + 1, 1 - digits)
     scale = max(0, min(argument.scale, digits))
     return pa.decimal128(min(38, whole + scale), scale)
@@ -105,5 +108,6 @@ def decimal_rounded(argument: pa.DataType, digits: int) -> pa.DataType:
 def _decimal(dtype: pa.DataType, node: exp.Expression) -> pa.DataType:
     """A number's type as a decimal's; a whole literal has as many digits as are written."""
     if isinstance(node, exp.Literal) and not is_decimal(dtype):
+        # 2 is DECIMAL(1, 0) beside a decimal, where an INT column would count ten digits.
         return pa.decimal128(len(node.this.lstrip("0")) or 1, 0)
     return as_decimal(dtype)

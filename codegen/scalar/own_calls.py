@@ -30,6 +30,7 @@ class OwnCalls:
     def take_out(self, sql: str) -> str:
         """The expression with a column in place of each such call; raises UnsupportedExpressionError in a lambda."""
         tree = parse_scalar(sql)
+        # Unchanged text stays as its user wrote it: writing a tree anew could change its form.
         if not any(map(is_own_call, tree.walk())):
             return sql
         return deep(lambda: spark_text(tree.transform(self._replace_call)))
@@ -43,6 +44,7 @@ class OwnCalls:
                 "not in a lambda; write one of Spark's there."
             )
         sql = spark_text(node)
+        # Equal calls share a column, so that a worker computes the value once.
         known = {text: name for name, text in self.columns.items()}
         name = known.get(sql, f"{self.start} {len(self.columns)}")
         self.columns[name] = sql
@@ -55,6 +57,7 @@ def with_typed_nulls(sql: str, types: Mapping[str, pa.DataType]) -> str:
     def replace_call(node: exp.Expression) -> exp.Expression:
         if not is_own_call(node):
             return node
+        # Spark's analyser knows no such function, but the type of what is made of its value.
         kind = exp.DataType.build(type_name(infer(node, types)), dialect="spark")
         return exp.Cast(this=exp.null(), to=kind)
 

@@ -30,6 +30,7 @@ def _item(arguments: Arguments) -> pa.DataType:
 def _carried_type(arguments: Arguments) -> pa.DataType | None:
     """The type that a call of JSON_VALUE or JSON_QUERY carries as a text."""
     text = arguments.text(2)
+    # A text that is no type is refused with its place when the call is lowered.
     try:
         return pa.string() if text is None else parse_type(text, is_cut=True)
     except SpecError:

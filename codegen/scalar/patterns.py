@@ -33,6 +33,7 @@ def _alike(node: exp.Expression) -> str:
     if not _ALIKE.fullmatch(pattern):
         raise unsupported_error(node, NEEDS_SPARK)
     try:
+        # Arrow compiles the pattern, so that what RE2 refuses is known now and not with the first batch.
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid:
         raise unsupported_error(node, NEEDS_SPARK) from None
@@ -67,6 +68,7 @@ def _extract(low: ExpressionLowering, node: exp.RegexpExtract) -> LoweredExpress
     try:
         pattern = _alike(node)
     except UnsupportedExpressionError:
+        # Python's engine reads patterns that RE2 does not have, row by row.
         pattern = _java(node, node.expression)
         if not 0 <= group_number <= count_groups(pattern):
             raise
@@ -142,6 +144,7 @@ def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
 
 def _split(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     operand, pattern, *limit = node.expressions
+    # Spark splits between all characters by an empty pattern; Python's split does otherwise at the ends.
     if not literal_text(pattern, node):
         raise unsupported_error(node, NEEDS_SPARK)
     number = constant(whole_number(limit[0], node) if limit else -1, pa.int32())
@@ -155,6 +158,7 @@ def lower_like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpressi
     whole = node
     if isinstance(node, exp.Escape):
         letter = literal_text(node.expression, node)
+        # Spark refuses it, too.
         if len(letter) != 1:
             raise unsupported_error(node, NEEDS_SPARK)
         escape, node = [constant(letter, _TEXT)], node.this
@@ -168,6 +172,7 @@ def lower_like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpressi
 def _split_part(low: ExpressionLowering, node: exp.SplitPart) -> LoweredExpression:
     separator = literal_text(node.args.get("delimiter"), node)
     number = whole_number(node.args.get("part_index"), node)
+    # 0 is an error in Spark, and an empty separator gives the whole text.
     if number == 0 or not separator:
         raise unsupported_error(node, NEEDS_SPARK)
     text = f"scalar.split_part({{0}}, {{separator}}, {number})"

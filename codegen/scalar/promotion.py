@@ -30,6 +30,7 @@ def common_type(types: list[pa.DataType], texts: bool = True) -> pa.DataType | N
 
     texts: whether a text beside another type becomes that type, as in comparisons and branches.
     """
+    # From NULL on, which every type is wider than. Without a common type the rest is passed over.
     return reduce(lambda widest, each: widest and wider(widest, each, texts), types, pa.null())
 
 
@@ -56,6 +57,7 @@ def decimal_result(operator: str, left: pa.DataType, right: pa.DataType) -> pa.D
 
 def _adjust_digits(precision: int, scale: int) -> pa.DataType:
     """The cut to 38 digits, which gives up digits of the fraction, down to six, before whole ones."""
+    # As Spark does by default (spark.sql.decimalOperations.allowPrecisionLoss).
     if precision > 38:
         scale = max(38 - (precision - scale), min(scale, 6))
         precision = 38
@@ -79,12 +81,14 @@ def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | N
         # A day is the midnight that begins it.
         if text == pa.date32() and pa.types.is_timestamp(other):
             return other
+    # An instant beside a wall clock: the wall clock is read in the session's zone.
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
         return INSTANT
     return None
 
 
 def _wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    # INTEGERS is in the order of width.
     if left in INTEGERS and right in INTEGERS:
         return max(left, right, key=INTEGERS.index)
     # Two FLOATs were equal above and stay FLOAT. FLOAT beside an INT or a DECIMAL becomes DOUBLE, as FLOAT cannot hold

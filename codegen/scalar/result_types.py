@@ -89,6 +89,7 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Alias):
         return infer(node.this, types)
+    # The sign of a text is that of the number it stands for.
     if isinstance(node, exp.Neg | exp.Abs):
         return number_type(infer(node.this, types), pa.float64())
     if isinstance(node, exp.Literal):
@@ -216,6 +217,7 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
     def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
         return infer(part, {**types, **bound} if bound else types)
 
+    # A chain of || is flat, so that a long one is not deep.
     if isinstance(node, exp.DPipe):
         return result_type("concat", list(node.flatten(unnest=False)), type_of)
     # sqlglot gives one class to functions of several names, whose types differ: the name is what Spark will see.
@@ -227,6 +229,7 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
                 "makes several rows of one; write it as an item of SELECT by itself, or in LATERAL VIEW.",
             )
         return result_type(call.name, call.expressions, type_of)
+    # The same class again would ask without an end.
     return None if type(call) is type(node) else infer(call, types)
 
 
@@ -276,6 +279,7 @@ def _analysed_type(node: exp.Expression, types: Types) -> pa.DataType:
 def _aggregate_error(node: exp.Expression, analyser: Analyser, types: Types) -> UnsupportedSqlError:
     """The error of an expression with an aggregate of Spark's that is none here: the innermost call that is one."""
     name = spark_text(node)
+    # Spark's analyser says that there is an aggregate, not which call it is.
     for part in reversed(list(node.find_all(exp.Func))):
         try:
             analyser(spark_text(part), types)
@@ -301,6 +305,7 @@ def _literal(node: exp.Literal) -> pa.DataType:
         return pa.float64()
     whole, _, fraction = text.partition(".")
     if "." not in text:
+        # Without a sign: that of -2147483648 belongs to its parent.
         for bits, dtype in ((31, pa.int32()), (63, pa.int64())):
             if int(text) < 2**bits:
                 return dtype
@@ -325,6 +330,7 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
 
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
+    # sqlglot knows no schema here: a NULL of its type stands for each column.
     typed = node.copy().transform(_typed_column(types))
     # sqlglot knows no rules for precision and scale.
     if any(pa.types.is_decimal(types[c.name]) for c in node.find_all(exp.Column)):

@@ -13,6 +13,8 @@ from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 _NAN: Final = float("nan")
 _INF: Final = float("inf")
 _SMALL: Final = [1, None, -7, 100, 0, 5, -1, 3]
+# NaN, -0.0 and infinity; NULLs in different rows, so that pairs of columns meet each of the four cases; texts beyond
+# ASCII and with a line's end; days before 1970, in leap years and at the end of a week-year.
 _COLUMNS: Final[dict[str, tuple[list[Any], pa.DataType]]] = {
     "b": (_SMALL, pa.int8()),
     "i": ([1, None, -7, 2000000, 0, 5, 2, -2], pa.int32()),
@@ -123,6 +125,7 @@ def sample_table() -> pa.RecordBatch:
 
 def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(dtype):
+        # By way of text: the decimal of a float has all its binary digits.
         values = [None if value is None else Decimal(str(value)) for value in values]
     if dtype == pa.date32():
         values = [None if v is None else datetime.date.fromisoformat(str(v)) for v in values]

@@ -25,6 +25,7 @@ def _as(build: Rule, count: int) -> Rule:
     """A call of so many arguments as the expression that it stands for."""
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+        # BINARY and DECIMAL are also names of other calls: what does not fit is left to Spark.
         if len(node.expressions) != count:
             raise unsupported_error(node, NEEDS_SPARK)
         return build(low, node)
@@ -39,6 +40,7 @@ def _zero_if_null(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpres
 
 def _null_if_zero(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     (operand,) = node.expressions
+    # A text beside 0 would become a number by a cast that may fail.
     if not is_number(low.lower(operand).type):
         raise unsupported_error(node, NEEDS_SPARK)
     return low.lower(exp.Nullif(this=operand.copy(), expression=exp.Literal.number(0)))

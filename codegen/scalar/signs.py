@@ -47,6 +47,7 @@ class Signs:
 
     def _where_not(self, condition: exp.Expression) -> Signs:
         """Add the facts known of the rows for which a condition is false, or NULL because a column is."""
+        # Where `x < 5` does not hold, x is 5 at least, or NULL.
         names = _columns_below(condition.unnest())
         return replace(self, known=self.known | set(names))
 
@@ -55,6 +56,7 @@ class Signs:
         match node:
             case exp.Column():
                 return node.name in self.known
+            # NULL is not below zero, and neither is a length.
             case exp.Null() | exp.Length():
                 return True
             case exp.Literal():
@@ -65,11 +67,13 @@ class Signs:
                 return self._keeps_sign(node) and each(node.this)
             case exp.Abs():
                 return self._is_real(node.this)
+            # A literal number has no sign, and the greatest value is at least that.
             case exp.Greatest():
                 arguments = [node.this, *node.expressions]
                 return any(_is_number(a) for a in arguments) or all(map(each, arguments))
             case exp.Least() | exp.Coalesce():
                 return all(map(each, [node.this, *node.expressions]))
+            # The quotient of two non-negative numbers is one, whether they are whole or not.
             case exp.Div():
                 return each(node.this) and each(node.expression)
             case exp.Add() | exp.Mul():
@@ -84,6 +88,7 @@ class Signs:
         """Tell whether all that a CASE may give is never below zero; a branch sees what its condition says."""
         after = self
         for branch in branches:
+            # A branch is reached where its own condition is true and those before it are not.
             if not after._where(branch.this)._holds(branch.args["true"]):
                 return False
             after = after._where_not(branch.this)
@@ -107,6 +112,7 @@ class Signs:
     def _type(self, node: exp.Expression) -> pa.DataType | None:
         try:
             return infer(node, self.types)
+        # What has no type here is refused elsewhere; of its sign nothing is known.
         except (AggloomError, KeyError):
             return None
 

@@ -20,6 +20,7 @@ def quicken_expression(sql: str) -> str:
     SPLIT_PART at one character becomes SPLIT. The former compiles a pattern for each row, the latter does not for one
     character, and several parts of one text are then split once, for Spark finds what is asked for twice.
     """
+    # Most expressions have no such call, and are not parsed for it.
     if "split_part" not in sql.casefold():
         return sql
     tree = deep(lambda: parse_scalar(sql).transform(_quick))
@@ -34,11 +35,13 @@ def _quick(node: exp.Expression) -> exp.Expression:
     if pattern is None or not _is_place(number):
         return node
     whole = exp.cast(text.copy(), "string")
+    # -1: SPLIT would otherwise drop the empty texts at the end, which SPLIT_PART counts.
     parts = _call("SPLIT", whole, pattern, exp.Literal.number(-1))
     # Where there are fewer parts the text is empty, unless there is none at all.
     return _call(
         "COALESCE",
         _call("TRY_ELEMENT_AT", parts, number.copy()),
+        # LEFT of 0 characters is empty, and NULL where the text is.
         _call("LEFT", whole.copy(), exp.Literal.number(0)),
     )
 
@@ -62,4 +65,5 @@ def _is_place(number: exp.Expression) -> bool:
     """Tell whether it is a literal by which a part can be counted."""
     value = number.this if isinstance(number, exp.Neg) else number
     whole = isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal()
+    # Part 0 is an error in SPLIT_PART, and Spark should raise it. Places are INTs.
     return whole and 0 < int(value.name) < 1 << 31

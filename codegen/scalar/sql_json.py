@@ -42,6 +42,7 @@ def _words(node: exp.Anonymous, start: int, *choices: tuple[str, ...]) -> list[s
     for word, known in zip(words, choices, strict=False):
         if known and word not in known:
             raise unsupported_error(node, f"{word!r} is none of {', '.join(known)}.")
+    # Words that are left out are those of the standard's defaults.
     return words + [known[0] for known in choices[len(words) :]]
 
 
@@ -52,6 +53,7 @@ def _returned_type(text: str, node: exp.Expression, arrays: bool) -> pa.DataType
     except SpecError as error:
         raise unsupported_error(node, f"{error}") from None
     item = dtype.value_type if arrays and pa.types.is_list(dtype) else dtype
+    # JSON_QUERY gives arrays and texts, JSON_VALUE one value.
     plain = not arrays or item is not dtype or item == _TEXT
     if plain and (item in _SCALARS or pa.types.is_decimal(item)):
         return dtype
@@ -90,12 +92,14 @@ def _lower_value(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
         empty=repr(empty),
         error=repr(error),
         sql=quoted(spark_text(node)),
+        # Without ERROR ON .. the call has an answer for every document.
         raises="ERROR" in (empty, error),
     )
 
 
 def _any_type(node: exp.Anonymous) -> tuple[str, ...]:
     """The text of a call's type, which is checked by itself."""
+    # As a choice that fits any text: the type is read behind.
     return tuple(each.name for each in node.expressions[2:3])
 
 
@@ -115,6 +119,7 @@ def _lower_query(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpress
         choices,
     )
     dtype = _returned_type(kind, node, arrays=True)
+    # An object is no array, so that it could not be the answer.
     if pa.types.is_list(dtype) and "EMPTY OBJECT" in words:
         raise unsupported_error(node, f"EMPTY OBJECT is no {type_name(dtype)}; write EMPTY ARRAY.")
     query = "lambda text: scalar.sql_json.json_query(text, {path}, {kind}, {words})"
@@ -152,6 +157,7 @@ def _lower_at_path(function: str, dtype: pa.DataType) -> Callable[..., LoweredEx
         if not paths:
             return call_by_row(f"sql_json.{function}", dtype, [low.text(document)], node)
         path = _path(paths[0], node)
+        # These functions have no modes.
         if literal_text(paths[0], node).lower().lstrip().startswith(("lax ", "strict ")):
             raise unsupported_error(node, "takes a path without lax and strict.")
         text = f"scalar.by_row(lambda text: scalar.sql_json.{function}(text, {{path}}), {{kind}}, {{0}})"
@@ -181,6 +187,7 @@ def _check_writable(dtype: pa.DataType, whole: exp.Expression) -> None:
     if pa.types.is_nested(dtype):
         for place in range(dtype.num_fields):
             inner = dtype.field(place).type
+            # A map's child is a struct of key and value, whose key is a text by now.
             if not pa.types.is_map(dtype):
                 _check_writable(inner, whole)
 
@@ -207,6 +214,7 @@ def _lower_object(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpres
     values = [
         each for name, value in pairs for each in (low.text(name), _as_json(low, value, node))
     ]
+    # Without arguments the kernel would not know how many rows there are.
     if not values:
         return low.lower(exp.Literal.string("{}"))
     places = "".join(f"{{{place}}}, " for place in range(len(values)))
@@ -217,6 +225,7 @@ def _lower_object(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpres
 
 def _lower_array(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     values = [_as_json(low, each, node) for each in node.expressions]
+    # As for an object without members.
     if not values:
         return low.lower(exp.Literal.string("[]"))
     places = "".join(f"{{{place}}}, " for place in range(len(values)))

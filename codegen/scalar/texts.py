@@ -26,6 +26,7 @@ def _length(low: ExpressionLowering, node: exp.Length) -> LoweredExpression:
     value = low.lower(node.this)
     if value.type == pa.binary():
         return call("pc.binary_length({0})", pa.int32(), value)
+    # Characters, as Spark counts code points, and not bytes.
     return call("pc.utf8_length({0})", pa.int32(), low.cast(value, _TEXT, node))
 
 
@@ -35,9 +36,11 @@ def _concat(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
     # || joins arrays as well as texts. Arrays of two types would need a cast of their items first.
     if values and all(v.type == values[0].type and pa.types.is_list(v.type) for v in values):
         return call_by_row("collections.concat", values[0].type, values, node)
+    # Of bytes Spark makes bytes.
     if any(value.type == pa.binary() or pa.types.is_nested(value.type) for value in values):
         raise unsupported_error(node, NEEDS_SPARK)
     texts = [low.cast(each, _TEXT, node) for each in values]
+    # By default a NULL makes the whole NULL, as in Spark. CONCAT_WS passes over it.
     return call(f'pc.binary_join_element_wise({_places(texts)}, "")', _TEXT, *texts)
 
 
@@ -74,6 +77,7 @@ def _lower_left(low: ExpressionLowering, node: exp.Left) -> LoweredExpression:
 
 def _right(low: ExpressionLowering, node: exp.Right) -> LoweredExpression:
     count = whole_number(node.expression, node)
+    # Spark has an empty text there; a place of 0 would stand for the beginning.
     if count <= 0:
         raise unsupported_error(node, NEEDS_SPARK)
     return call(f"scalar.substring({{0}}, -{count})", _TEXT, low.text(node.this))
@@ -88,6 +92,7 @@ def _trim(low: ExpressionLowering, node: exp.Trim) -> LoweredExpression:
 
 
 def _pad(low: ExpressionLowering, node: exp.Pad) -> LoweredExpression:
+    # A text that is longer is cut to the width.
     width = max(whole_number(node.expression, node), 0)
     filler = literal_text(node.args.get("fill_pattern") or exp.Literal.string(" "), node)
     if len(filler) != 1:
@@ -107,6 +112,7 @@ def _reverse(low: ExpressionLowering, node: exp.Reverse) -> LoweredExpression:
 def _replace(low: ExpressionLowering, node: exp.Replace) -> LoweredExpression:
     old = literal_text(node.expression, node)
     new = literal_text(node.args.get("replacement") or exp.Literal.string(""), node)
+    # Spark replaces nothing for an empty text, Arrow inserts between all characters.
     if not old:
         raise unsupported_error(node, NEEDS_SPARK)
     text = "pc.replace_substring({0}, {wanted}, {new})"

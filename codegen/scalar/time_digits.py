@@ -22,6 +22,7 @@ _INTERVAL: Final = "MAKE_DT_INTERVAL"
 
 def cut_time(time: exp.Expression, digits: int) -> exp.Expression:
     """Return a timestamp with so many digits after its second, fewer than six."""
+    # Values have six digits: nothing is beyond them.
     if digits >= DIGITS:
         return time
     second = exp.Extract(this=exp.var("SECOND"), expression=time.copy())
@@ -34,6 +35,7 @@ def cut_time(time: exp.Expression, digits: int) -> exp.Expression:
 def cut_column(name: str, dtype: pa.DataType, digits: int) -> str:
     """Return a column of times with so many digits after the second, as Spark SQL."""
     column = exp.column(name, quoted=True)
+    # A TIME takes no interval away in Spark, but its own type cuts digits off.
     if pa.types.is_time(dtype):
         return f"CAST(CAST({column.sql('spark')} AS TIME({digits})) AS TIME({DIGITS}))"
     cut: str = cut_time(column, digits).sql("spark")
@@ -79,5 +81,6 @@ def _digits_of(node: exp.Expression) -> int | None:
     if not isinstance(step, exp.Literal) or not re.fullmatch(r"1|0\.0*1", step.name):
         return None
     digits = len(step.name.partition(".")[2])
+    # The whole form is compared: a user may have written something alike that is not a cut.
     same = exp.paren(node, copy=True) == cut_time(node.this, digits)
     return digits if same else None

@@ -19,6 +19,7 @@ from aggloom.codegen.scalar.operand_types import unsupported_error
 _PIECE: Final = re.compile(
     r"(?P<field>([a-zA-Z])\2*)|'(?P<quoted>(?:[^']|'')*)'|(?P<plain>[^a-zA-Z'])"
 )
+# From fine to coarse: the first one that a template has is its finest.
 _UNITS: Final = ("microsecond", "second", "minute", "hour", "day")
 _UNIT_FIELDS: Final = {
     "microsecond": ("fraction",),
@@ -66,6 +67,7 @@ _WRITTEN_IN_UTC: Final = {
     **dict.fromkeys(("xx", "Z", "ZZ", "ZZZ"), "+0000"),
     "xxx": "+00:00",
 }
+# In English, as Spark's formatter has it without regard to the system's language.
 _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
     *("October", "November", "December"),
@@ -116,6 +118,7 @@ def template_of(pattern: str, node: exp.Expression, utc: bool) -> tuple[str, str
     known = {**_WRITTEN, **(_WRITTEN_IN_UTC if utc else {})}
 
     def spell(text: str) -> str:
+        # The template is one of str.format.
         if set(text) & set("{}"):
             raise unsupported_error(node, NEEDS_SPARK)
         return text
@@ -182,6 +185,7 @@ def _pieces(
                 raise unsupported_error(node, NEEDS_SPARK)
             yield known[piece["field"]]
         elif piece["quoted"] is not None:
+            # '' is a quote, inside a quotation and alone.
             text = (piece["quoted"] or "'").replace("''", "'")
             yield spell(text) if text not in "[]" else re.escape(text)
         else:

@@ -24,6 +24,7 @@ def _overlay(low: ExpressionLowering, node: exp.Overlay) -> LoweredExpression:
     operands = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
     kinds = (_TEXT, _TEXT, _INT, _INT)
     values = [low.as_type(g, k) for g, k in zip(operands, kinds, strict=True) if g is not None]
+    # Of bytes it counts bytes, and gives bytes.
     if low.lower(node.this).type == pa.binary():
         raise unsupported_error(node, NEEDS_SPARK)
     return call_by_row("words.overlay", _TEXT, values, node)
@@ -40,6 +41,7 @@ def _format_number(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpre
     if digits.type not in INTEGERS:
         raise unsupported_error(node, NEEDS_SPARK)
     if number.type == pa.float32():
+        # Spark formats a FLOAT as the DOUBLE that it widens to.
         number = low.cast(number, pa.float64(), node)
     if not (number.type in INTEGERS or number.type == pa.float64() or is_decimal(number.type)):
         raise unsupported_error(node, NEEDS_SPARK)
@@ -76,6 +78,7 @@ def _is_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     value = low.lower(operand)
     if value.type != _TEXT:
         raise unsupported_error(node, NEEDS_SPARK)
+    # TRUE for a text; NULL OR FALSE is NULL for none.
     return call("pc.or_kleene(pc.is_valid({0}), pa.scalar(None, pa.bool_()))", pa.bool_(), value)
 
 
@@ -87,6 +90,7 @@ def _same_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     return value
 
 
+# Java refuses - and 0 without a width, and a width that begins with 0.
 _FIELD: Final = re.compile(r"%(?:%|(?:-(?=[1-9])|0(?=[1-9]))?(?:[1-9]\d*)?(?P<kind>[sd]))")
 """A field of FORMAT_STRING."""
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
