@@ -94,6 +94,7 @@ def explain(
             return as_sections(plan)
         if format == "source":
             return as_sources(plan, backend)
+        # The lines of a spec say it themselves.
         plain = ("backend plain Python",) if backend == "python" else ()
         lines = plain if spec is None else _lines(spec, backend)
         return "\n".join([*lines, *_plan(plan, backend, notes=spec is None)])
@@ -176,6 +177,7 @@ def tables_read(sql: str) -> list[str]:
         queries = script.queries()
     froms = [source for query in queries for source in query.find_all(exp.From, exp.Join)]
     sources = [table for source in froms for table in source.find_all(exp.Table)]
+    # A table function has a call in place of its name.
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     defined = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
     defined |= {*script.views}

@@ -14,6 +14,7 @@ def lineage(node: Node) -> str:
 
     Phases and exchanges do not count: the same state serves a query in one phase and in two.
     """
+    # 64 bits: two plans of one checkpoint would have to meet by chance.
     return hashlib.sha256("\n".join(_lines(node)).encode()).hexdigest()[:16]
 
 
@@ -29,6 +30,7 @@ def above(node: Node) -> dict[str, str]:
 
     Columns that are picked as they are do not count. Of a query without stateful nodes it is all of it.
     """
+    # Without state there is no line between what a state holds and what stands above it.
     if not any(isinstance(each, Stateful) for each in walk(node)):
         return {"the query": "; ".join(_lines(node))}
     if isinstance(node, Stateful):

@@ -31,6 +31,7 @@ class Notes:
 
     def move(self, old: Subject, new: Subject) -> None:
         """Move the notes of a spec to the one that has taken its place."""
+        # Other digests would lose the notes: they are found by the digest of the node that runs.
         if old.digest != new.digest:
             self.by_spec[new.digest] = self.by_spec.pop(old.digest, [])
 

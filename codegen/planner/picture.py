@@ -18,6 +18,7 @@ from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.planner.tree import describe, list_node_words, phrase_state, settings, stateful
 
 _COLUMNS = 66
+# Monospaced letters of 12 px are some 7.2 wide.
 _LETTER = 7.3
 _LINE = 17
 _PAD = 12
@@ -131,6 +132,7 @@ def _box_node(node: Mapping[str, Any]) -> _Box:
 
 def _wrap_text(text: str) -> list[str]:
     """The text in lines that fit into a box, even if all of its letters are wide."""
+    # A wide letter of East Asia takes two places.
     letters = sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
     room = _COLUMNS if letters == len(text) else _COLUMNS // 2
     return textwrap.wrap(text, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
@@ -140,6 +142,7 @@ def _place(box: _Box, left: int, top: int) -> None:
     """Give a box and all below it their places in a strip that starts at `left`."""
     box.x, box.y = left + (box.width - _WIDTH) // 2, top
     wide = sum(each.width for each in box.below) + _BESIDE * max(0, len(box.below) - 1)
+    # A box that is wider than all below it stands above their middle.
     left += (box.width - wide) // 2
     for each in box.below:
         _place(each, left, top + box.height + _GAP)

@@ -244,12 +244,14 @@ def _plan_query(
     scans = created_nodes(script, tables, input_changes, keys, watermarks, dialect)
     scans |= as_dimensions({**lookups, **script.lookups}, scans)
     notes, order = Notes(), UNORDERED
+    # An INSERT writes rows, which have no order.
     if ordered and script.target is None:
         script.query, order = split_order(script.query)
     logical = logical_plan(script, scans, dialect, chosen, notes)
     check_own_calls(logical)
     if script.target is not None:
         logical = plan_insertion(script, script.target, logical, dialect)
+    # The target's columns are cast before the rules run, so that pruning knows what is written.
     plan = apply_rules(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes)
     return replace(plan, order=order.resolve(plan.schema))
@@ -261,6 +263,7 @@ def plan_spec(
     """The plan of a single spec over the table t; `inserts_only`: its rows say nothing of changes."""
     changes = "append" if inserts_only else spec.input_changes
     logical = plan_of_spec(spec, Scan("t", spec.schema, changes))
+    # The result of a spec is all of its calls: nothing is pruned.
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     chosen = options or PlanOptions()
     return apply_rules(logical, rules, chosen, spec.dialect)

@@ -26,6 +26,7 @@ def as_sources(plan: Plan, backend: Backend = "numba") -> str:
     texts: dict[str, str] = {}
     for node in walk(plan.root):
         for title, text in _modules(node, backend, zone):
+            # Two nodes may run one module, such as the halves of an aggregate.
             texts.setdefault(text, f"# {one_line(title)}\n{text.strip()}")
     return (
         "\n\n\n".join(texts.values()) or "# Nothing is computed: columns are passed on as they are."
@@ -51,6 +52,7 @@ def _only_picks(node: Calc) -> bool:
 def _condition(node: Node, condition: str, zone: str) -> str:
     """Return the module of a condition over joined rows."""
     read = columns_of(condition)
+    # The engine gives a condition the columns that it reads, and no others.
     fields = [field for each in node.inputs for field in each.schema if field.name in read]
     try:
         return lower_condition(condition, pa.schema(fields), zone).text

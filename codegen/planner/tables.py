@@ -120,6 +120,7 @@ def created_nodes(
     created = {name: each.columns for name, each in streams.items()}
     timed = {**times, **(watermarks or {})}
     nodes = table_nodes(schemas, changes, merged, dialect, timed, created)
+    # The engine gives rows under the name under which a table is stored.
     return {streams[n].stored_name if n in streams else n: node for n, node in nodes.items()}
 
 
@@ -145,6 +146,7 @@ def _table(
     on = None if time is None else _event_time(name, columns, time)
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")
+    # A script may declare digits of columns that the given schema lacks.
     cut = tuple((each, n) for each, n in digits if each in columns.names)
     scan = Scan(name, columns, changes, key, on, cut)
     _check_absent(scan)
@@ -199,6 +201,7 @@ def _time(table: str, time: str | Sequence[Any]) -> str:
         )
     if len(time) == 2 and milliseconds(f"watermark of {table}", time[1]) < 0:
         raise OptionError(f"watermark of {table} is {time[1]!r}; rows are late by 0 or more.")
+    # How far rows may be out of order is the engine's affair; a plan only knows the column.
     return time[0]
 
 
@@ -206,6 +209,7 @@ def _column(table: str, what: str, names: list[str], column: str) -> str:
     """A column of a table by its name in any case."""
     if column in names:
         return column
+    # As in SQL, unless two columns differ in case alone.
     matches = [name for name in names if name.casefold() == column.casefold()]
     if len(matches) != 1:
         hint = nearest(column, names)
@@ -219,6 +223,7 @@ def _event_time(table: str, columns: pa.Schema, time: str) -> str:
         raise SpecError(
             f"table {table}: its watermark goes by {time}, the clock; leave the WATERMARK out, and write AS PROCTIME()."
         )
+    # Two spellings of an expression are one: it is followed by its text (Calc.event_times).
     if is_expression(time, columns.names):
         on, kind = quoted_text(time), infer_type(time, columns)
         if any(map(is_clock, parse_scalar(time).walk())):

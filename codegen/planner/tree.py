@@ -54,6 +54,7 @@ def _is_reused(node: Node, met: set[int]) -> bool:
     if not isinstance(node, Exchange) or not node.reuse:
         return False
     known = node.reuse in met
+    # The first time it is shown whole, later by its number.
     met.add(node.reuse)
     return known
 
@@ -71,6 +72,7 @@ def as_text(plan: Plan, backend: str = "numba", *, notes: bool = True) -> str:
     described = describe(plan, backend)
     blocks = ["\n".join(_lines(described["plan"], numbered=True))]
     blocks += ["\n".join(_legend(node, notes)) for node in stateful(described["plan"])]
+    # From the root down, as the tree reads.
     remarks = [each.remark for each in reversed(walk(plan.root)) if each.remark]
     blocks += ["\n".join(dict.fromkeys(remarks))] if remarks else []
     if described["options"]:

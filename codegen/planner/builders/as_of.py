@@ -72,10 +72,12 @@ def as_of_join(pairing: Pairing, as_of: AsOf) -> Node:
 def _current(pairing: Pairing, as_of: AsOf) -> Node:
     """The rows of the right that are there when a row of the left comes."""
     columns = tuple(name for side in pairing.sides for name in side.schema.names)
+    # A retraction would have to find the rows that its row met, which are forgotten (decision 108).
     if not pairing.sides[0].appends_only:
         what = "FOR SYSTEM_TIME AS OF processing time of rows that may be taken back is"
         fix = "say input_changes='append' of the left, or write JOIN alone, which corrects what it has emitted"
         raise refusal(as_of.place, what, fix)
+    # `pair` takes equalities out; what it leaves is tested on each pair of rows.
     rest = [each for each in pairing.conditions if not pairing.pair(each)]
     condition = pairing.build_pair_condition(rest)
     left, right = _keys_first(pairing)
@@ -133,6 +135,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
             what = f"FOR SYSTEM_TIME AS OF for a table with several TIMESTAMP columns ({', '.join(time)})"
         fix = "join a view with the one from which on a version holds"
         raise refusal(as_of.place, f"{what} is", fix)
+    # The changes themselves: what the node made of them by bundles would hide versions (decision 039).
     pairing.sides[1] = versions.rows
     rest = [each for each in pairing.conditions if not pairing.pair(each)]
     extra = _only_key(pairing, as_of, right)

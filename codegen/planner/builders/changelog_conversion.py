@@ -67,6 +67,7 @@ def _to_changelog(rows: Node, arguments: ChangelogArguments) -> Node:
 def _from_changelog(
     builder: TableBuilder, rows: Node, arguments: ChangelogArguments, scope: Scope, keys: list[str]
 ) -> Node:
+    # Whether an aggregate in windows takes rows back is known only when its windows are. The plan is thrown away.
     if not windows(rows, builder.options, Notes()).appends_only:
         raise arguments.error(
             "needs a table that only grows, and this one may take rows back; declare it append-only "
@@ -78,6 +79,7 @@ def _from_changelog(
         raise arguments.error(f"has its op column {op!r} in PARTITION BY; take it out there")
     kinds = {kind for _, kind in arguments.codes}
     codes = tuple((code, KIND_WORDS[kind]) for code, kind in arguments.codes)
+    # With both halves, or without updates, the log says each change in whole.
     if "UPDATE_AFTER" not in kinds or "UPDATE_BEFORE" in kinds:
         return FromChangelog(rows, op, codes, skips=arguments.skips)
     if not keys:
@@ -85,6 +87,7 @@ def _from_changelog(
             "maps UPDATE_AFTER and nothing to UPDATE_BEFORE, so that it needs the key by which rows are replaced; "
             "write input => TABLE t PARTITION BY and its columns"
         )
+    # An update without the row before is an upsert by the key.
     return normalise_rows(FromChangelog(rows, op, codes, tuple(keys), arguments.skips), tuple(keys))
 
 

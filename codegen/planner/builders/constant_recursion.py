@@ -49,8 +49,10 @@ def plan_constants(
     up to a number of rows. Raises SqlError for one that goes on beyond that.
     """
     branches = (*query.starts, *query.steps)
+    # PROCTIME() is another value with each batch, so that its rows cannot be laid down now.
     if not _reads(start, ONE_ROW) or any(is_clock(n) for each in branches for n in each.walk()):
         return None
+    # The step is planned over tables that stand for the rows of the level before.
     scans = {
         name: Scan(table, start.schema, "append")
         for name, table in ((query.name.casefold(), _ROWS), (FIRST_ROWS, FIRST_ROWS))
@@ -76,6 +78,7 @@ def _compute(query: RecursiveQuery, start: Node, step: Node, limit: int) -> pa.T
     rows = _new_rows(query, _evaluate(start, {ONE_ROW: one}), earlier)
     levels, count = [rows], rows.num_rows
     while rows.num_rows:
+        # Each level of its own: first rows count once, in the first level.
         tables = {_ROWS: rows, FIRST_ROWS: rows.slice(0, 0)}
         rows = _new_rows(query, _evaluate(step, tables), earlier)
         levels.append(rows)
@@ -97,6 +100,7 @@ def _new_rows(query: RecursiveQuery, rows: pa.RecordBatch, earlier: set[str]) ->
         return rows
     numbers = []
     for number, row in enumerate(rows.to_pylist()):
+        # By text, since a row may have values that have no hash.
         if repr(row) not in earlier:
             earlier.add(repr(row))
             numbers.append(number)
@@ -148,6 +152,7 @@ def _make_query(rows: pa.Table) -> exp.Expression | None:
         if sign is None:
             return None
         null = "NULL"
+        # The text for NULL must not be that of a value.
         while null in texts:
             null += "_"
         list_text = sign.join(null if value is None else value for value in values)

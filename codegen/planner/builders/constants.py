@@ -27,6 +27,7 @@ def with_from(tree: exp.Select) -> exp.Select:
     """A query that reads no table as one over a row; as it is if it names columns."""
     if tree.args.get("from_") or tree.args.get("joins"):
         return tree
+    # A query that names columns lacks its FROM, which an error should say; those of sub-queries are their own.
     columns = tree.find_all(exp.Column)
     if any(column.find_ancestor(exp.Select) is tree for column in columns):
         return tree
@@ -34,6 +35,7 @@ def with_from(tree: exp.Select) -> exp.Select:
         return tree
     copy = tree.copy()
     row = exp.Values(expressions=[exp.Tuple(expressions=[exp.true()])])
+    # A name that no query can write by accident.
     row.set("alias", exp.TableAlias(this=exp.to_identifier("(one row)", quoted=True)))
     copy.set("from_", exp.From(this=row))
     return copy
@@ -51,11 +53,13 @@ def values(builder: ConstantsBuilder, source: exp.Values) -> Node:
         for node in column:
             check_expression(node)
         with scope.at(source):
+            # The one type of a column, so that 1 and 2.5 in two rows are DECIMALs.
             dtype = common([infer(scope.resolve(node), {}) for node in column], column[0])
             if pa.types.is_null(dtype):
                 raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
         fields.append(pa.field(f"col{number}", dtype))
     schema = pa.schema(fields)
+    # One row each: a Calc over the only row of no table.
     parts = [
         Calc(
             one_row(),

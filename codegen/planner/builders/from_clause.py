@@ -89,6 +89,7 @@ class FromClause:
         """The query without its FROM, over the plan of the FROM."""
         self.filter(self.conditions())
         clause, select = join_subqueries(self, self.rewrite_query())
+        # Conditions that stayed above the joins go back to WHERE; of a single table they become its filter.
         rest = clause.tree.where
         clause.tree.where = []
         if isinstance(clause.tree, Leaf):
@@ -112,9 +113,11 @@ class FromClause:
         known = set(self.tree.columns)
         own = [each for each in plain if column_names(each) <= known]
         self.correlated += [each for each in plain if not column_names(each) <= known]
+        # A row that is padded has NULLs there, and fails the condition: the outer join becomes an inner one.
         without_padding(self.tree, {name for each in own for name in never_null(each)})
         for each in own:
             place(self.tree, each)
+        # Tests last: a semi join is pushed below joins that the conditions have already made inner ones.
         for each in tests:
             test(self, each)
 
@@ -134,6 +137,7 @@ class FromClause:
 
     def fresh(self, stem: str) -> str:
         """A new name for a column."""
+        # Names are compared without regard to case, as columns are.
         folded, number = {name.casefold() for name in self.taken}, 0
         while f"${stem}{number}" in folded:
             number += 1
@@ -219,6 +223,7 @@ class FromClause:
         """Names for columns that no other table's have, by their own; names: those of their table."""
         columns: dict[str, str] = {}
         folded = {name.casefold() for name in self.taken}
+        # Of several names of a table the shortest makes the shortest columns.
         table = min(names, key=len, default="")
         for name in own_names:
             own, number = name, 2
@@ -263,6 +268,7 @@ class FromClause:
             last = conditions[-1]
             conditions[-1] = exp.GTE(this=last.this, expression=last.expression)
         conditions += [bare(both.resolve(each)) for each in matching]
+        # The columns of the right are not seen above a semi or anti join.
         visible = both if kind not in ("semi", "anti") else relations
         ttls = self._ttl(left, relations), self._ttl(right, others)
         joined = JoinedParts(kind, left, right, [], ttls, as_of=found_as_of)
@@ -334,6 +340,7 @@ class FromClause:
                 message = f"USING ({name}): the {which} side has no such column."
                 raise place_error(SqlError(message), span(join))
             conditions.append(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()))
+            # The side that is never padded; of a FULL JOIN whichever has a value.
             whole = {"right": sides[1], "full": exp.func("COALESCE", *sides)}.get(kind, sides[0])
             folded = {known.casefold(): known for known in merged}
             merged[folded.get(name.casefold(), name)] = whole
@@ -350,6 +357,7 @@ class FromClause:
 
     def _ttl(self, tree: Tree, relations: Relations) -> int | None:
         """Return the time for which a hint keeps a side that is one table."""
+        # A hint names a table, and a side of several tables is none.
         if not isinstance(tree, Leaf):
             return None
         (table,) = relations.tables

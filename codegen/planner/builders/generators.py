@@ -66,6 +66,7 @@ class CallArguments:
                 raise UnsupportedExpressionError(
                     "GENERATE_SERIES beside other arguments of UNNEST is not supported; write SEQUENCE."
                 )
+            # Dialect flink divides otherwise, which may be another type.
             flink = self.scope.flink_divisions(node.copy(), self.scope.types)
             return infer(flink, self.scope.types)
 
@@ -104,6 +105,7 @@ def _unnest(call_arguments: CallArguments) -> PlannedCall:
         columns: list[Column] = [("f0", call.answers.types[0])]
         return _number_rows(call_arguments, call.arguments, columns, call.make)
     nodes = call_arguments.take(1)
+    # Names that the query gives, without that of the ordinality.
     names = len(call_arguments.function.columns) - call_arguments.function.ordinality
     columns, shapes = [], list[Shape]()
     obstacle: AggloomError | None = None
@@ -138,6 +140,7 @@ def _unnest(call_arguments: CallArguments) -> PlannedCall:
 
 def _is_multiset(dtype: pa.DataType, single: bool) -> bool:
     """Tell whether a MAP of values to counts is unnested as a MULTISET: that of rows, and where one name is given."""
+    # Flink's MULTISET is a MAP of values to counts here: the query shows which of the two it means.
     counts = pa.types.is_map(dtype) and pa.types.is_integer(dtype.item_type)
     return counts and (single or pa.types.is_struct(dtype.key_type))
 
@@ -169,6 +172,7 @@ def _make_unnest(name: str, shapes: Sequence[Shape]) -> Make:
 def _explode(call: CallArguments) -> PlannedCall:
     (node,) = call.take(1, 1)
     dtype = call.type_of(node)
+    # POSEXPLODE and POSEXPLODE_OUTER.
     numbered = call.name.startswith("POS")
     shape: Shape = "items"
     if pa.types.is_list(dtype):
@@ -251,6 +255,7 @@ def _json_tuple(invocation: CallArguments) -> PlannedCall:
             fix = "write names of fields in quotes, without brackets, quotes and backslashes"
             raise refusal(invocation.function.place, "this name of a field in JSON_TUPLE is", fix)
         path = exp.Literal.string(f"$['{name}']")
+        # One row for each text, of one value a field: a STACK of height 1.
         call = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[text.copy(), path])
         arguments.append((call, pa.string()))
     columns = pa.schema([(f"c{place}", pa.string()) for place in range(len(fields))])
@@ -264,6 +269,7 @@ def _generate_series(call: CallArguments) -> PlannedCall:
 
 def _range(call: CallArguments) -> PlannedCall:
     nodes = call.take(1, 3)
+    # RANGE(n) begins with 0, as Spark's.
     nodes = [exp.Literal.number(0), *nodes] if len(nodes) == 1 else nodes
     return _series(call, nodes, "id", True)
 

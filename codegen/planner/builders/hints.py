@@ -21,6 +21,7 @@ def state_ttl(tree: exp.Select, names: set[str]) -> int | None:
 
     names: under which the block reads its table.
     """
+    # A block over one table can name only that.
     return next(reversed(ttls_of(tree, names).values()), None)
 
 

@@ -31,6 +31,7 @@ def join_kind(join: exp.Join) -> JoinKind:
     side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
     method = str(join.args.get("method") or "").upper()
     known = _KINDS.get((side, kind))
+    # NATURAL and ASOF say how rows match, not which of them stay.
     if known is None or method not in ("", "NATURAL", "ASOF"):
         words = " ".join(word for word in (method, side, kind, "JOIN") if word)
         raise refusal(join, f"{words} is", "write one of the joins of docs/joins.md")

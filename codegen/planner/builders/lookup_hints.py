@@ -67,6 +67,7 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
             raise wrong(f"{name} is {options[name]!r}. {nearest(options[name], allowed)}")
     if options.get("shuffle", "false").lower() == "true":
         raise wrong("'shuffle' is not supported: rows ask where they are read; take it out.")
+    # As in Flink the four options of a retry come together.
     retries = [name for name in _RETRY if name in options]
     if retries and len(retries) < len(_RETRY):
         missing = " and ".join(repr(name) for name in _RETRY if name not in options)
@@ -75,6 +76,7 @@ def _read_hint(hint: exp.Expression) -> tuple[str, dict[str, Any]]:
     # Synchronous asking is asking one row at a time: one rule of capacity serves both.
     if options.get("async", "").lower() == "false":
         settings["capacity"] = 1
+    # Flink's default of table.exec.async-lookup.buffer-capacity.
     elif "async" in options:
         settings["capacity"] = 100
     for name, key in (("capacity", "capacity"), ("max-attempts", "misses")):

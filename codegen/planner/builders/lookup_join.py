@@ -43,6 +43,7 @@ class LookupJoinBuilder(Protocol):
 
 def dimension_of(node: Node) -> Dimension | None:
     """The lookup table that a side is, perhaps with other names for its columns; None if it is none."""
+    # Renamed columns are all that may stand between; a filter would make rows of it.
     while isinstance(node, Calc) and node.picked_columns == tuple(node.input.schema.names):
         node = node.input
     return node if isinstance(node, Dimension) else None
@@ -70,6 +71,7 @@ class LookupClause:
             fix = "name PROCTIME(), or a column that is PROCTIME()"
             what = f"a lookup table, {self.dimension.name}, in ASOF JOIN or AS OF a row time is"
             raise refusal(self.as_of.place, what, fix)
+        # By the name in the joined rows the column of the table.
         tables = dict(zip(self.right.names, self.dimension.schema.names, strict=True))
         left = set(self.own)
         rest = [each for each in conditions if not self._pair(each, tables)]
@@ -88,6 +90,7 @@ class LookupClause:
             if (filter_ := _push_condition(each, tables, self.dimension.schema)) is not None
             and filter_[0] not in dict(self.dimension.table.digits)
         ]
+        # What no worker evaluates is tested above the join, by Spark. Of a LEFT JOIN it would have to pad again.
         above, condition = None, self._sql(tested, both)
         if condition is not None and not self._lowers(condition, both, tested):
             above, condition = condition, None
@@ -177,6 +180,7 @@ class LookupClause:
 
     def _sql(self, conditions: list[exp.Expression], columns: pa.Schema) -> str | None:
         """Conditions as Spark evaluates them."""
+        # TRUE is what is left of a condition that was simplified away.
         conditions = [e for e in conditions if not (isinstance(e, exp.Boolean) and e.this)]
         if not conditions:
             return None
@@ -243,6 +247,7 @@ def _push_comparison(
     if name is None:
         return None
     kind = schema.field(name).type
+    # Floats are left out: databases differ in NaN and in how they round a literal.
     is_number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
     # In what order texts stand is the database's own affair.
     if not is_number and not (pa.types.is_string(kind) and operation in ("=", "IN")):

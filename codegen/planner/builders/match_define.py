@@ -103,6 +103,7 @@ class ConditionBuilder:
             name = f"v{len(self.operands)}"
             function: Any = reference.function
             self.operands[key] = MatchOperand(name, column, dtype, function, *reference[1:])
+            # COUNT(*) reads no column.
             if column:
                 self.columns.setdefault(column)
         return make_column(self.operands[key].name)
@@ -166,6 +167,7 @@ class _Lowering:
 
     def _normal(self, reference: Reference) -> Reference:
         """A reference in the form in which two of the same row are equal."""
+        # The row that is being tested is the last one of its own variable: A.x in the condition of A is x.
         own = not reference.variables or self.variable in reference.variables
         if reference.function == "LAST" and not reference.offset and own:
             return Reference(back=reference.back)
@@ -210,6 +212,7 @@ class _Lowering:
         column = call.args[0] if call.args else ""
         reads = self.scope.columns_of([column] if column else [])
         dialect: Any = self.builder.dialect
+        # A spec needs a column, and COUNT(*) has none.
         schema = reads if column else pa.schema([("n", pa.int8())])
         dtype = AggSpec(schema, (), (call,), "append", dialect).aggregate_schema.field(0).type
         if call.function in ("SUM", "AVG"):
@@ -248,6 +251,7 @@ def _spelled_out(node: exp.Expression) -> exp.Expression:
                 exp.EQ(this=part.this.copy(), expression=item.copy()) for item in part.expressions
             ]
             return exp.paren(exp.or_(*each, copy=False), copy=False)
+        # The matcher knows one of the two.
         if isinstance(part, exp.NullSafeNEQ):
             same = exp.NullSafeEQ(this=part.this.copy(), expression=part.expression.copy())
             return exp.Not(this=exp.paren(same, copy=False))

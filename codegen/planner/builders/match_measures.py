@@ -68,6 +68,8 @@ class MeasureBuilder:
                         "compute it in a sub-query",
                     )
             call = lower(self.scope, resolved_call(self.scope, self.names, node), None)
+            # The filter of a call is a column that the matcher reads, for which rows count is known in the match
+            # only.
             own, call = call.filter or "", replace(call, filter=None)
             variables = counted_variables(self.names, node)
             return self._note(
@@ -103,5 +105,6 @@ class MeasureBuilder:
             )
 
     def _note(self, measure: MatchMeasure) -> exp.Expression:
+        # Equal values of several items are computed once.
         name = self.found.setdefault(measure, f"$measure {len(self.found)}")
         return make_column(name)

@@ -39,6 +39,7 @@ class PatternNames:
         """The variables of a name, or of the only one that differs from it in case."""
         if name in self.variables:
             return self.variables[name]
+        # Two names that differ in case alone are two variables; then only the exact one is found.
         numbers = [
             own for known, own in self.variables.items() if known.casefold() == name.casefold()
         ]
@@ -62,6 +63,7 @@ class PatternNames:
                 "FIRST, LAST or aggregate."
             )
             raise place_error(SqlError(message), node)
+        # An expression of constants is of no row, and of any.
         return owners.pop() if owners else ()
 
     def reference(self, node: exp.Expression) -> Reference:
@@ -110,6 +112,7 @@ class PatternNames:
 
     def _owner(self, column: exp.Column) -> tuple[int, ...]:
         parts = list(column.parts)
+        # The first part may be a column that is a ROW: then it is no variable.
         return () if len(parts) == 1 else self.find(parts[0].name) or ()
 
     def _drop_variable(self, column: exp.Column) -> exp.Expression:

@@ -59,6 +59,7 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
         place=query.place,
         adds_only=adds_only,
     )
+    # Nothing here says which numbers are asked for; a block around may (decision 031).
     if query.condition is None:
         return pick(node, visible)
     block = exp.select(*(make_column(name) for name in visible)).where(query.condition)
@@ -87,6 +88,7 @@ def push_number_bounds(scope: Scope, tree: exp.Select, source: Node) -> tuple[ex
             each: exp.Expression, below: Numbered = below, rows: Node = source
         ) -> str | None:
             number = scope.find(each.name) if isinstance(each, exp.Column) else None
+            # A column of the same rows may be the last number, as in `rn <= n`; the number itself may not.
             origin = _origin(rows, number) if number is not None else (None, "")
             return origin[1] if origin[0] is below and origin[1] != below.number else None
 
@@ -94,6 +96,7 @@ def push_number_bounds(scope: Scope, tree: exp.Select, source: Node) -> tuple[ex
         # Without a bound all rows stay in range, and the number has to be computed for all of them.
         if bounds.is_open:
             continue
+        # The condition becomes a part of the operator, and leaves WHERE.
         source = _replace_node(source, below, _choose_node(scope, below, bounds))
         left = tree.copy()
         left.set("where", exp.Where(this=exp.and_(*(e.copy() for e in rest))) if rest else None)

@@ -41,6 +41,7 @@ Window = tuple[tuple[str, ...], tuple[SortItem, ...]]
 
 def over(builder: OverBuilder, query: OverQuery) -> Node:
     """The plan of a query with window functions."""
+    # The query without window functions is planned as any other; they go on top, and the items above them.
     rows = builder.query(query.plain)
     scope = Scope(rows.schema, builder.dialect, set())
     by_window: dict[Window, list[OverCall]] = {}
@@ -65,6 +66,7 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
         block = block.where(query.condition)
     if query.distinct is not None:
         block.set("distinct", query.distinct.copy())
+    # The block needs a table in FROM to be one; its rows are those of the node.
     block.set("from_", exp.From(this=exp.to_table("t")))
     return builder.block(block, node, set())
 
@@ -75,6 +77,7 @@ def plan_open_numberings(dialect: str, options: PlanOptions, root: Node) -> Node
     def change(node: Node) -> Node:
         if not isinstance(node, Numbered):
             return node
+        # Nothing has asked for certain numbers, so that a number is a window function like any other.
         call = OverCall(node.number, node.function, FrameClause(end=0))
         window = OverWindow(dialect, options, node.partition, node.order, node.place)
         stacked = window.stack_calls(node.input, [call], node.adds_only)
@@ -104,6 +107,7 @@ def _lower_function(scope: Scope, function: OverFunction) -> tuple[Window, OverC
             raise place_error(TypeMismatchError(message), function.place)
     order = tuple(items.values())
     frame = frame_of(function.frame, kinds, function.place)
+    # A misspelt name gets its hint here, before the order of a window is looked at.
     if find(function.call.name) is None and function.call.name.upper() not in NAMES:
         with scope.at(function.call):
             check_function(function.call.name, "SELECT")

@@ -69,11 +69,13 @@ def window_call(
         number = _whole(scope, call, items[0], 1) if items else 0
         return OverCall(function.name, name, frame, number=number)
     value = scope.column(scope.resolve(items[0]))
+    # RESPECT NULLS is what holds without a word.
     ignores = nulls == "ignore"
     if name == "NTH_VALUE":
         return OverCall(
             function.name, name, frame, (value,), _whole(scope, call, items[1], 1), ignores
         )
+    # LAG(x) is LAG(x, 1).
     offset = _whole(scope, call, items[1], 0) if len(items) > 1 else 1
     columns: tuple[str, ...] = (value,)
     if len(items) > 2 and not isinstance(bare(items[2]), exp.Null):
@@ -89,6 +91,7 @@ def _default(scope: Scope, call: CallNode, value: str, node: exp.Expression) -> 
     if value_type == default_type:
         return name
     with scope.at(call):
+        # The default has to fit the value's type; the other way the type would follow from the default.
         fits = common([value_type, default_type], exp.column(name)) == value_type
     number = _number(node) if is_number(value_type) else None
     if not fits and number is None:
@@ -119,6 +122,7 @@ def _holds(dtype: pa.DataType, number: Decimal) -> bool:
         pa.scalar(number if pa.types.is_decimal(dtype) else int(number), dtype)
     except (pa.ArrowException, OverflowError):
         return False
+    # int() cuts a fraction off: only a whole number is held as it is.
     return pa.types.is_decimal(dtype) or number == int(number)
 
 
@@ -127,6 +131,7 @@ def _whole(scope: Scope, call: CallNode, node: exp.Expression, least: int) -> in
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         what = f"needs a whole number from {least} on that is written out, not {pretty(bare(node))}"
         raise _error(scope, call, what)
+    # No partition has more rows, so that any greater number means the same.
     return min(number, MOST_ROWS)
 
 

@@ -46,6 +46,7 @@ class OverWindow:
             calls = [self._by_arrival(each, by) for each in calls]
             if any(each.frame.by_value for each in calls):
                 rows, order = _with_time(rows, clock.column)
+        # Sums that only grow keep accumulators, other frames keep rows: two operators (decision 035).
         groups = [calls]
         if by:
             adds = [bool(each.call) and each.frame.start is None for each in calls]
@@ -66,6 +67,7 @@ class OverWindow:
         first, *more = self.order
         if clock is not None:
             return "processing" if first is clock else ""
+        # Ascending with NULLs first: the order in which a watermark lets rows pass.
         usual = not first.descending and first.nulls_first and not more
         timed = pa.types.is_timestamp(rows.schema.field(first.column).type)
         return "row" if usual and timed and self.options.over_insert_only else ""
@@ -75,6 +77,7 @@ class OverWindow:
         if call.function in _SHARES:
             fix = "order by a column with the time of the row"
             raise refusal(self.place, f"{call.function} by PROCTIME() is", fix)
+        # Without ties the three numberings are one.
         if call.function in _BY_TIME[:3]:
             return replace(call, function="ROW_NUMBER")
         if call.frame.rows or not call.frame.by_value:
@@ -100,5 +103,6 @@ def _with_time(rows: Node, clock: str) -> tuple[Node, tuple[SortItem, ...]]:
     name = f"{mark(rows.schema)}seen"
     select = [(each, quote_name(each)) for each in rows.schema.names]
     field = pa.field(name, rows.schema.field(clock).type)
+    # A column of NULLs, which the operator fills with the time at which it sees the row.
     calc = Calc(rows, (*select, (name, NO_TIME)), pa.schema([*rows.schema, field]))
     return calc, (SortItem(name),)

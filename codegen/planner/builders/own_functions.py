@@ -28,6 +28,7 @@ def _plan_own_call(function: UserFunction, call: CallArguments) -> PlannedCall:
     arguments = []
     for node, declared in zip(nodes, function.types, strict=True):
         dtype = call.type_of(node)
+        # A cast to a wider type loses nothing; any other could change the value without a word.
         if dtype != declared and wider(dtype, declared, texts=False) != declared:
             raise call.wrong_type(node, type_name(declared), dtype)
         arguments.append((node, declared))

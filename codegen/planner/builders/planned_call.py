@@ -45,6 +45,7 @@ class PlannedCall:
         self, node: Node, scope: Scope, outer: bool, columns: Sequence[str] | None = None
     ) -> Node:
         """The rows of a node with those that the function makes of each; columns: those of the node that stay."""
+        # Over insertions the call is fine: an error is only one where a row may be taken back.
         if self.obstacle is not None and not node.appends_only:
             raise self.obstacle
         # A sign that begins no column of either side, so that the columns that are added cannot clash.
@@ -56,6 +57,7 @@ class PlannedCall:
             # The function is made for exactly these types: a column of another type has to be cast.
             if name is None or node.schema.field(name).type != dtype:
                 sql = scope.input_sql(expression)
+                # Spark's rules may give the expression another type than the function declares.
                 if (
                     infer(scope.flink_divisions(expression.copy(), scope.types), scope.types)
                     != dtype

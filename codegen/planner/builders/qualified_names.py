@@ -24,6 +24,7 @@ def check_qualified(script: Script, known: Container[str]) -> None:
     qualifiers: dict[str, str] = {}
     for table in (each for query in script.queries() for each in query.find_all(exp.Table)):
         whole, name = qualify_name(table), table.name
+        # A name that is given in whole needs no guess.
         if not table.db or whole in known:
             continue
         fix = f"give it under its whole name, as in tables={{{whole!r}: ..}}."
@@ -40,6 +41,7 @@ def check_columns(script: Script) -> None:
     """Raise UnknownTableError where a column is said to be of a database in which the query has no such table."""
     for query in script.queries():
         tables = list(query.find_all(exp.Table))
+        # Parts of names alone: whether a.b is a table of a database or a field of a ROW is only known later.
         owners = {part.name.casefold() for table in tables for part in table.parts}
         owners |= {alias.name.casefold() for alias in query.find_all(exp.TableAlias)}
         for column in query.find_all(exp.Column):
@@ -63,6 +65,7 @@ def _queries_of_with(node: exp.Expression) -> Iterator[str]:
         if clause is None and isinstance(node, exp.With):
             clause = node
         for query in clause.expressions if clause is not None and inside is not clause else ():
+            # A query of WITH sees those that stand before it.
             if query is inside:
                 break
             yield query.alias.casefold()

@@ -53,8 +53,10 @@ def plan_recursion(builder: RecursionBuilder, query: RecursiveQuery) -> Node:
         find_path(step, query.name, query.distinct)
     start = builder.query(_unite(query.starts))
     start = builder.rename_columns(start, query.columns, query.place)
+    # Types first: each level has to have those of all others.
     start = _fit_types(builder, query, start)
     limit = query.limit or builder.options.recursion_limit
+    # Without a table all rows are known now, and there is nothing to unroll.
     constant = plan_constants(builder, query, _unite((_first_rows(), *query.steps)), start, limit)
     if constant is not None:
         return constant
@@ -66,6 +68,7 @@ def plan_recursion(builder: RecursionBuilder, query: RecursiveQuery) -> Node:
         what = f"the recursive query {query.name} without a number of steps that it may take is"
         raise refusal(query.place, what, BOUNDED)
     query.check_unrolled(limit)
+    # Row by row a row may be too far away for a moment, which would fail the query (decision 107).
     if not builder.options.mini_batch_enabled:
         what = f"a limit for the recursive query {query.name} without mini_batch_enabled is"
         fix = "end it by a condition on a column that counts the steps: 0 AS n .. n + 1 .. WHERE n < 8"
@@ -86,6 +89,7 @@ class _Unrolling:
         rows = self.start
         for _ in range(steps):
             rows = self._make_level(self.start, rows, self._plain_steps, ())
+        # Without a step the different rows of the first branch still have to be found.
         return rows if steps or not self.query.distinct else self._count_once(rows, ())
 
     def limited_rows(self, limit: int) -> Node:
@@ -98,6 +102,7 @@ class _Unrolling:
         steps = tuple(carry_column(step, self.query.name, flag) for step in self._plain_steps)
         calls = (AggCall("BOOL_OR", (flag,), alias=flag),)
         first, rows = (_with_flag(self.start, flag, text) for text in ("TRUE", "FALSE"))
+        # One level more than allowed: what reaches it is the error.
         for _ in range(limit + 1):
             rows = self._make_level(first, rows, steps, calls)
         return RecursionLimit(rows, flag, limit, self.query.name)
@@ -125,6 +130,7 @@ class _Unrolling:
 def _fit_types(builder: RecursionBuilder, query: RecursiveQuery, start: Node) -> Node:
     """The first rows with types into which fits what any number of steps makes of them."""
     tree = _unite((_first_rows(), *query.steps))
+    # A step may make wider values than it reads: a sum of decimals gains a digit each time.
     for _ in range(_WIDENINGS):
         inner = builder.with_tables({query.name.casefold(): start, FIRST_ROWS: start})
         wide = inner.query(tree)

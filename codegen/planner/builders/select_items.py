@@ -34,6 +34,7 @@ def resolve_items(
         if isinstance(inner, exp.Star):
             of = item if isinstance(item, exp.Column) else None
             named_items += select_star_columns(item, relations.star(of))
+        # A field of a ROW is called by its last part.
         elif isinstance(bare(item), exp.Dot):
             named_items.append((str(bare(item).expression.name), relations.resolve(item)))
         elif isinstance(bare(item), exp.Column):
@@ -42,6 +43,7 @@ def resolve_items(
             resolved = relations.resolve(item, keep)
             # After the item is resolved: an alias holds for what stands to its right, not for its own expression.
             left |= {item.alias.casefold()} - {""}
+            # The sub-query becomes a join, so that its text is the only name that is left.
             if not item.alias and any(queries(item)):
                 name = exp.to_identifier(pretty(bare(item)), quoted=True)
                 resolved = exp.Alias(this=resolved, alias=name)
@@ -65,6 +67,7 @@ def _own_name(column: exp.Expression, relations: Relations) -> str:
     """A column's name as its table spells it."""
     written = str(column.name)
     names = (name for each in relations.tables for name in each.columns)
+    # Spark keeps the spelling of the table, however the query writes it.
     return next((name for name in names if name.casefold() == written.casefold()), written)
 
 

@@ -40,6 +40,7 @@ def nameless(tree: exp.Expression) -> exp.Expression:
     """The right side of a UNION, INTERSECT or EXCEPT, whose names mean nothing: none of them comes twice."""
     copy = tree.copy()
     select: exp.Expression = copy
+    # The names of a set operation are those of its first block.
     while isinstance(select, exp.Subquery | exp.SetOperation):
         select = select.this
     names: set[str] = set()
@@ -69,16 +70,19 @@ def plan_set_operation(
     ]
     both = builder.plan_union(list[Node](sides), tree)
     names = both.schema.names[:-1]
+    # How often the left has a row, and how often both have it: the difference is the right's.
     calls = (AggCall("COUNT", filter=left, alias=left), AggCall("COUNT", alias=every))
     counted = builder.aggregate_rows(both, names, calls, tree)
     columns = pa.schema(list(both.schema)[:-1])
     own, total = quote_name(left), quote_name(every)
     minus = isinstance(tree, exp.Except)
     if tree.args.get("distinct"):
+        # In the left alone; or in both.
         where = f"{own} = {total}" if minus else f"{own} > 0 AND {own} < {total}"
         return Calc(counted, tuple((name, quote_name(name)) for name in names), columns, where)
     copies = f"{own} - ({total} - {own})"
     if not minus:
+        # The lesser of both counts.
         copies = f"CASE WHEN {own} < {total} - {own} THEN {own} ELSE {total} - {own} END"
     few = Calc(
         counted,
@@ -99,14 +103,17 @@ def _repeat_rows(
 ) -> Node:
     """As many rows of the left as a count says of each: of rows that are alike the first ones, numbered."""
     names = list(both.schema.names)
+    # Equal rows are equal in each column, so that any order numbers them.
     order = next((field.name for field in both.schema if has_order(field.type)), None)
     if order is None:
         kind = type(tree).__name__.upper()
         fix = "select a column that has an order too"
         raise refusal(tree, f"{kind} ALL of columns without an order is", fix)
     own = builder.plan_union([pick(side, side.schema.names[:-1]), pick(few, names)], tree)
+    # The union has brought both sides to common types; its first part is the left with them.
     rows = own.inputs[0]
     inner_builder = builder.with_tables({"$rows": rows, "$few": few})
+    # NULL is a value like others here, as in every set operation.
     same = [exp.NullSafeEQ(this=_of("$rows", name), expression=_of("$few", name)) for name in names]
     number = exp.Window(
         this=CallNode(this="ROW_NUMBER", distinct=False),

@@ -6,6 +6,7 @@ from aggloom.codegen.operators import Calc, Node, Scan
 from aggloom.codegen.scalar.expressions import column_name
 from aggloom.codegen.spec.dtypes import DIGITS
 
+# Windows begin and end at whole milliseconds.
 _OF_BOUNDS = 3
 """Number of digits of a window's start, end and time."""
 
@@ -15,6 +16,7 @@ def digits_of_column(node: Node, name: str) -> int:
     if isinstance(node, Scan):
         return dict(node.digits).get(name, DIGITS)
     if isinstance(node, Calc):
+        # An expression may add digits, so that only a column as it is keeps its number.
         inner = column_name(dict(node.select).get(name, ""))
         return DIGITS if inner is None else digits_of_column(node.input, inner)
     bounds = getattr(node, "bounds", None)
@@ -31,5 +33,6 @@ def digits_of_column(node: Node, name: str) -> int:
 def _passed_on(node: Node) -> tuple[str, ...]:
     """The columns of a node that are those of its rows: of aggregates the keys."""
     spec = getattr(node, "spec", None)
+    # The value of a call may be any time, also under the name of a column.
     keys: tuple[str, ...] = tuple(node.schema.names) if spec is None else tuple(spec.group_by)
     return keys

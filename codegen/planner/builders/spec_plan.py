@@ -38,12 +38,14 @@ def core_of(spec: AggSpec) -> AggSpec:
 
 def rows_of_spec(spec: AggSpec, source: Node) -> Node:
     """WHERE and the computed columns of a spec: the columns that its handler reads."""
+    # The number of a set is made by the Expand, not by the rows.
     return calculate_columns(spec, source, [n for n in spec.handler_schema.names if n != GROUP_ID])
 
 
 def calculate_columns(spec: AggSpec, source: Node, names: list[str]) -> Node:
     """These columns of a spec's input, computed ones among them, of the rows that pass its WHERE."""
     computed = {column.name: column for column in spec.computed}
+    # Without a filter or a computed column there is nothing to evaluate.
     if spec.where is None and not set(names) & set(computed):
         return pick(source, names)
     select = []
@@ -88,6 +90,7 @@ def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tupl
                 alias=call.output_name,
             )
         )
+    # Keys come first, then the set's number, as the aggregate's handler reads them.
     others = [name for name in rows.schema.names if name not in keys]
     fields = [rows.schema.field(name) for name in keys] + [pa.field(GROUP_ID, pa.int64())]
     fields += [rows.schema.field(name) for name in others]

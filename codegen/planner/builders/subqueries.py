@@ -87,6 +87,7 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
             clause.known[known] = _value(clause, node, loose)
         return clause.known[known].copy()
     compared = split_quantifier(node)
+    # A comparison with one row at most needs no quantifier: ALL and ANY are the same there.
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
@@ -116,6 +117,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
     """A SELECT whose sub-queries are columns of joins, and the rows that it is over: those of its GROUP BY, perhaps."""
     if not has_queries(select):
         return clause, select
+    # Without a GROUP BY everything is over the same rows.
     if not is_grouped(select):
         items = [values(clause, item) for item in select.expressions]
         select.set("expressions", items)
@@ -186,6 +188,7 @@ def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = plan_subquery(clause, query)
+    # One row for each value that the query around asks of, so that the LEFT JOIN copies no row.
     rows, _, mark, on = different(clause, body, [], node)
     _join(clause, "left", rows, on, node)
     return exp.func("COALESCE", make_column(mark), exp.false())
@@ -213,6 +216,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
         for own, name in zip(sought, names, strict=True)
     ]
     _join(clause, "left", rows, [*equal, *on], node)
+    # Where NULL counts as FALSE, or cannot be, the first join says all.
     if loose or not empty:
         return exp.func("COALESCE", make_column(mark), exp.false())
     # A second join, for the rows of the sub-query as a whole: whether there are any, and whether one of them is NULL.
@@ -238,6 +242,7 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     inner, builder = set(body.tree.columns), clause.builder
     node = plan_of_tree(builder, body.tree)
     if not body.single:
+        # What is set equal to a column of the query around has one value for each of its rows.
         ties = [tie for each in body.on if (tie := match_equality(each, inner)) is not None]
         # One row at most is known only of a unique key all of whose columns are set equal to something.
         equated = body.fixed | {own.name for own, _, _ in ties if isinstance(own, exp.Column)}
@@ -250,6 +255,7 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     read_ |= column_names(item) & inner if outside else set()
     value, mark = clause.fresh("value"), clause.fresh("found")
     select = [make_column(name) for name in node.schema.names if name in read_]
+    # An item that reads the query around is computed above the join.
     if not outside:
         select.append(as_column(item, value))
     empty = body.empty[0] if body.single else exp.null()

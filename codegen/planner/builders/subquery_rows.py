@@ -112,6 +112,7 @@ def _evaluate_over_no_rows(rows: GroupByRows, item: exp.Expression) -> exp.Expre
 
 def is_grouped(select: exp.Select) -> bool:
     """Tell whether a SELECT is an aggregation, what its sub-queries do aside."""
+    # HAVING alone makes an aggregate, too.
     if select.args.get("group") or select.args.get("having"):
         return True
     return any(isinstance(part, CallNode) for item in select.expressions for part in _own(item))
@@ -163,6 +164,7 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
         kind = exp.NullSafeEQ if safe else exp.EQ
         on.append(kind(this=make_column(table.keys[text_of(own)][0]), expression=other.copy()))
     above.correlated += on
+    # By the names of their columns above the table.
     calls = dict(table.calls.values())
     return GroupByRows(above, upper, tests, calls, table.types)
 
@@ -260,6 +262,7 @@ def sure(tree: Tree) -> set[str]:
         left, right = sure(tree.left), sure(tree.right)
         # A side that is padded has NULLs that its own rows do not.
         columns = left if tree.kind in ("inner", "left", "semi", "anti") else set()
+        # A semi or anti join has no columns of its right.
         columns = columns | (right if tree.kind in ("inner", "right") else set())
         if tree.kind in ("inner", "semi"):
             columns |= {name for each in tree.on for name in never_null(each)}
@@ -367,6 +370,7 @@ def _strip_alias(item: exp.Expression) -> exp.Expression:
 
 def _own(item: exp.Expression) -> list[exp.Expression]:
     """The parts of an expression but for those of its sub-queries."""
+    # A CallNode inside a sub-query is an aggregate of that one.
     return [
         part
         for part in item.walk(prune=lambda each: isinstance(each, exp.Query))

@@ -40,6 +40,7 @@ def plan_call(function: TableFunction, scope: Scope) -> PlannedCall:
         known = [*list_table_functions(), *FUNCTIONS, *TABLE_FUNCTIONS]
         message = f"there is no table function {function.name}. {nearest(function.name, known)}"
         raise place_error(UnknownFunctionError(message), function.place)
+    # Only UNNEST has it in standard SQL; other functions number their rows themselves.
     if function.ordinality and function.name != "UNNEST":
         fix = "write UNNEST(..) WITH ORDINALITY, or POSEXPLODE"
         raise refusal(function.place, f"WITH ORDINALITY of {function.name} is", fix)
@@ -56,6 +57,7 @@ def check_correlation(
     join: exp.Join, kind: JoinKind, function: TableFunction, select: exp.Select
 ) -> None:
     """Refuse joins with a table function that have no meaning: by name, of the right's rows, with hints."""
+    # The right side depends on a row of the left, so that no row of it is without a partner there.
     if kind not in ("inner", "left"):
         what = f"a {kind.upper()} JOIN of a table function is"
         raise refusal(function.place, what, "write CROSS JOIN or LEFT JOIN .. ON TRUE")
@@ -72,6 +74,7 @@ def check_correlation(
 
 def check_known(function: TableFunction, outer: Relations) -> None:
     """Refuse a table function at the start of a sub-query's FROM over columns of the query around it."""
+    # At the start of FROM nothing stands to its left: columns could only be those of the query around.
     for each in function.arguments:
         for column in each.find_all(exp.Column):
             if outer.find(column) is not None:

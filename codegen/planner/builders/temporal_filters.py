@@ -49,9 +49,11 @@ def filter_rows(
     if where is None or not has_clock(where.this):
         return tree, source
     scope = Scope(source.schema, dialect, names)
+    # Before the columns are resolved: the error is about the clause, not about names.
     scope.refuse_aggregates(where.this, "WHERE", "move the condition to HAVING")
     parts = [scope.resolve(without_digits(each)) for each in conjuncts(where.this)]
     left = tree.copy()
+    # The other conditions go along: the filter's node tests them below.
     left.set("where", None)
     return left, _filter(scope, source, split_conditions(parts), _show(where.this))
 
@@ -66,6 +68,7 @@ def filter_groups(
     having = tree.args.get("having")
     if having is None or not has_clock(having.this):
         return None
+    # As GROUP BY has it, whatever the case of the letters.
     aliases = {item.alias.casefold(): item.this for item in tree.expressions if item.alias}
     known = {name.casefold() for name in source.schema.names}
 
@@ -84,6 +87,7 @@ def filter_groups(
     def column(node: exp.Expression | None) -> exp.Expression | None:
         if node is None:
             return None
+        # Equal values share a hidden column.
         name = next((n for n, each in values.items() if text_of(each) == text_of(node)), None)
         name = name or f"{sign}value{len(values)}"
         values[name] = node
@@ -137,6 +141,7 @@ def _make_bound(
             problem = f"{show_condition(node)} is {type_name(dtype)}"
             message = f"a condition on the clock needs {what}, and {problem}; cast it."
             raise place_error(TypeMismatchError(message), node)
+        # Equal texts share a column, too.
         return columns.setdefault(sql, (f"{sign}time{len(columns)}", dtype))[0]
 
     unless = None if bound.unless is None else column(bound.unless, (pa.bool_(),))

@@ -31,6 +31,7 @@ def type_nulls(prober: Prober, tree: exp.SetOperation) -> exp.SetOperation:
 
     A NULL that no side gives a type stays as it is, for the error of its own block.
     """
+    # Most queries have none, and plans for probing are not cheap.
     if not any(_null_columns(select) for select in tree.find_all(exp.Select)):
         return tree
     copy = tree.copy()
@@ -56,6 +57,7 @@ def _fill(prober: Prober, tree: exp.Expression, types: Types) -> None:
                 typed: exp.Expression = exp.cast(exp.Null(), type_name(kind), dialect="spark")
                 if isinstance(cell, exp.Alias):
                     typed = exp.alias_(typed, cell.args["alias"].copy())
+                # The name that a bare NULL would have had.
                 elif isinstance(cell.parent, exp.Select):
                     typed = exp.alias_(typed, "NULL", quoted=True)
                 cell.replace(typed)
@@ -63,6 +65,7 @@ def _fill(prober: Prober, tree: exp.Expression, types: Types) -> None:
 
 def _types(prober: Prober, tree: exp.Expression) -> Types:
     """Return the types of a query's columns; none where it cannot be planned for another reason."""
+    # Queries of WITH in this part count for its tables.
     prober = prober.within(tree)
     if isinstance(tree, exp.Subquery):
         return _types(prober, tree.this)
@@ -94,6 +97,7 @@ def _probe(prober: Prober, tree: exp.Expression) -> tuple[list[pa.DataType], lis
             cell.replace(typed)
     try:
         schema = prober.query(nameless(copy)).schema
+    # The error will be raised with its place when the query itself is planned.
     except SpecError:
         return [], []
     if rows := _rows_of_values(tree):

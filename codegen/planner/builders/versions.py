@@ -30,11 +30,13 @@ def versions_of(node: Node) -> Versions | str:
         below = versions_of(node.input)
         if isinstance(below, str):
             return below
+        # By the column below; of one that is picked twice the first name.
         names = {column_name(sql): name for name, sql in reversed(node.select)}
         time = None if below.time is None else names.get(below.time)
         if below.time is not None and time is None:
             return f"the time of its versions, {below.time}, is not among its columns"
         return Versions(replace(node, input=below.rows), time)
+    # Its changes come as they were written, each a version.
     if isinstance(node, Scan):
         return Versions(node)
     if isinstance(node, Normalise) and node.absent is not None:

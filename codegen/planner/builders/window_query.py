@@ -37,6 +37,7 @@ def time_type(node: Node, name: str, what: str) -> pa.DataType:
 
 def bounds_types(dtype: pa.DataType, dialect: str) -> tuple[pa.DataType, pa.DataType]:
     """The types of a window's start and end, and of its time, by the type of the time column."""
+    # Flink's bounds are TIMESTAMPs without a zone, whatever the time column is.
     return (WALL_CLOCK if dialect == "flink" else dtype), dtype
 
 
@@ -49,6 +50,7 @@ def table_window(
         fix = "compute it as a column of a view or of the table, and name that"
         raise refusal(arguments.time, "DESCRIPTOR of an expression is", fix)
     keys = [bare(scope.resolve(key)) for key in arguments.partition]
+    # A table may have columns under the names that are added; those of the function are seen.
     names = (HORIZON,) if arguments.kind == "ROLLING" else NAMES
     rows, renamed = _rename_shadowed(rows, names)
     on = None if is_clock(time) else renamed.get(time.name, time.name)
@@ -67,6 +69,7 @@ def _make_window_table(
     names: tuple[str, str, str],
     partition: tuple[str, ...] | None,
 ) -> WindowTable:
+    # A column that is PROCTIME() means the clock, which is an instant.
     if on is None or on in rows.clock_columns:
         on, dtype = None, INSTANT
     else:
@@ -87,6 +90,7 @@ def _rename_shadowed(rows: Node, added: Sequence[str]) -> tuple[Node, dict[str, 
     renamed = {}
     for name in added:
         if name in column_names:
+            # As Flink distinguishes columns of one name: a, a0, a1.
             renamed[name] = next(n for i in range(999) if (n := f"{name}{i}") not in column_names)
             column_names.add(renamed[name])
     if not renamed:
@@ -178,6 +182,7 @@ class _GroupWindow:
         """Return the key that two window calls share if they mean the same windows."""
         arguments = group_arguments(call)
         time = text_of(bare(self.scope.resolve(arguments.time)))
+        # By the text of the time: TUMBLE_START must repeat the window as it is in GROUP BY.
         return arguments.kind, time, tuple(sorted(arguments.lengths.items())), arguments.months
 
     def _require_same(self, call: WindowCall, written: WindowCall | None = None) -> None:
@@ -240,6 +245,7 @@ class _GroupWindow:
         """GROUP BY with the window's columns in the place of its calls."""
         for call in list(group.find_all(WindowCall)):
             columns = list(self._keys())
+            # A set of one key in parentheses becomes a set of several.
             if isinstance(call.parent, exp.Paren):
                 call.parent.replace(exp.Tuple(expressions=columns))
             elif isinstance(call.parent, exp.Group | exp.Tuple):
@@ -249,6 +255,7 @@ class _GroupWindow:
                 raise refusal(call, "a window inside an expression is", fix)
 
     def _keys(self) -> Iterator[exp.Column]:
+        # window_time is a key only where somebody reads it: it follows from the end.
         for place in range(2 + self.reads_time):
             yield make_column(self.names[place])
 

@@ -47,6 +47,7 @@ def plan_of_windows(
         raise SpecError(
             f"{_WHERE}: Rolling in processing time over changes is not supported; give it a column on=...."
         )
+    # Only instants have clocks of a zone; a wall clock is laid out as it is.
     if dtype == INSTANT:
         assigner = in_zone(windowing.assigner, options.local_time_zone)
         windowing = replace(windowing, assigner=assigner)
@@ -90,6 +91,7 @@ def _check_columns(spec: AggSpec, windowing: Windowing) -> pa.DataType:
             f"{_WHERE}: gap_column {gap!r} is {dtype_name}; it must be a whole number of milliseconds, so cast it."
         )
     on = _on(windowing)
+    # Windows without a column go by the clock, whose times are instants.
     if on is None:
         return INSTANT
     return time_type(Scan("t", spec.input_schema), on, _WHERE)
@@ -131,6 +133,7 @@ def _extras(spec: AggSpec, windowing: Windowing) -> tuple[str, ...]:
         columns += windowing.evictor.columns
     assert windowing.trigger is not None
     columns += windowing.trigger.columns
+    # A function of the user's may look at any column.
     if windowing.function is not None or not _is_built_in(windowing.trigger):
         columns += tuple(spec.input_schema.names)
     return tuple(dict.fromkeys(columns))

@@ -35,6 +35,7 @@ _OVER_ADDED: Final = (
 
 def clock_columns(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Give tables a column of their batches' time where PROCTIME() is read as a value; raises UnsupportedSqlError."""
+    # Most plans read no clock, and stay the same object.
     if not any(map(_asks, walk(root))):
         return root
     return transform(root, _fill)
@@ -55,6 +56,7 @@ def _fill(node: Node) -> Node:
     below = _add_column(node.inputs[0])
     if isinstance(node, WindowTable):
         # The column comes before the bounds, and is taken away again.
+        # From here on the window goes by a column: it counts as a window of event time.
         by_column = replace(node.assigner, on=CLOCK)  # type: ignore[call-arg]
         return pick(replace(node, input=below, assigner=by_column), node.schema.names)
     assert isinstance(node, Calc)

@@ -20,6 +20,7 @@ def fragments(root: Node, options: PlanOptions, notes: Notes) -> Node:
     Rows that lie by the columns D serve an operator with the keys K if D is a subset of K. The topmost operator's key
     narrows as the chain grows: the longest chain comes before the finest distribution.
     """
+    # From the top: the topmost operator's key decides which columns may be left.
     if isinstance(root, Stateful):
         return _Fragment(root, options, notes).rewrite()
     return (
@@ -90,6 +91,7 @@ class _Fragment:
         # Three values of a key would leave all but three tasks without rows.
         if all(pa.types.is_boolean(self._types[place]) for place in shared):
             return f"only BOOLEAN columns of its key are in the key of {node.name}"
+        # Each operator that joins leaves fewer columns to those below it.
         self._places, self._wakers = shared, wakers
         self._joined.append(node)
         return ""
@@ -103,12 +105,14 @@ class _Fragment:
             passed = self._pass_columns(node, columns)
             assert not isinstance(passed, str)
             return node.over(*(self._place_node(each, own) for each, own in passed))
+        # Of several inputs each has its own names for the same columns, in the same order.
         keys = tuple(columns[place] for place in sorted(self._places))
         return Exchange(fragments(node, self._options, self._notes), keys)
 
     def _leads(self, node: Node) -> bool:
         """Tell whether a node is an operator that has joined, or has one below with no other in between."""
         if isinstance(node, Stateful):
+            # By identity: two equal operators may stand at different places.
             return any(node is each for each in self._joined)
         return any(self._leads(each) for each in node.inputs)
 
@@ -143,6 +147,7 @@ class _Fragment:
             first = self._exchanges(self._top)[0].keys
             by = ", ".join(first[place] for place in sorted(self._places))
             names = "; ".join(dict.fromkeys(each.name for each in self._joined))
+            # Fewer columns may mean fewer different values to spread rows by, which a reader should know.
             fewer = "" if len(self._places) == len(first) else f" instead of {', '.join(first)}"
             why = f"in one stateful node with {names}, where rows lie by {by}{fewer}"
             self._notes.add("fragments", self._top.subject, True, why)

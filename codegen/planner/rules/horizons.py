@@ -103,6 +103,8 @@ def _widen(
         # Without the horizon equal calls are one: each slice holds it once, whatever the horizons that read it.
         core = replace(call, filter=rest or None, alias=None)
         used = {*keys, *names.values()}
+        # The text of the call is a name that no user has chosen; ticks tell it from others that happen to be the
+        # same.
         alias = next(
             t for t in (core.text + "'" * n for n in range(len(used) + 1)) if t not in used
         )
@@ -124,6 +126,7 @@ def _check(node: AggregateNode, lifted: LiftedWindow) -> None:
             "WHERE over the horizon of ROLLING",
             f"GROUP BY horizon HAVING horizon = '{first}', or write {_FILTER.format(first)}",
         )
+    # A horizon as a condition of a call is fine, as its value it is not.
     values = {*spec.group_by, *(name for call in spec.calls for name in _values_of(call))}
     hidden = {*lifted.mixed, *(values & lifted.filters.keys())}
     computed = [name for name in spec.schema.names if name in hidden]

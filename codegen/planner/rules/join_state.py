@@ -28,6 +28,7 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
             sides.append(f"{side}: {_HELD[node.held_by(place)].format(key=key, why=why)}")
         unknown = any(known[place] is None for place in node.stored_sides)
         notes.add("join_state", node.subject, not unknown, "; ".join(sides))
+        # The state goes by no column, so that one task has all rows.
         if not node.pairs:
             why = "no equality between the sides: all rows lie in one place, and each meets each"
             notes.add("join_spread", node.subject, False, why)

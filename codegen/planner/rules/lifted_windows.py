@@ -49,6 +49,7 @@ def _over_calc(node: Calc, below: LiftedWindow) -> LiftedWindow:
     """The projection without the bounds, with the columns by which rows find their windows."""
     roles, columns, mixed = {}, [], set()
     filters: dict[str, tuple[str, str]] = {}
+    # What is made of the bounds cannot be computed below, where there are none yet.
     hidden = below.roles.keys() | below.mixed | below.filters.keys()
     for name, sql in node.select:
         column = column_name(sql) or ""
@@ -81,6 +82,7 @@ def _over_calc(node: Calc, below: LiftedWindow) -> LiftedWindow:
             fields.append(pa.field(copied, below.rows.schema.field(name).type))
         carried[column] = copied
     rows = Calc(below.rows, tuple(columns), pa.schema(fields), node.where)
+    # The projection was only there for the bounds.
     if rows.picked_columns == tuple(rows.schema.names) == tuple(below.rows.schema.names):
         return replace(below, roles=roles, carried=carried, mixed=frozenset(mixed), filters=filters)
     barrier = below.barrier or _barrier(node.where, hidden, below.table)
@@ -154,6 +156,7 @@ def _over_expand(node: Expand, below: LiftedWindow) -> LiftedWindow:
             mixed.add(name)
         else:
             places.append(place)
+    # The assigner's columns go along beside the sets, which may have NULL in their place.
     names = {name: _fresh(name, node.schema.names) for name in below.carried.values()}
     more = tuple(Column(name) for name in names)
     projects = tuple((*(project[place] for place in places), *more) for project in node.projects)

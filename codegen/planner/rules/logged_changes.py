@@ -28,6 +28,7 @@ def _mark_below(node: Node) -> Node:
 
 def _mark(node: Node) -> Node:
     """A node with its filters marked, as far down as changes come from an operator or a table."""
+    # An operator with state gives whole changes already.
     if node.appends_only or not isinstance(node, Calc | Correlate | Union | WindowTable):
         return node
     node = node.over(*map(_mark, node.inputs))

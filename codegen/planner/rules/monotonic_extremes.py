@@ -23,6 +23,7 @@ def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _mark_extremes(node: Node, notes: Notes) -> Node:
+    # Where nothing is taken back, one value is enough anyway.
     if not isinstance(node, AggregateNode) or node.input.appends_only:
         return node
     spec = node.spec
@@ -35,6 +36,7 @@ def _mark_extremes(node: Node, notes: Notes) -> Node:
     marked = [call.text for call in calls if call.monotonic]
     if not marked:
         return node
+    # A call's form is part of the digest, so that a state with all values is not read as one with one value.
     new = AggSpec(spec.schema, spec.group_by, tuple(calls), spec.input_changes, spec.dialect)
     notes.move(spec, new)
     why = f"what {' and '.join(marked)} looks at only goes one way: no view of all values"

@@ -51,6 +51,7 @@ def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
         result = "a filter, or a column that is computed, stands between the joins"
     else:
         result = _chain(node, below, names)
+    # First whether it can be one, then whether it should.
     if isinstance(result, MultiJoin):
         obstacle = _obstacle(result, options)
         if not obstacle:
@@ -73,6 +74,7 @@ def _below(node: Node) -> tuple[MultiJoin | None, dict[str, str] | None]:
     names: dict[str, str] | None = {name: name for name in node.schema.names}
     while isinstance(node, Calc):
         picked = node.picked_columns
+        # A step that computes something ends the chain, and is gone through only to see whether there was one.
         if picked is None:
             names = None
         elif names is not None:
@@ -116,9 +118,11 @@ def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | s
     # A join of two inputs would let padded rows match NULLs; a chain by key pads them.
     if via and any(null_safe):
         return "a padded row's key, which is NULL, equals NULL"
+    # In the order of the first join's key: pairs may be written in another one.
     keys = [node.right_keys[order[place]] for place in range(below.width)]
     rest = [name for name in node.right.schema.names if name not in keys]
     return MultiJoin(
+        # The key first, as in all inputs.
         (*below.tables, pick(node.right, [*keys, *rest])),
         below.width,
         kinds=(*below.kinds, _step(node)),

@@ -70,6 +70,7 @@ def _narrow(plan: Plan, names: Sequence[str], added: Columns, drops_picks: bool)
     """The plan that reads the tables as they were. drops_picks: nothing was picked of a table that was read whole."""
 
     def prune(root: Node, options: PlanOptions, notes: Notes) -> Node:
+        # The result has its former columns in their former order: their places count in a checkpoint.
         pruned = pick(keep_columns(root, list(names), notes), list(names))
         # Once more: what a union or a set picks by place has been pruned from above only.
         _refuse_read(pruned, added)

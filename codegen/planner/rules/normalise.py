@@ -12,6 +12,7 @@ from aggloom.codegen.planner.options import PlanOptions
 def normalise(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Put filters into a Normalise, leave it out where the result takes upserts as they come, and say why it stays."""
     root = transform(root, _with_filter)
+    # Only whoever takes upserts as they are can do without the rows before.
     if not options.update_before:
         root = _without(root)
     for node in walk(root):
@@ -33,6 +34,7 @@ def _with_filter(node: Node) -> Node:
     # A filter over a row that is not complete could drop what the next update needs.
     if not isinstance(below, Normalise) or below.absent is not None:
         return node
+    # Fewer rows are remembered: those that fail are not there for anybody above.
     filtered = below.filter_rows(node.where)
     return replace(node, input=pick(filtered, picked) if picked else filtered, where=None)
 

@@ -37,11 +37,13 @@ def _check_call(call: exp.Anonymous, node: Calc) -> None:
     try:
         lower(spark_text(call), {ROWS: node.input.schema})
     except UnsupportedExpressionError as error:
+        # The usual fix, a Spark session, does not help: Spark lacks the function.
         if NEEDS_SPARK.rstrip(".") in str(error):
             error = UnsupportedExpressionError(
                 f"expression {spark_text(call)}: Spark lacks this function, and a worker cannot compute one of its "
                 "arguments; compute that into a column of the input."
             )
+        # ABSENT ON NULL and NULL ON NULL are parts of a name here, and words behind the arguments in the query.
         name = call.name.split("_ABSENT")[0].split("_NULL")[0]
         raise place_error(error, partial(_find_name, name)) from None
 

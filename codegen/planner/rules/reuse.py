@@ -33,6 +33,7 @@ class _Input(NamedTuple):
     @property
     def reads(self) -> set[str]:
         """The columns of the operator that are read."""
+        # Without a step in between all columns go on.
         if not self.steps:
             return set(self.source.schema.names)
         lowest = self.steps[-1]
@@ -87,7 +88,9 @@ class _Reuse:
         source, keys = group[0].source, group[0].keys
         reads = set(keys).union(*(each.reads for each in group))
         names = [name for name in source.schema.names if name in reads]
+        # What is below may share inputs of its own.
         rows = self.rewrite_node(source)
+        # Only what one of the readers needs is shuffled.
         if len(names) < len(source.schema):
             fields = [source.schema.field(name) for name in names]
             rows = Calc(rows, tuple((name, quote_name(name)) for name in names), pa.schema(fields))

@@ -32,6 +32,7 @@ def session_rows(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Replace the tables of sessions that are left; raises UnsupportedSqlError for rows that no list can hold."""
 
     def change(node: Node) -> Node:
+        # Without a partition the rule `windows` has already taken the keys of a GROUP BY, or refused it.
         if isinstance(node, WindowTable) and node.assigner.merges and node.partition is not None:
             return _collect(node, node.partition, notes)
         return node
@@ -47,6 +48,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     row, listed = f"{sign}row", f"{sign}rows"
     texts = (exp.Literal.string(name).sql("spark") for name in below.schema.names)
     pairs = zip(texts, map(quote_name, below.schema.names), strict=True)
+    # A NAMED_STRUCT by texts, since names of columns may be any text.
     parts = (f"{text}, {name}" for text, name in pairs)
     # Beside the row as one value: what the operator lies by, and what sessions go by.
     inputs = list(dict.fromkeys([*keys, *node.assigner.columns]))
@@ -66,6 +68,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     opened = Unnest("UNNEST", (listed,), pa.schema(answers), shapes=("rows",))
     outputs = (*(each.name for each in answers), *bounds.names)
     table = Correlate(lists, opened, outer=False, columns=outputs)
+    # Back to the names of the table: those of the planner's own are not seen above.
     named = zip(node.schema.names, map(quote_name, outputs), strict=True)
     return Calc(table, tuple(named), node.schema)
 

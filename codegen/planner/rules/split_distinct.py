@@ -154,6 +154,7 @@ class _Split:
 
     def result(self, notes: Notes) -> Node:
         spec = self.spec
+        # First all sets of buckets, since each call is placed in one of them.
         for call in spec.calls:
             columns = self._hash_of(call)
             if columns and columns not in self.hashed:
@@ -239,6 +240,7 @@ class _Split:
 
     def _partial(self, call: AggCall, function: str, args: tuple[str, ...] = ()) -> str:
         """The name of the partial call with this function, and these arguments if any, in place of the call's."""
+        # SUM0 and COUNT in place of AVG have entries of their own.
         entry: Entry | None = call.entry if function == call.function else find(function)
         condition = self._filter(call)
         partial = replace(
@@ -257,6 +259,7 @@ class _Split:
         return self.partial[-1].output_name
 
     def _final(self, combined: AggCall) -> str:
+        # Equal calls over one part are computed once.
         for known in self.final:
             if replace(known, alias=None) == combined:
                 return known.output_name
@@ -315,6 +318,7 @@ class _Split:
         return replace(below, select=(*below.select, *added), columns=pa.schema(columns))
 
     def _project_result(self, node: AggregateNode) -> Node:
+        # The columns of the aggregate as it was, in their order.
         keys = tuple((name, quote_name(name)) for name in self.spec.group_by)
         return Calc(node, (*keys, *self.results), self.spec.aggregate_schema)
 

@@ -52,6 +52,7 @@ def _spread_below(node: Node, spec: AggSpec, options: PlanOptions, notes: Notes)
     """The rows of an aggregate with joins spread, as far down as each row is looked at by itself."""
     if isinstance(node, Join):
         return _spread(node, spec, options, notes)
+    # These treat each row by itself, so that the order of changes passes through them.
     if not isinstance(node, Calc | Expand | Union):
         return node
     inputs = [_spread_below(each, spec, options, notes) for each in node.inputs]
@@ -70,6 +71,7 @@ def _spread(join: Join, spec: AggSpec, options: PlanOptions, notes: Notes) -> Jo
         return join
     buckets, prefix = options.join_spread_buckets, mark(join.both)
     copies: list[Item] = [Constant(bucket) for bucket in range(buckets)]
+    # The columns of both sides stand in one row: they need two names.
     names = (f"{prefix}l", f"{prefix}r")
     left, right = (
         _with_bucket(*side, name, [Bucket(hashed, buckets)] if place == hot else copies)
@@ -79,6 +81,7 @@ def _spread(join: Join, spec: AggSpec, options: PlanOptions, notes: Notes) -> Jo
         join,
         left=left,
         right=right,
+        # The bucket comes last: `is_spread` says that the last pair is one.
         pairs=(*join.pairs, names),
         null_safe=(*join.null_safe, False),
         is_spread=True,
@@ -122,6 +125,7 @@ def _hashed_columns(rows: Node, keys: Key) -> Key:
         return ()
     # By a unique key the versions of a row stay together.
     names = min(rows.unique_keys, key=len, default=tuple(rows.schema.names))
+    # The join's key is the same in all of the rows, and a nested value has no hash.
     return tuple(n for n in names if n not in keys and not is_nested(rows.schema.field(n).type))
 
 

@@ -34,6 +34,7 @@ class _Bounds(NamedTuple):
 
 def timed_join(node: Join, notes: Notes) -> Join:
     """The join as it forgets rows by the watermark, if its condition lets it; else as it is, with the reason."""
+    # It has been decided already.
     if not node.keeps_rows:
         return node
     # Windows first: rows of the same windows are also within bounds of each other, and windows forget sooner.
@@ -49,6 +50,7 @@ def timed_join(node: Join, notes: Notes) -> Join:
             notes.move(node.subject, timed.subject)
             notes.add("interval_join", timed.subject, True, _describe_bound(timed))
             return timed
+    # Equal times alone tie rows too, but as keys: only real bounds are worth a note.
     compared = [pair for pair, each in bounds.items() if each.lower != each.upper]
     if compared:
         why = _obstacle(node, compared[0], compared[0] in whole)
@@ -62,6 +64,7 @@ def _make_join(
     bounds: tuple[int, int] | None,
     windows: tuple[str, str] = ("", ""),
 ) -> TimedJoin:
+    # A TimedJoin has all fields of a Join and three more.
     same = {each.name: getattr(node, each.name) for each in fields(Join)}
     return TimedJoin(**same, times=times, bounds=bounds, windows=windows)
 
@@ -97,6 +100,7 @@ def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
     equal = [
         exp.EQ(this=_expand_column(node.left, left), expression=_expand_column(node.right, right))
         for (left, right), safe in zip(node.pairs, node.null_safe, strict=True)
+        # Null-safe equality holds for NULLs, which have no place in time.
         if not safe
     ]
     for each in (*equal, *_comparisons(node.condition)):
@@ -152,6 +156,7 @@ def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
 
 def _find_bounds(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Bounds] | None:
     """The times that a comparison ties, and what it says of their difference; None if it is another one."""
+    # Both sides on the left: a sum that is compared with zero.
     linear = _add_terms(_sum(compared.this), _sum(compared.expression), -1)
     if linear is None:
         return None
@@ -180,6 +185,7 @@ def _sum(node: exp.Expression) -> tuple[dict[str, int], int] | None:
         return {node.name: 1}, 0
     if isinstance(node, exp.Interval):
         size = microseconds_of(node)
+        # Months have no fixed length.
         return None if size is None else ({}, size)
     if isinstance(node, exp.Neg):
         return _add_terms(({}, 0), _sum(node.this), -1)
@@ -202,6 +208,7 @@ def _add_terms(
 def _are_times(node: Join, pair: tuple[str, str]) -> bool:
     """Tell whether columns are both instants, or both times of one clock."""
     left, right = (node.both.field(name).type for name in pair)
+    # An instant and a wall clock differ by the zone's offset, which changes.
     return left == right and left in (INSTANT, WALL_CLOCK)
 
 

@@ -29,6 +29,7 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
         if not isinstance(exchange, Exchange):
             notes.add("two_phase", node.subject, False, _IN_PLACE)
             return node
+        # First why the operator cannot, then why one of its calls cannot.
         reason = node.local_obstacle
         for spec in node.handlers:
             reason = reason or _obstacle(spec, exchange, options)
@@ -49,6 +50,7 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
         return "table.exec.mini-batch.enabled is false"
     if options.agg_phase_strategy == "ONE_PHASE":
         return "table.optimizer.agg-phase-strategy is ONE_PHASE"
+    # Over insertions no half can lack the row that a retraction means.
     retracts = not rows.appends_only
     for call in spec.calls:
         entry = spec.entry(call)
@@ -79,6 +81,7 @@ def _obstacle_of_class(entry: Entry, retracts: bool, options: PlanOptions) -> st
     """Why a user's class stays in one phase: nobody but its user knows whether order matters to it."""
     if lacking := unmergeable(entry):
         return lacking
+    # A local half sees retractions of rows that other tasks got.
     if retracts:
         return f"{entry.name} may not take back in one place what it got in another"
     if options.agg_phase_strategy != "TWO_PHASE":

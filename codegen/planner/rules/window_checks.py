@@ -45,6 +45,7 @@ def _what(node: WindowTable, notes: Notes) -> str:
     """Name the refused table, and why it is no aggregate in windows, if the rule has a single answer."""
     clock = "" if node.assigner.event_time else " in processing time"
     every_note = [note for listed in notes.by_spec.values() for note in listed]
+    # With several reasons any one of them could be of another window.
     whys = {note.why for note in every_note if note.rule == "windows" and not note.fired}
     why = f" ({whys.pop()})" if len(whys) == 1 else ""
     parts = " or ".join(node.roles) if isinstance(node.assigner, Rolling) else "its windows"
@@ -66,5 +67,6 @@ def _word(assigner: Assigner) -> str:
 
 def find_call(word: str, sql: str) -> Span | None:
     """Return the place of the only call of a function; None if there are several."""
+    # With several calls of one name nobody knows which one is meant, and nothing is underlined.
     matches = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
     return matches[0].span() if len(matches) == 1 else None

@@ -24,6 +24,7 @@ _LATENESS = "table.exec.emit.allow-lateness"
 def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
     """The windows of an assigner with the trigger and the lateness that the options ask for."""
     early = options.early_fire_delay if options.early_fire_enabled else None
+    # By the clock no row is late, so that there is nothing to fire for after the end.
     if not assigner.event_time:
         return Windowing(assigner, ProcessingTimeTrigger(early), late_rows=options.late_rows)
     late = options.late_fire_delay if options.late_fire_enabled else None
@@ -46,8 +47,10 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
 
 def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     """A user's windows; where they say nothing of firing, the options do."""
+    # Horizons never end: neither triggers nor lateness mean anything (decision 097).
     if isinstance(windowing.assigner, Rolling):
         return replace(windowing, late_rows=windowing.late_rows or options.late_rows)
+    # Only by comparison is it known what the user has said.
     plain = Windowing(windowing.assigner)
     changed = windowing.trigger != plain.trigger or windowing.evictor != plain.evictor
     changed = changed or windowing.function is not None
@@ -56,6 +59,7 @@ def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     if changed or own or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
         return windowing
     chosen = windowing_of(windowing.assigner, options)
+    # What the user did say stays beside the options.
     changes: dict[str, Any] = {"late_rows": windowing.late_rows or options.late_rows}
     if windowing.updates:
         changes["updates"] = True

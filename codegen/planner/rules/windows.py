@@ -42,6 +42,7 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if isinstance(node, Calc):
             return _without_pick(node)
+        # Whether these wait is known once it is clear which columns are bounds of windows.
         if isinstance(node, Deduplicate):
             return node.decide_waits(options)
         if isinstance(node, Join):
@@ -49,6 +50,7 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
         if not isinstance(node, AggregateNode):
             return node
         lifted = lift_window(node.input)
+        # ROLLING has a rule of its own.
         if lifted is None or "horizon" in lifted.table.roles.values():
             return node
         reason = lifted.barrier or _obstacle(node.spec, lifted)
@@ -78,6 +80,7 @@ def over_windows(
     """The aggregate of a spec, whose last key is the window's column, over rows without that column."""
     assigned = WindowAssign(rows, windowing, spec.group_by[-1])
     read = [*spec.handler_schema.names, *extras]
+    # Rows of another window operator leave with the watermark that judges them here (decision 012).
     chained = any(node.awaits_watermark or isinstance(node, WindowAggregate) for node in walk(rows))
     return WindowAggregate(pick(assigned, read), spec, windowing, bounds, is_chained=chained)
 
@@ -94,6 +97,7 @@ def bounds_of(spec: AggSpec, table: Bounds) -> Bounds:
 def namespace_spec(spec: AggSpec, keys: tuple[str, ...], reserved: pa.Schema) -> AggSpec:
     """The spec's calls by some of its keys and, after them, a window's column of a name that is not taken."""
     window = pa.field(f"{mark(spec.schema, reserved, spec.aggregate_schema)}window", pa.int64())
+    # Keys first, then the window, as the operator expects; the key's columns may also be arguments.
     read = [field for field in spec.schema if field.name not in spec.group_by]
     schema = pa.schema([*(spec.schema.field(name) for name in keys), window, *read])
     namespaced = AggSpec(
@@ -128,6 +132,7 @@ def _find_key_mismatch(spec: AggSpec, lifted: LiftedWindow) -> str:
     if partition is None or not isinstance(lifted.table.assigner, Session):
         return ""
     keys = {_source(lifted.rows, name) for name in spec.group_by if name not in lifted.roles}
+    # Sessions by other keys would have other bounds.
     if keys == set(partition):
         return ""
     by = f"PARTITION BY {', '.join(partition)}" if partition else "no PARTITION BY"
@@ -151,6 +156,7 @@ def _make_window_aggregate(
     spec = namespace_spec(old, keys, lifted.rows.schema)
     assigner = lifted.table.assigner
     if assigner.event_time:
+        # The steps between may have renamed the time.
         assigner = replace(assigner, on=lifted.carried[assigner.columns[0]])  # type: ignore[call-arg]
     windowing = windowing_of(assigner, options)
     bounds = bounds_of(spec, lifted.table.bounds)

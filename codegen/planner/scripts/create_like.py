@@ -45,6 +45,7 @@ class Part(NamedTuple):
         words = self.pieces.words(self.first, self.end - self.first)
         if words[:2] == ["WATERMARK", "FOR"]:
             return "WATERMARKS"
+        # The tokenizer makes one token of PRIMARY KEY.
         if words[0].split()[:1] in (["PRIMARY"], ["CONSTRAINT"]):
             return "CONSTRAINTS"
         if words[1:2] == ["AS"]:
@@ -82,6 +83,7 @@ def copy_parts(source: Sequence[Part], own: Sequence[Part], rules: Mapping[str, 
     parts = []
     for part in source:
         rule = rules.get(part.kind, "INCLUDING")
+        # Columns replace those of their name, a key or a watermark the only one there is.
         replaced = (
             part.name in names if part.kind in ("GENERATED", "METADATA") else part.kind in kinds
         )
@@ -95,6 +97,7 @@ def merge_options(source: Mapping[str, str], own: Mapping[str, str], rule: str) 
     """The options of both tables; raises OptionError for one that both have, unless it may be overwritten."""
     if rule == "EXCLUDING":
         return dict(own)
+    # INCLUDING takes over what the new table lacks, and lets nothing be said twice.
     for name in own.keys() & source.keys() if rule == "INCLUDING" else ():
         raise OptionError(
             f"option {name!r} is one of the table that it is LIKE, too; write OVERWRITING OPTIONS"

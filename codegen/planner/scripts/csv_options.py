@@ -31,6 +31,7 @@ def take_csv_options(options: dict[str, str]) -> dict[str, Any]:
         own: options.pop(name) for name, own in _NAMES.items() if name in options
     }
     for name, (own, value) in _FLAGS.items():
+        # false is what holds without the option, and sets nothing.
         text = options.pop(name, "false")
         if text.lower() not in ("true", "false"):
             raise OptionError(f"'{name}' is {text!r}. {nearest(text.lower(), ('true', 'false'))}")

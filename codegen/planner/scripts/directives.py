@@ -64,6 +64,7 @@ def apply_directives(sql: str, cut: Statements) -> str:
             text = blank(_drop(text, statement, before), statement)
         elif first == "RESET":
             text = blank(_reset(text, statement, before), statement)
+        # A DROP takes back what stands before it, never what comes later.
         before.append(statement)
     return text
 
@@ -98,6 +99,7 @@ def blank(text: str, statement: StatementTokens) -> str:
 def created_name(statement: StatementTokens) -> tuple[str, str] | None:
     """The kind and the name of what a CREATE statement makes; None of any other statement."""
     words = statement.words(0, 6)
+    # Up to three words may stand between: OR REPLACE TEMPORARY.
     kind = next((word for word in words[1:5] if word in _DROPPED), None)
     if words[:1] != ["CREATE"] or kind is None:
         return None
@@ -116,6 +118,7 @@ def read_drop(statement: StatementTokens) -> tuple[str, str, bool]:
     behind = statement.skip(at + 1, "IF", "EXISTS")
     last = statement.name_end(behind)
     place = statement.span(0, len(statement))
+    # Words behind the name, such as CASCADE, would be passed over.
     if kind not in _DROPPED or last != len(statement) - 1:
         fix = "write DROP TABLE name, DROP VIEW name or DROP FUNCTION name"
         raise refusal(place, "this form of DROP is", fix)
@@ -164,6 +167,7 @@ def find_query_of_table(tokens: Sequence[Any]) -> int | None:
     depth = 0
     for at, token in enumerate(tokens[:-1]):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        # AS stands also in computed columns, but those are in parentheses.
         if not depth and words[at] == "AS" and words[at + 1] in ("SELECT", "WITH", "(", "VALUES"):
             return at
     return None

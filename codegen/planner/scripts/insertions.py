@@ -31,6 +31,7 @@ def insertions(sql: str) -> list[str]:
         text = sql
         for tokens in pieces:
             start, end = _span(tokens)
+            # A DROP or RESET behind a query must not take away what the query reads.
             behind = start > own[0] and tokens[0].text.upper() in _AFTER
             if behind or ((start, end) in queries and (start, end) != own):
                 text = _blank_span(text, start, end)
@@ -54,6 +55,7 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
         if match is not None:
             begin = start
             # The first INSERT keeps the word that stands before it.
+            # Blanked and not cut out, so that places in errors stay those of the user's text.
             sql = _blank_span(sql, *match.span())
             explained.append((begin, len(sql)))
             continue
@@ -67,6 +69,7 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
 
 def _write_explain(text: str, start: int) -> str:
     """The text with EXPLAIN before a query, in the room that other words have left."""
+    # The words of the set before it left at least as much room.
     return f"{text[: start - len(_WORD)]}{_WORD}{text[start:]}"
 
 

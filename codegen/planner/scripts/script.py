@@ -254,6 +254,7 @@ def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
     """The text with its SET statements blanked, so that positions stay true, and what they set."""
     settings: dict[str, str] = {}
     for start, end in _pieces(sql):
+        # By the text and not by tokens: a name of an option is cut into several of these.
         if not re.match(r"(?i)set\b", sql[start:end]):
             continue
         pair = _SETTING.fullmatch(sql[start:end].rstrip())
@@ -327,6 +328,7 @@ def token_pieces(sql: str) -> list[list[Token]]:
             pieces.append([])
         else:
             pieces[-1].append(token)
+    # A semicolon at the end, or two of them, makes no statement.
     return [tokens for tokens in pieces if tokens]
 
 

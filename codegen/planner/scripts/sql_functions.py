@@ -62,6 +62,7 @@ def created_function(
     if last + 1 < len(statement) and words[last + 1] == "AS":
         _import_function(name, statement, last + 2)
         return None
+    # A call of the name would reach the built-in function in some places and this one in others.
     if is_known_function(name):
         message = f"function {name!r} is there already; choose another name."
         raise place_error(DuplicateNameError(message), place)
@@ -136,6 +137,7 @@ def _import_function(name: str, statement: StatementTokens, at: int) -> None:
 
 def expand_calls(tree: exp.Expression, functions: Mapping[str, SqlFunction]) -> exp.Expression:
     """Replace the calls of functions in a tree by their expressions; raises SqlError for wrong arguments."""
+    # Bounded, for functions that call one another would be replaced without an end.
     for _ in range(_DEPTH if functions else 0):
         calls = [
             node
@@ -169,8 +171,10 @@ def _write_out(call: exp.Anonymous, function: SqlFunction) -> exp.Expression:
         name.casefold(): exp.cast(argument.copy(), exp.DataType.build(kind, dialect=AggloomSpark))
         for (name, kind), argument in zip(function.parameters.items(), values, strict=True)
     }
+    # In parentheses: what stands around the call binds to the whole of it.
     body = exp.Paren(this=function.body.copy())
     for column in list(body.find_all(exp.Column)):
+        # A parameter has no table before its name.
         if not column.table and column.name.casefold() in arguments:
             column.replace(arguments[column.name.casefold()].copy())
     if function.result is None:

@@ -41,7 +41,7 @@ class StatementTokens:
         return self.sql[start:stop]
 
     def find_closing(self, at: int) -> int:
-        """The place of the parenthesis that closes the one here; the last place if none does."""
+        """The place of the parenthesis that closes the one here; raises SpecError if none does."""
         depth = 0
         for place in range(at, len(self)):
             depth += (self.tokens[place].token_type == TokenType.L_PAREN) - (
@@ -56,8 +56,10 @@ class StatementTokens:
         spans, depth, start = [], 0, first
         for place in range(first, end):
             one = self.tokens[place]
+            # Brackets inside a text are no brackets.
             if one.token_type == TokenType.STRING:
                 continue
+            # By signs and not by tokens: `>>` behind a nested type is one token.
             depth += sum(sign in "(<" for sign in one.text) - sum(sign in ")>" for sign in one.text)
             if one.token_type == TokenType.COMMA and not depth:
                 spans.append((start, place))

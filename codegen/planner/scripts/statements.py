@@ -69,6 +69,7 @@ def cut_statements(text: str) -> tuple[list[Statement], str]:
     """The statements that a semicolon ends, and the text behind the last one; a quote may be open there."""
     try:
         tokens = sqlglot.tokenize(text, dialect=AggloomSpark)
+    # A quote is open: the user is still typing.
     except SqlglotError:
         return _read_closed_part(text)
     statements: list[Statement] = []
@@ -99,6 +100,7 @@ def _read_closed_part(text: str) -> tuple[list[Statement], str]:
 
 def last_statement(text: str) -> list[Statement]:
     """The statements of a whole text, of which the last need not end with a semicolon; raises SqlError."""
+    # The semicolon on a line of its own, for the text may end with a comment.
     statements, rest = cut_statements(f"{text}\n;")
     if rest.strip(" \t\r\n;"):
         try:
