@@ -59,6 +59,7 @@ def as_of(
             raise refusal(match, "MATCH_CONDITION of this join is", fix)
         condition = None if match is None else bare(match)
         return AsOf(None, join) if nearest else None, [] if condition is None else [condition]
+    # FOR VERSION, BETWEEN and others ask for versions that no stream keeps.
     named = version.expression
     if nearest or version.this != "TIMESTAMP" or version.args.get("kind") != "AS OF":
         raise refusal(named, "this version of a table is", "write FOR SYSTEM_TIME AS OF l.t")

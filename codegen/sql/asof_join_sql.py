@@ -39,6 +39,7 @@ def asof_join_sql(
             "asof_join: give either match='l.t >= r.t' or as_of='l.t', a row time, and not both."
         )
     columns = ", ".join(map(quote_name, names_of("asof_join: on", on)))
+    # Without a key there is no telling whose version a row is.
     if as_of is not None and not columns:
         raise SpecError("asof_join: a version is of a key; give on='id'.")
     left, right = map(quote_name, both_of("asof_join: names", names))

@@ -65,6 +65,7 @@ class _Lowering:
         # In this order: WITHIN GROUP may give the argument that the second one is counted from.
         self._read_within()
         self._read_second()
+        # COUNT(1) counts rows, as COUNT(*) does: with one form the two share a counter.
         if self.entry.name == "COUNT" and not self.distinct and _counts_rows(self.items):
             self.items = []
         args, options = self._read_arguments()

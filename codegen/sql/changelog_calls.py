@@ -110,6 +110,7 @@ def _codes_to(
             if kind in codes:
                 raise _error(call, f"maps {kind} twice; take one out", place)
             codes[kind] = code
+    # By kind and not as written: the same mapping in another order is the same node.
     return tuple((codes[kind], kind) for kind in KIND_NAMES if kind in codes)
 
 
@@ -124,6 +125,7 @@ def _codes_from(
             if code in kinds:
                 raise _error(call, f"maps the code {code!r} twice; take one out", place)
             kinds[code] = kind.strip()
+    # Half an update would take rows away and bring none.
     if "UPDATE_BEFORE" in kinds.values() and "UPDATE_AFTER" not in kinds.values():
         what = "maps UPDATE_BEFORE and nothing to UPDATE_AFTER; map to DELETE what takes a row away"
         raise _error(call, what, place)

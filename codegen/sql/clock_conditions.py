@@ -117,6 +117,7 @@ def _read(node: exp.Expression, unless: exp.Expression | None, target: ClockCond
     """Add a condition that a row has to meet unless another one holds."""
     node = bare(node)
     if not has_clock(node):
+        # Without the clock the two are an ordinary OR.
         whole = node if unless is None else exp.or_(unless.copy(), node)
         target.plain.append(whole)
     elif isinstance(node, exp.And):
@@ -206,6 +207,7 @@ def _compare(
         fix = "a condition needs the clock once; take it to one side"
         raise refusal(node, "the clock on both sides of a comparison is", fix)
     if has_clock(right):
+        # The clock goes to the left, and the comparison is turned around.
         left, right, sign = right, left, _MIRRORED[sign]
     difference = _read_difference(left, sign, right)
     if difference is not None:
@@ -246,6 +248,7 @@ def _move(node: exp.Expression) -> _Moved:
     if isinstance(node, exp.Add | exp.Sub):
         sides = bare(node.this), bare(node.expression)
         clock, length = sides if has_clock(sides[0]) else sides[::-1]
+        # x - NOW() is no clock that moves on: it falls.
         if clock is sides[0] or isinstance(node, exp.Add):
             return _shift(_move(clock), length, -1 if isinstance(node, exp.Sub) else 1)
     if isinstance(node, exp.TsOrDsAdd | exp.DateAdd | exp.DateSub):

@@ -34,6 +34,7 @@ def equality(node: exp.Expression) -> Equality | None:
     if isinstance(node, exp.EQ | exp.NullSafeEQ):
         sides = bare(node.this), bare(node.expression)
         return Equality(sides, isinstance(node, exp.NullSafeEQ))
+    # Null-safe equality as databases without an operator for it write it.
     if isinstance(node, exp.Or):
         return _null_safe(*_disjuncts(node))
     return None
@@ -59,13 +60,16 @@ def never_null(node: exp.Expression) -> set[str]:
     node = bare(node)
     if isinstance(node, exp.And):
         return never_null(node.this) | never_null(node.expression)
+    # Either side may be the one that is true: only what both need is known.
     if isinstance(node, exp.Or):
         return never_null(node.this) & never_null(node.expression)
     if isinstance(node, exp.Not):
         inner = bare(node.this)
         if _is_null(inner):
             return _find_needed_columns(inner.this)
+        # NOT of what is NULL is NULL, and passes no row.
         return _find_needed_columns(inner)
+    # x IN (..) is NULL for a NULL, whatever is listed.
     if isinstance(node, exp.In) and not node.args.get("query"):
         return _find_needed_columns(node.this)
     if isinstance(node, exp.Between):

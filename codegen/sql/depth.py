@@ -27,10 +27,12 @@ MAX_NESTING: Final = 500
 _OPENS: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSES: Final = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _SIGNS: Final = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
+# Reserved and not used: the system gives a page when the stack reaches it.
 _STACK_BYTES: Final = 512 << 20
 _CALLS: Final = 100_000
 
 _Result = TypeVar("_Result")
+# One for limit and stack size, for both belong to the process and not to a thread.
 _lock = threading.RLock()
 _running = 0
 _before = 0
@@ -64,6 +66,7 @@ def deep(call: Callable[[], _Result]) -> _Result:
     try:
         return call()
     except RecursionError:
+        # It ran on the large stack already, and a larger one would not help.
         if threading.current_thread().name == __name__:
             raise
     return on_large_stack(call)
@@ -72,11 +75,13 @@ def deep(call: Callable[[], _Result]) -> _Result:
 def on_large_stack(call: Callable[[], _Result]) -> _Result:
     """Return the result of a call that is known to need a large stack."""
     outcome: list[Any] = []
+    # Context variables, such as the session's analyser, hold in the other thread, too.
     context = copy_context()
 
     def work() -> None:
         try:
             outcome.extend((context.run(call), None))
+        # Also KeyboardInterrupt and SystemExit: they are raised in the thread that asked.
         except BaseException as error:
             outcome.extend((None, error))
 

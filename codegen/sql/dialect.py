@@ -112,6 +112,7 @@ class _Parser(MatchParser):
         token = self._curr
         if self._next.token_type != TokenType.L_PAREN or token.token_type not in self.FUNC_TOKENS:
             return False
+        # A function of a database: `db.sum(x)`.
         if self._prev.token_type == TokenType.DOT:
             return False
         if find(token.text) is None and canonical(token.text) not in REFUSED:
@@ -128,6 +129,7 @@ class _Parser(MatchParser):
         self._advance(2)
         call = CallNode(this=token.text)
         distinct = self._match(TokenType.DISTINCT)
+        # ALL is what holds without a word.
         if not distinct:
             self._match(TokenType.ALL)
         items = self._parse_items(canonical(token.text) in _PAIRS)
@@ -170,6 +172,7 @@ class _Parser(MatchParser):
         """The word KEY, unless it is the name of the column itself."""
         if self._curr.text.upper() != "KEY" or self._curr.token_type == TokenType.IDENTIFIER:
             return False
+        # KEY VALUE v: a column called key. KEY value VALUE v: a column called value.
         after = self._tokens[self._index + 2 :][:1]
         if self._next.text.upper() == "VALUE" and not any(t.text.upper() == "VALUE" for t in after):
             return False
@@ -227,6 +230,7 @@ class _Parser(MatchParser):
 
 def _call_sql(generator: Any, call: CallNode) -> str:
     """The call as text that is the same for the same call, whatever the order of its clauses."""
+    # Equal calls have equal texts: computed columns and keys are found by them.
     parts = [generator.expressions(call, flat=True)]
     if call.args.get("distinct"):
         parts.insert(0, "DISTINCT")

@@ -62,9 +62,11 @@ def check_first_words(tokens: Sequence[Token]) -> None:
         words, known = statement[:1], list(dict.fromkeys(s.split()[0] for s in _STATEMENTS))
         if first in ("CREATE", "INSERT"):
             words, known = statement[:2], [s for s in _STATEMENTS if s.startswith(first)]
+        # A keyword is spelt right; what is wrong with it comes later.
         if words[-1].token_type is not TokenType.VAR:
             continue
         words_read = " ".join(word.text.upper() for word in words)
+        # A word that is like none may be anything: the parser's own error says more.
         if words_read in known or not get_close_matches(words_read, known, n=1, cutoff=0.75):
             continue
         message = f"there is no statement {words_read}. {nearest(words_read, known)}"

@@ -65,6 +65,7 @@ class FrameClause:
     @property
     def in_order_of_arrival(self) -> FrameClause:
         """The same frame where no two rows tie."""
+        # Without ties a group is its row alone, and there are no ties to leave out.
         exclude: Exclude = "CURRENT ROW" if self.exclude == "GROUP" else self.exclude
         return FrameClause(True, self.start, self.end, exclude="" if exclude == "TIES" else exclude)
 
@@ -73,6 +74,7 @@ def _format_bound(bound: Bound, side: str) -> str:
     if bound is None:
         return f"UNBOUNDED {side}"
     number = Decimal(bound)
+    # A distance of 0 is the current row and its ties.
     if not number:
         return "CURRENT ROW"
     return f"{abs(number)} {'PRECEDING' if number < 0 else 'FOLLOWING'}"
@@ -125,6 +127,7 @@ def _read_bound(
             message = f"{kind} needs a whole number that is not negative, not {text_of(bound)}."
             raise place_error(SqlError(message), place)
         return sign * number
+    # Of several columns there is no one distance.
     if len(order) != 1:
         message = "RANGE with a distance needs one column in ORDER BY; write ROWS, or order by one."
         raise place_error(SqlError(message), place)
@@ -173,6 +176,7 @@ def _distance(node: exp.Expression, kind: pa.DataType) -> Decimal:
         raise OptionError(f"RANGE over {type_name(kind)} needs a number, not {text_of(node)}.")
     if pa.types.is_integer(kind) and number != int(number):
         raise OptionError(f"RANGE over {type_name(kind)} needs a whole number, not {number}.")
+    # A finer distance could not be added to a value without a rounding.
     if pa.types.is_decimal(kind) and -int(number.as_tuple().exponent) > kind.scale:
         raise OptionError(f"RANGE over {type_name(kind)}: {number} has more digits than it.")
     return number

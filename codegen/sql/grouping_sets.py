@@ -45,6 +45,7 @@ def plain_keys(group: exp.Group) -> Keys:
 
 def count_sets(group: exp.Group) -> int:
     """Count the sets that a GROUP BY stands for, without making them."""
+    # Counted before they are made: a CUBE of thirty keys would not fit into memory.
     if alone := group.args.get("grouping_sets"):
         return sum(_count(node) for node in alone)
     total = prod(_count(node) for node in group.expressions)
@@ -95,6 +96,7 @@ def _sets(node: exp.Expression) -> list[Keys]:
 
 
 def _combine_items(kind: str, items: list[Keys]) -> list[Keys]:
+    # From all keys to none, as every ROLLUP counts.
     if kind == "rollup":
         chosen = [items[:n] for n in range(len(items), -1, -1)]
     else:
@@ -106,6 +108,7 @@ def grouping_value(keys: list[str], sets: list[tuple[str, ...]], kind: str) -> e
     """GROUPING of some keys over the sets: a bit for each, 1 where the key is not in the row's set."""
     case = exp.Case(this=exp.column(exp.to_identifier(GROUP_ID, quoted=True)))
     for place, names in enumerate(sets):
+        # The first key is the highest bit, as GROUPING_ID has it.
         bits = "".join("0" if key in names else "1" for key in keys)
         case = case.when(exp.Literal.number(place), exp.Literal.number(int(bits or "0", 2)))
     return exp.cast(case, kind, dialect="spark")

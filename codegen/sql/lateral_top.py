@@ -22,6 +22,7 @@ def lateral_top(tree: exp.Select) -> exp.Select | None:
     if parts is None:
         return None
     keys, alias, rows, other = parts
+    # Unqualified: keys and rows are of one table, and become one source.
     names = [bare(item).name for item in keys.expressions]
     where, filtered = rows.args.get("where"), keys.args.get("where")
     conditions = conjuncts(where.this) if where is not None else []
@@ -111,6 +112,7 @@ def _equal(condition: exp.Expression, alias: str) -> str | None:
     sides = [bare(condition.this), bare(condition.expression)]
     if not all(isinstance(side, exp.Column) for side in sides):
         return None
+    # One side is the keys', the other the rows' own.
     outer = [side.table.casefold() == alias.casefold() for side in sides]
     named = sides[0].name.casefold() == sides[1].name.casefold()
     return str(sides[0].name.casefold()) if named and sum(outer) == 1 else None

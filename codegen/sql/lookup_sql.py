@@ -30,6 +30,7 @@ def lookup_sql(
         >>> al.lookup_sql("shop")
         'SELECT * FROM `l` LEFT JOIN `r` FOR SYSTEM_TIME AS OF PROCTIME() USING (`shop`)'
     """
+    # Spark's spellings: left_outer, leftouter.
     kind = str(how).lower().replace("outer", "").strip("_ ")
     if kind not in _WORDS:
         raise SpecError(f"lookup: how is {how!r}. {nearest(kind, _WORDS)}")

@@ -76,6 +76,7 @@ class MatchParser(WindowParser):
 
     def _parse_function_call(self, *args: Any, **options: Any) -> Any:
         token = self._curr
+        # Elsewhere PREV and CLASSIFIER may be columns or functions of a user.
         called = self._next is not None and self._next.token_type == TokenType.L_PAREN
         if not (self._in_match and called and token.text.upper() in (*NAVIGATION, *FACTS)):
             return super()._parse_function_call(*args, **options)
@@ -108,6 +109,7 @@ class MatchParser(WindowParser):
         if self._match_text_seq("DEFINE"):
             call.set("define", self._parse_csv(self._parse_name_as_expression))
         self._match_r_paren()
+        # MATCH_RECOGNIZE may stand inside of another one's table.
         self._in_match = outside
         match = exp.Table(this=self._place_node(call, token))
         alias = self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS)
@@ -146,6 +148,7 @@ class MatchParser(WindowParser):
             self._advance()
         if depth:
             self.raise_error("Expected )", opens)
+        # The text as it is: a pattern is no expression of SQL, and has a parser of its own.
         start, end = opens.end + 1, self._prev.start
         pattern = exp.Literal.string(self.sql[start:end])
         pattern.meta.update(start=start, end=end - 1)
@@ -157,6 +160,7 @@ class MatchParser(WindowParser):
         length = self._parse_bitwise()
         if length is None:
             self.raise_error("Expected an INTERVAL", start)
+        # A length of literals alone has no place for an error otherwise.
         if not any("start" in part.meta for part in length.walk()):
             self._place_node(length, start)
         return length

@@ -53,6 +53,7 @@ class NumberingQuery:
 
 def numbering_query(tree: exp.Expression) -> NumberingQuery | None:
     """Return the numbering that a query asks for; None if it numbers no rows."""
+    # LIMIT first: it numbers the rows of the whole query, its own numberings among them.
     if tree.args.get("limit") or tree.args.get("offset"):
         return _read_limit(tree)
     if not isinstance(tree, exp.Select):
@@ -104,6 +105,7 @@ class Plain:
             # An item without a name of its own cannot be named by the numbering.
             if _same(inner, node) and (item.alias or isinstance(inner, exp.Column)):
                 return str(item.alias or inner.name)
+        # A column that was added already serves again.
         for name, known in self.hidden.items():
             if text_of(known) == text_of(node):
                 return name
@@ -296,6 +298,7 @@ def _read_limit(tree: exp.Expression) -> NumberingQuery:
     plain = Plain(copy)
     sign = plain.fresh("")
     items = order_of_output(plain, order.expressions if order is not None else ())
+    # LIMIT n OFFSET m are the numbers from m + 1 to m + n.
     number = f"{sign}number"
     at_least = exp.GTE(this=make_column(number), expression=exp.Literal.number(skipped + 1))
     at_most = exp.LTE(this=make_column(number), expression=exp.Literal.number(skipped + rows))
@@ -338,6 +341,7 @@ def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:
             for item in items:
                 if item.alias and item.alias.casefold() == node.name.casefold():
                     return str(item.alias)
+        # With DISTINCT, or over a set operation, the source is no longer there to order by.
         if isinstance(plain.tree, exp.Select) and not plain.tree.args.get("distinct"):
             return plain.column(_over_source(plain, node), sign)
         if isinstance(node, exp.Column):

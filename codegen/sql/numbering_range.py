@@ -43,6 +43,7 @@ def range_of(
     start, end = 1, None
     for each in conditions:
         limits = list(_limits(each, is_number))
+        # A bound that is no number makes the whole condition a filter, unless it is a column.
         numbers = [
             (limit, number) for limit, v in limits if (number := whole_number(v)) is not None
         ]
@@ -87,12 +88,14 @@ def _limits(
         left, right = right, left
         turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
         kind = turned.get(kind, kind)
+    # A number compared with itself bounds nothing.
     if not is_number(left) or is_number(right):
         return
     if kind in (exp.EQ, exp.GTE):
         yield "least", right
     if kind in (exp.EQ, exp.LTE):
         yield "most", right
+    # Numbers are whole, so that n < 4 is n <= 3.
     if kind in (exp.LT, exp.GT):
         moved = whole_number(right)
         if moved is not None:

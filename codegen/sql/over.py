@@ -115,6 +115,7 @@ class _Split:
         tree = self.plain.tree
         assert isinstance(tree, exp.Select)
         items_read, qualify = list(tree.expressions), tree.args.get("qualify")
+        # They are of the rows with the functions' values, which the plain query does not have.
         for key in ("qualify", "windows", "distinct"):
             tree.set(key, None)
         plain_items = {
@@ -215,6 +216,7 @@ class _Split:
         for inner in call.find_all(exp.Window):
             fix = "compute the inner one in a sub-query"
             raise refusal(inner, "a window function inside another is", fix)
+        # The clauses of the named window count as if they were written here.
         partition, order, frame = self._clauses(window, ())
         name = f"{self.sign}w{len(self.windows)}"
         copy = call.copy()
@@ -252,6 +254,7 @@ class _Split:
             message = f"there is no window {alias.name!r}; write WINDOW after FROM."
             raise place_error(SqlError(message), alias)
         below = self._clauses(base, (*bases, alias.name.casefold()))
+        # As in SQL, OVER (w ORDER BY ..) may only add what the window lacks.
         if parts or (items and below[1]):
             clause = "PARTITION BY" if parts else "ORDER BY"
             message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."

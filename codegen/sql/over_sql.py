@@ -43,6 +43,7 @@ def over_sql(
     parts = [f"PARTITION BY {', '.join(map(quote_name, keys))}"] if keys else []
     parts += [f"ORDER BY {', '.join(order)}"] if order else []
     parts += [frame] if frame else []
+    # PARTITION BY, ORDER BY, frame: the order that the grammar has.
     window = " ".join(parts)
     items = [f"{call} OVER ({window}) AS {quote_name(name)}" for name, call in calls.items()]
     return f"SELECT *, {', '.join(items)} FROM {quote_name(table)}"

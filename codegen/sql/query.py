@@ -71,6 +71,7 @@ class SelectBlock(Scope):
     def content(self, input_changes: Any) -> SpecContent:
         projections = self._projections()
         where = self.where_of(self.tree)
+        # Keys before calls: an item that is a key must not be taken for an expression over columns.
         self._find_keys(projections)
         self._project(projections)
         having = self._lower_having()
@@ -129,6 +130,7 @@ class SelectBlock(Scope):
         elif group is not None and group.args.get("all") and not group.expressions:
             if sets:
                 raise refusal(group, "GROUP BY ALL beside ROLLUP or CUBE is", "name the keys")
+            # GROUP BY ALL: by every item without an aggregate.
             nodes = [node for node, _, _ in projections if not node.find(CallNode)]
         elif group is not None:
             if group.args.get("totals"):
@@ -142,6 +144,7 @@ class SelectBlock(Scope):
                 # GROUP BY DISTINCT: each set once.
                 key_sets = list({frozenset(map(text_of, part)): part for part in key_sets}.values())
             listed = [self._key(node, projections) for node in listed_keys(group)]
+            # Each key once, in the order in which they are first mentioned.
             nodes = list(
                 {text_of(node): node for part in [listed, *key_sets] for node in part}.values()
             )
@@ -259,6 +262,7 @@ class SelectBlock(Scope):
                 raise place_error(SqlError("GROUPING is of keys only; name one."), part)
         every = [name for name in self.keys.values() if name != GROUP_ID]
         keys = [self.keys[text_of(bare(node))] for node in part.expressions] or every
+        # Spark's GROUPING is a TINYINT; Flink's, and GROUPING_ID, are BIGINT.
         single = isinstance(part, exp.Grouping) and self.dialect == "spark"
         return grouping_value(keys, self.sets, "TINYINT" if single else "BIGINT")
 

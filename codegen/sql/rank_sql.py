@@ -41,6 +41,7 @@ def rank_sql(
     if not order:
         raise SpecError("rank: order_by is empty; name at least one column, such as 'score DESC'.")
     for argument, value in (("first", first), ("last", last)):
+        # A BOOLEAN is an int in Python, and no number of rows.
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if not (is_number or (argument == "last" and isinstance(value, str) and value)):
             raise SpecError(f"rank: {argument} is {value!r}; it must be a whole number.")
@@ -50,5 +51,6 @@ def rank_sql(
     window = f"{name}() OVER ({parts}ORDER BY {', '.join(order)})"
     items = "*" if number is None else f"*, {window} AS {quote_name(number)}"
     condition = f"<= {quote_name(last)}" if isinstance(last, str) else f"BETWEEN {first} AND {last}"
+    # QUALIFY may say the function again, so that no column of the number is needed.
     number_sql = window if number is None else quote_name(number)
     return f"SELECT {items} FROM {quote_name(table)} QUALIFY {number_sql} {condition}"

@@ -34,9 +34,11 @@ def _count_by(query: RecursiveQuery, place: int, names: Sequence[str]) -> int | 
     steps = [_advance(step, query, place, names) for step in query.steps]
     moves = [each for each in steps if each is not None]
     first = [each for each in starts if each is not None]
+    # A branch or a step of which nothing is known could go on without an end.
     if len(first) < len(starts) or len(moves) < len(steps):
         return None
     signs = {addend > 0 for addend, _ in moves}
+    # Steps in both directions could lead back and forth.
     if len(signs) > 1:
         return None
     sign = 1 if signs.pop() else -1
@@ -63,6 +65,7 @@ def _advance(
     step: exp.Select, query: RecursiveQuery, place: int, names: Sequence[str]
 ) -> tuple[int, int] | None:
     """The number that a step adds to a column, and the last value of which it takes a step."""
+    # Below a sub-query the column might be another one of its name.
     block, *outer = find_path(step, query.name, query.distinct)
     alias = block.source.args.get("alias")
     renamed = [each.name for each in alias.columns] if alias is not None else []
@@ -80,6 +83,7 @@ def _advance(
         )
 
     addend = _addend(bare(items[place].unalias()), is_column)
+    # A step that adds nothing, or something that is not known, bounds nothing.
     if not addend:
         return None
     ends = [
@@ -105,6 +109,7 @@ def _conditions(step: exp.Select) -> Iterator[exp.Expression]:
     where = step.args.get("where")
     yield from conjuncts(where.this) if where is not None else ()
     for join in step.args.get("joins") or []:
+        # ON of an outer join drops no row of the padded side.
         if join.args.get("on") is not None and not join.side and join.kind.upper() in ("", "INNER"):
             yield from conjuncts(join.args["on"])
 

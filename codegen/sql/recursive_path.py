@@ -58,6 +58,7 @@ def find_path(step: exp.Select, name: str, distinct: bool) -> list[Block]:
         outer = select.parent
         if not isinstance(outer, exp.Subquery):
             raise _refuse(table, name, _describe_place(outer))
+        # A clause around the sub-query, such as LIMIT, looks at several rows at a time.
         for key, value in outer.args.items():
             if value and key not in ("this", "alias"):
                 word = _CLAUSES.get(key, key.strip("_").upper())
@@ -70,6 +71,7 @@ def carry_column(step: exp.Select, name: str, flag: str) -> exp.Select:
     copy: exp.Select = step.copy()
     for block in find_path(copy, name, True):
         alias = block.source.args.get("alias")
+        # A list of names names all columns of the query, the further one among them.
         if alias is not None and alias.columns:
             alias.append("columns", exp.to_identifier(flag, quoted=True))
         owner = block.source.alias_or_name
@@ -79,6 +81,7 @@ def carry_column(step: exp.Select, name: str, flag: str) -> exp.Select:
                 "",
                 owner.casefold(),
             ):
+                # A * would show the further column as well, in the middle of the others.
                 names = star.args.get("except_") or []
                 star.set("except_", [*names, exp.to_identifier(flag, quoted=True)])
         table = exp.to_identifier(owner, quoted=True) if owner else None
@@ -131,6 +134,7 @@ def _check_joins(select: exp.Select, source: exp.Expression, table: exp.Table, n
         own, side, kind = join.this is source, join.side.upper(), join.kind.upper()
         words = " ".join(filter(None, (join.method.upper(), side, kind, "JOIN")))
         inner = own and (side in ("LEFT", "FULL") or kind in ("SEMI", "ANTI"))
+        # A row of the right without a partner is made of no row of the query.
         after = reached and not own and side in ("RIGHT", "FULL")
         if inner or after:
             place = "right" if own else "left"

@@ -50,6 +50,7 @@ class Scope:
         """Some of the input columns and of the computed ones."""
         fields = []
         for name in dict.fromkeys(names):
+            # Computed columns first: their types are known, and the schema has none of them.
             known = self.by_name.get(name)
             fields.append(self.schema.field(name) if known is None else pa.field(name, known.type))
         return pa.schema(fields)
@@ -76,6 +77,7 @@ class Scope:
             dtype = infer(self.flink_divisions(node.copy(), self.types), self.types)
             if pa.types.is_null(dtype):
                 raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
+        # The alias of an item makes the readable name, unless a column has it.
         free = preferred is not None and preferred not in self.taken
         base = preferred if preferred is not None and free else pretty(node)
         name, number = base, 2
@@ -108,6 +110,7 @@ class Scope:
         """Flink divides integers to an integer; Spark, which evaluates this, must be instructed to."""
         if self.dialect != "flink":
             return node
+        # Inside a node of its own, for the division may be the whole expression and is replaced in its parent.
         root = exp.paren(node, copy=False)
         # The innermost first: the type of an outer division depends on what the inner one has become.
         for division in reversed(list(root.find_all(exp.Div))):
@@ -177,6 +180,7 @@ class Scope:
                 column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
             return column
 
+        # CAST to VARCHAR(n) and its kin are written out before names are looked at.
         tree = with_sized_casts(node, self.dialect).transform(visit)
         if flink:
             for part in tree.find_all(exp.Bracket):
@@ -257,6 +261,7 @@ def unknown_column(
     One that is qualified with a table of another FROM gets no column as a hint: it would be another table's.
     """
     written = ".".join(part.name for part in column.parts)
+    # A name before the dot may be a column that is a ROW.
     known = {name.casefold() for name in (*tables, *names)}
     if (
         not column.table

@@ -98,6 +98,7 @@ def statements(
     expand: replaces calls of the script's own functions in a tree, before anything else looks at it.
     """
     trees = parse_trees(sql)
+    # First of all: what a function's expression has is checked as if it stood in the query.
     if expand is not None:
         trees = [expand(tree) for tree in trees]
     if "/*+" in sql:
@@ -117,8 +118,10 @@ def parse_trees(sql: str) -> list[exp.Expression]:
     """The syntax trees of a script as they are written; raises SqlError with the place of what cannot be read."""
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
+    # Before the parser, which would fail with a RecursionError.
     check_nesting(text)
     tokens = sqlglot.tokenize(text, dialect=AggloomSpark)
+    # Before the parser, whose error would be about the token behind the word.
     check_words(tokens)
     try:
         trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
@@ -292,6 +295,7 @@ def check_expression(root: exp.Expression, *, is_condition: bool = False) -> Non
 
 def _refuse_clock_in_filter(node: exp.Expression) -> None:
     """Refuse the clock in FILTER: a row would be counted for good by what its time was when it came."""
+    # The nearest clause decides: a FILTER anywhere above is enough.
     part = node
     while part.parent is not None and part.arg_key != "filter":
         part = part.parent

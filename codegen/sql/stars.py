@@ -30,6 +30,7 @@ def left_out(item: exp.Expression) -> dict[str, exp.Expression]:
         if value is not None and part != "except_":
             raise refusal(item, f"a * with {part.upper()} is", "name the columns")
     names = star.args.get("except_")
+    # None: there is no EXCEPT; an empty list: there is one that names nothing.
     if names == []:
         raise place_error(SqlError("EXCEPT names no column; name one, or take it out."), span(item))
     columns: dict[str, exp.Expression] = {}

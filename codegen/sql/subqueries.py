@@ -196,6 +196,7 @@ def _own(item: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _subquery(query: exp.Expression) -> exp.Expression:
+    # A copy, for a node of a tree has one parent.
     return query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
 
 

@@ -69,6 +69,7 @@ def _find_paths(tokens: Sequence[Token], words: Sequence[str]) -> Iterator[int]:
         kind = token.token_type
         if kind == TokenType.L_PAREN:
             open_brackets.append(before)
+        # STRUCT<a: INT> and MAP[k: v] have colons of their own.
         elif kind == TokenType.L_BRACKET or (kind == TokenType.LT and before in _TYPES):
             open_brackets.append(token.text)
         elif kind == _CLOSES.get(open_brackets[-1], TokenType.R_PAREN) and len(open_brackets) > 1:

@@ -59,6 +59,7 @@ class WindowParser(ScalarSpark.Parser):
         return super().parse([*tokens, *raw_tokens[-1:]], sql)
 
     def _parse_table(self, *args: Any, **options: Any) -> Any:
+        # With options the parser asks for a table that is no source, as behind INSERT INTO.
         plain = not (options.get("schema") or options.get("is_db_reference") or args)
         wrapped = plain and self._starts_with_table()
         if not wrapped and not (plain and self._starts_table_function()):
@@ -86,6 +87,7 @@ class WindowParser(ScalarSpark.Parser):
         if self._next.token_type != TokenType.L_PAREN or self._prev.token_type == TokenType.DOT:
             return False
         name = self._curr.text
+        # A user's aggregate of that name has the right of way.
         return name.upper() in CALLS and find(name) is None
 
     def _starts_with_table(self) -> bool:
@@ -123,6 +125,7 @@ class WindowParser(ScalarSpark.Parser):
     def _parse_window_value(self) -> Any:
         if self._match(TokenType.TABLE):
             return self._parse_table_argument()
+        # A query in place of TABLE t.
         if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type in (
             TokenType.SELECT,
             TokenType.WITH,
@@ -160,6 +163,7 @@ class WindowParser(ScalarSpark.Parser):
         following, after = self._tokens[self._index + 1 : self._index + 3]
         if after.token_type == TokenType.FARROW:
             return True
+        # TUMBLE(TABLE t PARTITION BY a, DESCRIPTOR(ts)): the comma may end the keys.
         call = after.token_type == TokenType.L_PAREN
         return bool(call and following.text.upper() == "DESCRIPTOR")
 

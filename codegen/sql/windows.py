@@ -155,6 +155,7 @@ def group_arguments(call: WindowCall) -> WindowArguments:
         raise _error(call, "in GROUP BY takes the time column itself; write its name", time)
     months = _take_months(call, arguments)
     lengths = _durations(call, arguments)
+    # Windows that begin where the last one ends are tumbling ones.
     if call.name == "WINDOW" and lengths.get("SLIDE") == lengths["SIZE"]:
         del lengths["SLIDE"]
     return WindowArguments(call, time, lengths, months=months)
@@ -192,6 +193,7 @@ def _written_length(node: exp.Expression, length: int) -> str:
         and isinstance(node.args.get("unit"), exp.Var)
         and str(node.this.this).isdigit()
     ):
+        # As users say it: 1 hour, 24 hours.
         number = int(node.this.this)
         return f"{number} {_unit(node.args['unit']).lower()}{'s' * (number != 1)}"
     return format_duration(length)
@@ -230,6 +232,7 @@ def duration(node: exp.Expression) -> int:
     node = bare(node)
     if isinstance(node, exp.Neg):
         return -duration(node.this)
+    # INTERVAL '1' HOUR + INTERVAL '30' MINUTE.
     if isinstance(node, exp.Add):
         return duration(node.left) + duration(node.right)
     if isinstance(node, exp.Literal) and node.is_string:
@@ -269,6 +272,7 @@ def _unit(node: exp.Expression) -> str:
 def _span_length(value: str, first: str, last: str) -> int:
     """`'1 02:30' DAY TO MINUTE`: the numbers stand in the order of the units."""
     _refuse_uneven(first)
+    # The sign is of the whole length, not of its first number.
     sign = -1 if value.strip().startswith("-") else 1
     numbers = value.strip().lstrip("+-").replace(":", " ").split()
     if first not in _SPAN or last not in _SPAN:
@@ -323,6 +327,7 @@ def _durations(call: WindowCall, arguments: dict[str, exp.Expression]) -> dict[s
         except OptionError as error:
             what = f"cannot read its {name}: {str(error).rstrip('.')}"
             raise _error(call, what, node) from None
+        # An offset may be negative: windows begin so much earlier.
         if lengths[name] <= 0 and name != "OFFSET":
             raise _error(call, f"needs a {name} longer than nothing; write a larger one", node)
     return lengths

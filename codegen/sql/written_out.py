@@ -42,6 +42,7 @@ def _list_greatest(call: CallNode) -> None:
     if not (isinstance(most, exp.Literal) and most.name.isdigit() and int(most.name) > 0):
         message = f"{call.name.upper()} takes the number of values last, a whole number from 1 on."
         raise place_error(SqlError(message), call)
+    # MAX_BY passes over rows without y, which have no place in the order.
     known = exp.Not(this=exp.Is(this=by.copy(), expression=exp.null()))
     own = call.args.get("filter")
     condition = known if own is None else exp.and_(own.copy(), known)
@@ -89,6 +90,7 @@ def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
         if select.args.get(clause):
             fix = "put it around a sub-query with the DISTINCT ON"
             raise refusal(span(on), f"{clause.upper()} beside DISTINCT ON is", fix)
+    # The keys are in PARTITION BY: what stands behind them orders the rows of one key.
     number = exp.Window(
         this=CallNode(this="ROW_NUMBER", distinct=False),
         partition_by=[key.copy() for key in keys],
@@ -131,6 +133,7 @@ def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
     # * lists tables in order: the columns of a join in the middle would move to the end.
     if stars and select.args["joins"][-1] is not join:
         return
+    # Each column becomes a sub-query of its own; the join is gone.
     alias = join.this.alias.casefold()
     select.set("joins", [each for each in select.args["joins"] if each is not join] or None)
     items = []
