@@ -82,10 +82,12 @@ def use_definitions(captured: Mapping[str, Aggregate]) -> Iterator[None]:
 
 def options_of(entry: Aggregate, options: Mapping[str, Any], dialect: str) -> dict[str, Any]:
     """Every option of a call: the given ones, else their defaults."""
+    # Defaults are filled in, so that a call with a default and one that says it are the same plan.
     return {o.name: options.get(o.name, o.default_in(dialect)) for o in entry.options}
 
 
 def arguments_of(entry: Aggregate, count: int) -> tuple[Argument, ...]:
     """Return the declared argument for each of the given ones."""
     repeated = entry.arguments[-1:] if entry.arguments and entry.arguments[-1].many else ()
+    # The last argument may be given any number of times, as in COUNT(DISTINCT a, b).
     return (entry.arguments + repeated * count)[:count]

@@ -113,6 +113,7 @@ def widens(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(source.scale <= target.scale and source.precision - source.scale <= whole)
     if pa.types.is_integer(source) and pa.types.is_integer(target):
         return bool(source.bit_width <= target.bit_width)
+    # A BIGINT beyond 2**53 is rounded, as every cast to DOUBLE does in SQL.
     if target == pa.float64():
         return bool(pa.types.is_integer(source) or pa.types.is_floating(source))
     return bool(source == target)

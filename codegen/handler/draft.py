@@ -22,6 +22,7 @@ from aggloom.codegen.handler.plan_parts import (
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.agg_spec import AggSpec
 
+# Beginnings of local names in generated code, which the names of state must not have.
 _PREFIXES = ("other_", "real_", "rank_", "whole_", "flag_", "arg_", "number_", "user_")
 _RESERVED = frozenset(
     f"{what}_row" for what in ("accumulate", "retract", "reset", "merge", "value", "apply")
@@ -78,6 +79,7 @@ class Draft:
         unique, number = attr, self._numbers.get(attr, 2)
         while unique in self._taken:
             unique, number = f"{attr}_{number}", number + 1
+        # The next of the same name is not counted from 2 again: specs may have thousands of calls.
         self._numbers[attr] = number
         self._taken.add(unique)
         return unique
@@ -124,6 +126,7 @@ class Draft:
         wide = number_kind(dtype, self.spec.dialect) == "wide"
         read = self.bind(column, "wide" if wide else "number")
         from_row = f"rt.wide_at({read}, i)" if wide else f"{read}[i]"
+        # In a loop over a DISTINCT view there is no row: the argument is made of the view's word.
         from_word = number_of(self.component(call, column), dtype, self.spec.dialect)
         # Nothing built in sums two arguments as they are; a user's function may.
         name = "number" if column == call.call.args[0] else f"number_{self.columns[column]}"

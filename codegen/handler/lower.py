@@ -42,6 +42,7 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
         return "float"
     if pa.types.is_decimal(argument):
         return "wide"
+    # A sum of BIGINTs may leave 64 bits and come back while rows come and go; Flink's wraps around anyway.
     return "wide" if dialect == "spark" and argument == pa.int64() else "int"
 
 
@@ -74,6 +75,7 @@ class GeneratedText:
 
 def lower(expression: str, scope: NameScope) -> GeneratedText:
     """An expression with names replaced and functions spelled out."""
+    # Python's own grammar serves the catalogue, so that no parser has to be written for it.
     text = str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
     return GeneratedText(text, names_in(expression))
 
@@ -95,6 +97,7 @@ class _Lowering(ast.NodeVisitor):
         assert isinstance(node.func, ast.Name)
         function, scope = node.func.id, self.scope
         names = [a.id if isinstance(a, ast.Name) else "" for a in node.args]
+        # Whether a view is empty: its kind knows.
         if function == "none":
             return f"rt.{names[0]}_none({', '.join(scope.views[names[0]])}, s)"
         if function in VIEW_FUNCTIONS:
@@ -134,6 +137,7 @@ class _Lowering(ast.NodeVisitor):
         assert isinstance(view, ast.Name)
         scope, what = self.scope, VIEW_FUNCTIONS[name]
         array, pool = scope.views[view.id]
+        # A list is written into the result at place k, as it has no value that could be returned.
         texts = [f"out.{scope.names['out']}", "k"] if what.form == "list" else []
         texts += [array, pool, "s"] if what.pool else [array, "s"]
         texts += [self.visit(argument) for argument in rest]
@@ -141,6 +145,7 @@ class _Lowering(ast.NodeVisitor):
         return f"rt.{what.function}({', '.join(texts)})"
 
     def visit_BinOp(self, node: ast.BinOp) -> str:
+        # Numba's ** of whole numbers is one; users' expressions are of DOUBLEs, as in SQL.
         if isinstance(node.op, ast.Pow) and self.scope.user_defined:
             return f"rt.power({self.visit(node.left)}, {self.visit(node.right)})"
         return self.generic_visit(node)
@@ -151,6 +156,7 @@ class _Lowering(ast.NodeVisitor):
     def generic_visit(self, node: ast.AST) -> str:
         for name, value in ast.iter_fields(node):
             if isinstance(value, ast.expr):
+                # By way of text: what has been lowered may be any Python, and is parsed to stand in the tree.
                 setattr(node, name, ast.parse(self.visit(value), mode="eval").body)
             elif isinstance(value, list):
                 nested = [
@@ -220,6 +226,7 @@ def _single_value(
             text = lower(expression, scope).text
             if form in ("found", "single"):
                 return Value((text,), "word", form)
+            # The view's words sort as its DOUBLEs do, and are turned back.
             if form == "word" and reals:
                 return Value((f"rt.word_to_float({text})",), "float")
             return Value((text,), form)
@@ -272,6 +279,7 @@ def _total(total: str, kind: Kind, result: pa.DataType) -> Value:
         return Value((f"rt.wide_to_decimal({total}, {result.precision})",), "limbs", "fits")
     if kind == "wide":
         return Value((f"rt.wide_to_bigint({total})",), "word", "fits")
+    # In Flink a sum wraps around at the width of its type.
     return Value((f"rt.wrap({total}, {result.bit_width})",), "word")
 
 
@@ -284,6 +292,7 @@ def _average(
         text = f"rt.divide_wide({total}, {count}, {digits}, {result.precision})"
         return Value((text,), "limbs", "fits")
     if pa.types.is_integer(result):
+        # Flink's average of integers is one, cut toward zero, over a sum that wraps.
         quotient = f"rt.truncate_divide(rt.wrap({total}, 64), {count})"
         return Value((f"rt.wrap({quotient}, {result.bit_width})",), "word")
     if kind == "wide":

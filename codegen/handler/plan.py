@@ -56,6 +56,7 @@ class Planner(Draft):
         )
 
     def _counts(self) -> bool:
+        # Retractions need the number: a key without rows is forgotten when it is back at zero.
         return self.has_retractions or any(map(_is_count_of_rows, self.spec.calls))
 
     def _enter(self, call: AggCall, entry: Aggregate) -> None:
@@ -77,6 +78,7 @@ class Planner(Draft):
         # DISTINCT leaves no order in its counts: only a view of arrivals says what came first when two are merged.
         states = entry.shape(True, ordered).state
         arriving = any(isinstance(s, View) and VIEW_KINDS[s.kind].arrival for s in states)
+        # A call over what only grows never takes a value back (rule monotonic_extremes).
         retracting = self.has_retractions and not call.monotonic
         shape = entry.shape(retracting or (distinct and arriving), ordered)
         entered = CallPlan(call, entry, shape, operand, block, distinct)

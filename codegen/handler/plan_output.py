@@ -93,6 +93,7 @@ def _lets(
         if name not in used:
             continue
         lowered = lower(expression, scope)
+        # Calls of one block often name the same number, such as a mean: it is computed once.
         if lowered.text not in draft.lets:
             draft.lets[lowered.text] = f"{name}_{draft.suffix(call)}"
             new.append(Let(draft.lets[lowered.text], lowered.text, lowered.names))

@@ -42,6 +42,7 @@ class Automaton:
     @property
     def is_prompt(self) -> bool:
         """True if a match is known with its last row, whatever rows follow."""
+        # Unless a way that is preferred could still make the match longer, its last row decides.
         return all(self._is_settled(way) for ways in self.ways for way in ways[:-1])
 
     def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
@@ -96,6 +97,7 @@ class _Graph:
         if len(self.variables) > 4 * MOST_STATES:
             return None
         if isinstance(pattern, PatternVariable):
+            # A variable takes a row; all other nodes only lead on.
             return self._add(pattern.name, [after])
         if isinstance(pattern, PatternSequence):
             found: int | None = after
@@ -125,6 +127,7 @@ class _Graph:
             # The last of the copies that must be there is the body of the loop.
             entry, copies = (body, copies - 1) if copies else (loop, 0)
         else:
+            # Copies that may be left out stand inside each other: B{0,2} is (B(B)?)?.
             for _ in range(pattern.most - pattern.least):
                 if entry is None:
                     return None

@@ -77,6 +77,7 @@ class _Writer:
         """The text of a truth; its lines are written."""
         node = bare(node)
         if isinstance(node, exp.And | exp.Or):
+            # Both sides are computed: they have no side effects, and a branch would cost more than a comparison.
             function = "min" if isinstance(node, exp.And) else "max"
             return self._note(f"{function}({self.truth(node.left)}, {self.truth(node.right)})")
         if isinstance(node, exp.Not):
@@ -223,6 +224,7 @@ class _Writer:
         # The row that is being mapped is there for certain: no check for a row that is missing.
         if operand.is_current(self.variable) and not operand.back:
             text = self._note(f"columns.v{column}[row]")
+            # A row that is not there is NULL, as SQL has it.
             null = self._note(f"columns.n{column}[row]")
             return value_of(text, null, operand.dtype)
         place = self._note(self._place(operand))
@@ -248,6 +250,7 @@ class _Writer:
     def _total(self, operand: MatchOperand) -> DefineValue:
         """An aggregate over the rows so far, the row that is being mapped included."""
         number = [each for each in self.definition.operands if each.adds_up].index(operand)
+        # Totals are kept for each length of the run: giving a row back is a step to the one before (decision 092).
         at = "[row - start + 1]"
         count = self._note(f"totals.count{number}{at}")
         if operand.function == "COUNT":

@@ -15,6 +15,7 @@ RowFunction = Literal["FIRST", "LAST", "COUNT", "SUM", "AVG", "MIN", "MAX"]
 NAVIGATION: Final = ("FIRST", "LAST")
 TOTALS: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 """Aggregates that a condition may have over the rows so far; MEASURES have all of them."""
+# Four bits are left: masks of variables stay positive, and have room for a sign.
 MOST_VARIABLES: Final = 60
 """Variables are bits of a number of 64 bits."""
 
@@ -81,6 +82,7 @@ class MatchDefinition:
     def is_local(self) -> bool:
         """True if a condition holds of a row whatever rows were mapped before it."""
         operands = {operand.name: operand for operand in self.operands}
+        # Only then may a dead end of the search be noted by row and state, whatever led there (decision 092).
         return all(
             operands[name].is_current(condition.variable)
             for condition in self.conditions

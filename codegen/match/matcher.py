@@ -94,6 +94,7 @@ def load_matcher(definition: MatchDefinition, backend: Backend = "numba") -> Any
         # Somebody edited the file of this name: it is theirs, and this text goes beside it.
         path = write_once(text, digest, path.parent / "shipped")
     refuse_foreign(path)
+    # The name has the digest: another text is another module, also within one process.
     name = f"aggloom_matcher_{digest}"
     module = sys.modules.get(name) or import_module(name, path)
     return module.Matcher
@@ -102,6 +103,7 @@ def load_matcher(definition: MatchDefinition, backend: Backend = "numba") -> Any
 @cache
 def _support_digest() -> str:
     """The hash of the functions that a matcher calls; Numba's cache cannot see them."""
+    # In the module's text the digest makes a change of these functions a change of the module.
     digest = hashlib.sha256()
     for name in ("navigation.py", "vocabulary.py"):
         digest.update((_ROOT / "runtime" / "operators" / "match" / name).read_bytes())
@@ -149,6 +151,7 @@ def _function(definition: MatchDefinition, number: int) -> _Function:
     condition = definition.conditions[number]
     code = condition_code(condition, definition)
     name = definition.automaton.variables[condition.variable]
+    # A variable may be any text in quotes, which is no name in Python.
     plain = name.isascii() and name.isidentifier()
     called = (
         f"is_{name.lower()}_{condition.variable}" if plain else f"is_variable_{condition.variable}"

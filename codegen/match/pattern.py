@@ -124,6 +124,7 @@ class _Parser:
         parts: list[Pattern] = []
         while self.at < len(self.tokens) and self.tokens[self.at].text not in ("|", ")", ","):
             parts.append(self._parse_quantifier())
+        # A choice between nothing and something is written with ? in SQL.
         if not parts:
             raise self._error("a pattern variable is expected")
         return parts[0] if len(parts) == 1 else PatternSequence(tuple(parts))
@@ -133,6 +134,7 @@ class _Parser:
         bounds = self._parse_bounds()
         if bounds is None:
             return part
+        # A ? right behind a quantifier belongs to it.
         reluctant = self._take("?")
         if self._parse_bounds() is not None:
             raise self._error(

@@ -15,6 +15,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.errors import refusal
 
 Domain = Literal["int", "float", "decimal", "rank", "flag"]
+# Whole numbers of 18 digits fit into 64 bits.
 MOST_DIGITS = 18
 
 
@@ -59,6 +60,7 @@ def literal_value(node: exp.Literal) -> DefineValue:
     if text.isdigit():
         return DefineValue(text, "False", "int", bits=32 if int(text) < 2**31 else 64)
     whole, _, fraction = text.partition(".")
+    # A literal with an exponent is a DOUBLE, as elsewhere in SQL.
     if "e" in text.lower() or len(whole) + len(fraction) > MOST_DIGITS:
         return DefineValue(repr(float(text)), "False", "float")
     return DefineValue(str(int((whole or "0") + fraction)), "False", "decimal", scale=len(fraction))
@@ -86,6 +88,7 @@ def unify(
 def as_float(value: DefineValue) -> DefineValue:
     """A number as DOUBLE."""
     text = value.text
+    # A literal is divided now and not in each row.
     if text.isdigit():
         text = repr(int(text) / 10.0**value.scale)
     elif value.domain == "decimal":
@@ -97,6 +100,7 @@ def as_float(value: DefineValue) -> DefineValue:
 
 def _scale(value: DefineValue, scale: int) -> DefineValue:
     """A whole number or a decimal with so many digits behind the point."""
+    # Whole numbers on both sides stay as they are.
     if not scale:
         return value
     more = 10 ** (scale - value.scale)

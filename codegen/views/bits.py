@@ -10,6 +10,7 @@ from aggloom.codegen.views.room import WORD, Room
 
 
 def _room(width: int, what: str) -> Room:
+    # A counter for each bit, and one for all values: a bit of BIT_AND is set where both are equal.
     return Room(WORD * (width + 1))
 
 

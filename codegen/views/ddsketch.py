@@ -15,6 +15,7 @@ def _room(width: int, what: str) -> Room:
 
 
 def _width(options: Mapping[str, Any], argument: pa.DataType) -> int:
+    # A width is a whole number; below 2 the bins would overlap.
     return int(max(2, round(1 / options["error"])))
 
 

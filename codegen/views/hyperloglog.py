@@ -14,6 +14,7 @@ _LEAST, _MOST = 16, 2**18
 def registers_for(error: float) -> int:
     """Return the number of registers that gives this relative standard error: a power of two."""
     registers = _LEAST
+    # The relative standard error of HyperLogLog is 1.04 / sqrt(registers).
     while registers < _MOST and registers * error**2 < 1.04**2:
         registers *= 2
     return registers

@@ -64,4 +64,5 @@ class ViewKind:
 
     def numbers_of(self, width: int) -> int:
         """Return the number of numbers that follow a word in its entry."""
+        # Calls that share a view have a count each.
         return width if self.shared else self.numbers

@@ -23,5 +23,6 @@ KIND = ViewKind(
         "counted_elements": ViewFunction("list_ordered", "list", more=("False", "False")),
         "top_elements": ViewFunction("list_top", "list"),
     },
+    # Changes are noted first and made together: a tree is walked once for several of them (decision 005).
     queued=True,
 )

@@ -5,6 +5,7 @@ from aggloom.codegen.views.room import WORD, Room, tree_entry
 
 
 def _room(width: int, what: str) -> Room:
+    # A word, its count, and the weight by which ranks are found.
     return Room(WORD, tree_entry(3), f"the distinct values of {what}")
 
 

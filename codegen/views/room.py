@@ -22,4 +22,5 @@ class Room(NamedTuple):
 
 def tree_entry(words: int, room: float = _TREE_ROOM) -> int:
     """The bytes of an entry of so many words in a tree."""
+    # B+tree blocks are partly empty, so that an entry takes more than its words.
     return round(WORD * words * room)

@@ -10,6 +10,7 @@ CALLS: Final = 32
 
 
 def _room(width: int, what: str) -> Room:
+    # A value and one number, whatever the number of calls: half of it are their bits (decision 102).
     return Room(WORD, tree_entry(2), f"the distinct values of {what}")
 
 

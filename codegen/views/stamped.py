@@ -16,5 +16,6 @@ KIND = ViewKind(
         "earliest": ViewFunction("earliest", "found", more=("widths",)),
         "latest": ViewFunction("latest", "found", more=("widths",)),
     },
+    # An entry has the stamp of its arrival, which decides between equal sort keys.
     stamps=True,
 )

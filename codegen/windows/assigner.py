@@ -17,6 +17,7 @@ from aggloom.errors import SpecError
 
 Times = NDArray[np.int64]  # int64[n]: milliseconds after 1970
 Rows = NDArray[np.int64]  # int64[n]: numbers of rows
+# Half of what 64 bits hold, so that a gap or a lateness may be added to it.
 FOREVER = 2**62
 """The end of the window that never ends, and the watermark after the last row."""
 
@@ -42,6 +43,7 @@ class Window(NamedTuple):
 
     def touches(self, other: Window) -> bool:
         """True if this window and the other overlap or meet, which makes two sessions one."""
+        # <=: a session that begins where another one ends continues it, as in Flink.
         return self.start <= other.end and other.start <= self.end
 
     def cover(self, other: Window) -> Window:
@@ -115,6 +117,7 @@ class Assigner:
         """
         parts: list[Window] = []
         whole = windows[0]
+        # Sorted by start, so that a window touches the whole so far or begins a new one.
         for window in windows:
             if parts and not whole.touches(window):
                 merge(parts, whole)

@@ -64,6 +64,7 @@ class Aligned(Assigner):
     def spans(self, slices: Times) -> tuple[Rows, Times]:
         """The windows that slices belong to: (number of the slice, end of the window), in order of time."""
         step = self.step_ms
+        # The first end of a window at or after the slice's own.
         first = slices + (self.end_shift_ms - slices) % step
         # Of a Hop with gaps a slice may be in no window at all.
         counts = np.maximum(0, (self.last_ends(slices) - first) // step + 1)
@@ -80,11 +81,13 @@ class Aligned(Assigner):
         return ends - self.size_ms
 
     def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
+        # By way of slices, so that operators with and without slices place a row alike.
         rows, ends = self.spans(self.slices(times))
         return rows, self.starts(ends), ends
 
     def shift_windows(self, offset: int) -> Aligned:
         """The same windows, later by so many milliseconds."""
+        # Windows that are a whole size later are the same windows.
         return replace(self, offset=(self.shift_ms + offset) % self.size_ms)  # type: ignore[call-arg]
 
 
@@ -216,6 +219,7 @@ class Cumulate(Aligned):
         return int(self.size)
 
     def last_ends(self, slices: Times) -> Times:
+        # All windows of a round end with the size at the latest.
         return np.asarray(self.starts(slices) + self.size)
 
     def starts(self, ends: Times) -> Times:
@@ -265,6 +269,7 @@ class Session(Assigner):
             object.__setattr__(self, "time_zone", check_zone(self.time_zone))
 
     def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
+        # Each row's window is its own; sessions are made of those that touch.
         lengths = np.int64(self.gap) if gaps is None else gaps
         return np.arange(len(times), dtype=np.int64), times, times + lengths
 

@@ -18,6 +18,7 @@ from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import SpecError
 
 _DAY: Final = 86_400_000
+# No month is longer: a bound for what has no length of its own.
 _LONGEST: Final = 31 * _DAY
 _MOST: Final = 12 * 1000
 
@@ -81,6 +82,7 @@ class CalendarTumble(_Calendar):
 
     def spans(self, slices: Times) -> tuple[Rows, Times]:
         """The windows that slices belong to: each is one (int64[n])."""
+        # A slice is its window, so that nothing is added up from parts.
         return np.arange(len(slices), dtype=np.int64), slices
 
     def last_ends(self, slices: Times) -> Times:
@@ -115,12 +117,14 @@ class CalendarHop(_Calendar):
         # A slice is known by its end, which for the last day of a month is already in the next one.
         month = _month_of(slices - 1)
         first = (month - self.months) // self.slide + 1
+        # From the first window that reaches into the month to the last one that has begun.
         counts = month // self.slide - first + 1
         rows = np.repeat(np.arange(len(slices), dtype=np.int64), counts)
         return rows, _begins((first[rows] + count_up(counts)) * self.slide + self.months)
 
     def last_ends(self, slices: Times) -> Times:
         """The end of the last window that a slice belongs to; less than the slice's own if it is in none."""
+        # The window that has begun last ends last.
         return _begins(_month_of(slices - 1) // self.slide * self.slide + self.months)
 
     def starts(self, ends: Times) -> Times:
@@ -172,6 +176,7 @@ class CalendarCumulate(_Calendar):
             return super().spans(slices)
         month, step = _month_of(slices - 1), self.step_months
         first = month // step + 1
+        # From the first step that ends behind the slice to the end of the round.
         counts = (month // self.months + 1) * (self.months // step) - first + 1
         rows = np.repeat(np.arange(len(slices), dtype=np.int64), counts)
         return rows, _begins((first[rows] + count_up(counts)) * step)
@@ -182,6 +187,7 @@ class CalendarCumulate(_Calendar):
 
     def starts(self, ends: Times) -> Times:
         """The starts of windows that end then (int64[n])."""
+        # - 1: the end of the last window of a round is the start of the next one.
         return _begins(_month_of(ends - 1) // self.months * self.months)
 
     @property
@@ -192,6 +198,7 @@ class CalendarCumulate(_Calendar):
 
 def _month_of(times: Times) -> Times:
     """The number of the month that each time is in, counted from January 1970 (int64[n])."""
+    # // rounds down, also before 1970, where a cast would round toward zero.
     days = (np.asarray(times) // _DAY).astype("datetime64[D]")
     return np.asarray(days.astype("datetime64[M]").astype(np.int64))
 

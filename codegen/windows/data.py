@@ -72,6 +72,7 @@ def windowing_data(windowing: Windowing) -> dict[str, Any]:
 
 def windowing_of(data: Any) -> Windowing:
     """The windowing of what `windowing_data` gave; raises SpecError, also where it names a user's own class."""
+    # A field more or less is of another version, whose windows may mean something else.
     if not isinstance(data, Mapping) or set(data) - {_FUNCTION} != {*_PARTS, *_PLAIN}:
         raise SpecError("windows: not what a windowing is written as.")
     parts = {name: _part_of(data.get(name)) for name in (*_PARTS, _FUNCTION)}
@@ -85,6 +86,7 @@ def _part_data(part: Any) -> dict[str, Any] | None:
     values = (
         {each.name: getattr(part, each.name) for each in fields(part)} if _is_built_in(kind) else {}
     )
+    # A function cannot be written: a built-in class with one counts as a user's own.
     if not _is_built_in(kind) or any(callable(value) for value in values.values()):
         return {"own": f"{kind.__module__}.{kind.__qualname__}"}
     nested = {name: _part_data(v) for name, v in values.items() if isinstance(v, Trigger | Evictor)}
@@ -119,4 +121,5 @@ def _part_of(data: Any) -> Any:
 
 
 def _is_built_in(kind: type[Any]) -> bool:
+    # By identity: a class of the user may have the name of a built-in one.
     return _BUILT_IN.get(kind.__name__) is kind

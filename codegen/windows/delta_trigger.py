@@ -46,6 +46,7 @@ class DeltaTrigger(Trigger):
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
         value = row[self.column]
+        # Only NaN differs from itself.
         if value is None or value != value or ctx.retracts:
             return CONTINUE
         is_decimal = isinstance(value, Decimal)

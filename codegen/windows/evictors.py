@@ -165,6 +165,7 @@ class TimeEvictor(_BuiltIn):
     def keep_rows(self, elements: Elements) -> Kept:
         if not len(elements.times):
             return np.ones(0, np.bool_)
+        # Older by exactly the size is too old, as in Flink.
         return np.asarray(elements.times > elements.times.max() - self.size)
 
     @property
@@ -196,6 +197,7 @@ class DeltaEvictor(_BuiltIn):
         column = elements.rows.column(self.column)
         values = column.to_numpy(zero_copy_only=False)
         delta = self.delta or (lambda every, last: np.abs(last - every))
+        # A comparison with NaN is false: rows without a difference stay.
         far = np.asarray(delta(values, values[-1]) >= self.threshold, np.bool_)
         return ~far
 

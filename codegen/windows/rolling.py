@@ -44,6 +44,7 @@ class Rolling(Aligned):
         step = check_length("step", self.step)
         names, lengths = _settle_horizons(self.horizons, self.names)
         for name, length in zip(names, lengths, strict=True):
+            # A horizon is made of whole slices, and a slice is a step long.
             if length % step:
                 raise SpecError(
                     f"Rolling: the horizon {name} is no multiple of the step {format_duration(step)}; "

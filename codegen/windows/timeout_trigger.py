@@ -61,8 +61,10 @@ class ProcessingTimeoutTrigger(Trigger):
         if result.fires:
             self._start_anew(window, ctx)
             return result
+        # The old timer goes, or it would fire although a row has begun the time anew.
         if self.resets and self._name in ctx.state:
             ctx.delete_processing_time_timer(ctx.state.pop(self._name))
+        # Without `resets` the time of the first row stays.
         if self._name not in ctx.state:
             ctx.state[self._name] = ctx.processing_time + self.timeout
             ctx.register_processing_time_timer(ctx.state[self._name])
@@ -98,10 +100,12 @@ class ProcessingTimeoutTrigger(Trigger):
     def _after_timer(
         self, result: TriggerResult, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
+        # Whatever the inner trigger answers, a timer that is due emits the window, as in Flink.
         if self.clears:
             self._start_anew(window, ctx)
         return FIRE_AND_PURGE if result.purges else FIRE
 
     def _start_anew(self, window: Window, ctx: TriggerContext) -> None:
+        # Timers before state: the state says which timers there are.
         self.clear(window, ctx)
         ctx.state.clear()

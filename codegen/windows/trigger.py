@@ -136,6 +136,7 @@ class Trigger(ABC):
 
         window: the one that they are now. ctx: as in `on_element`, and `merged`, the state of each.
         """
+        # Raised when sessions merge, and not before: a trigger of the user's may never meet one.
         raise SpecError(
             f"{type(self).__name__} cannot be used with sessions; give it a method on_merge."
         )

@@ -42,6 +42,7 @@ class EventTimeTrigger(Trigger):
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
+        # The window has ended: the row is late and still allowed.
         if window.max_timestamp <= ctx.watermark:
             return self._wait(self.late, ctx)
         ctx.register_event_time_timer(window.max_timestamp)
@@ -56,11 +57,13 @@ class EventTimeTrigger(Trigger):
         if ctx.state.get("next") != time:
             return CONTINUE
         del ctx.state["next"]
+        # 0 is with every row: there is no time to wait for.
         if self.early and window.max_timestamp > ctx.watermark:
             _again(time, self.early, ctx)
         return FIRE
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        # One that has ended fires with the row that merged it: a timer would fire it twice.
         if window.max_timestamp > ctx.watermark:
             ctx.register_event_time_timer(window.max_timestamp)
         times = [state["next"] for state in ctx.merged if "next" in state]
@@ -138,6 +141,7 @@ class ProcessingTimeTrigger(Trigger):
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         ctx.register_processing_time_timer(window.max_timestamp)
+        # The earliest promise of the merged windows is kept.
         times = [state["next"] for state in ctx.merged if "next" in state]
         if times:
             ctx.state["next"] = min(times)
@@ -218,6 +222,7 @@ class ContinuousTrigger(Trigger):
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
+        # A late row that is allowed: its window has no further multiples.
         if self.event_time and window.max_timestamp <= ctx.watermark:
             return FIRE
         self._end(window, ctx)
@@ -253,6 +258,7 @@ class ContinuousTrigger(Trigger):
 
     def _due(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if ctx.state.get("next") == time:
+            # The next multiple counts from now: those that passed together are one.
             del ctx.state["next"]
             self._next(ctx.watermark if self.event_time else ctx.processing_time, window, ctx)
             return FIRE
@@ -266,7 +272,9 @@ class ContinuousTrigger(Trigger):
             ctx.register_processing_time_timer(window.max_timestamp)
 
     def _next(self, now: int, window: Window, ctx: TriggerContext) -> None:
+        # % is not negative in Python, so that multiples before 1970 are found as well.
         time = now - now % self.interval + self.interval
+        # By event time the end fires in any case, and a multiple behind it would be another firing.
         if time < window.max_timestamp or not self.event_time:
             self._wait(time, ctx)
 
@@ -362,6 +370,7 @@ class NeverTrigger(Trigger):
 
 def _again(time: int, every: int, ctx: TriggerContext) -> None:
     """Wait for the next of the times, `every` so many milliseconds, that the clock has not passed."""
+    # In one step, also after a stop of hours in which many of the times have passed.
     ctx.state["next"] = time + ((ctx.processing_time - time) // every + 1) * every
     ctx.register_processing_time_timer(ctx.state["next"])
 

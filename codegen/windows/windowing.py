@@ -60,6 +60,7 @@ class Windowing:
             raise SpecError(
                 f"window is {self.assigner!r}; give an assigner such as Tumble('1 hour', on='ts')."
             )
+        # Values are settled once, so that equal windowings are equal data, however they were written.
         lateness = milliseconds("allowed_lateness", self.allowed_lateness)
         if lateness < 0:
             raise SpecError(
@@ -69,6 +70,7 @@ class Windowing:
             raise SpecError("allowed_lateness is for event time; give the window a column on=....")
         object.__setattr__(self, "allowed_lateness", lateness)
         trigger, evictor = self._defaults()
+        # Some assigners have a trigger and an evictor of their own; what the user says goes first.
         object.__setattr__(self, "trigger", self.trigger or trigger)
         object.__setattr__(self, "evictor", self.evictor or evictor)
         if not isinstance(self.trigger, Trigger):
@@ -160,6 +162,7 @@ class Windowing:
         window: an assigner, or a Windowing, which says all. trigger, evictor, allowed_lateness, late_rows: as of
         Windowing.
         """
+        # A Windowing has its own: two places that say one thing could contradict each other.
         more = trigger or evictor or allowed_lateness or late_rows
         if window is None or isinstance(window, Windowing):
             if more:
@@ -181,6 +184,7 @@ class Windowing:
         if isinstance(self.assigner, Rolling):
             return True
         trigger = self.trigger
+        # At its end a window fires once, unless it is early or waits for late rows.
         if self._fires_at_its_end:
             return getattr(trigger, "early", None) is not None or bool(self.allowed_lateness)
         # A purging trigger's results are of different rows: none corrects another.
@@ -194,6 +198,7 @@ class Windowing:
         fits = self._fires_at_its_end and self.function is None
         # Results that are only added each need a firing of their own.
         fits = fits and bool(self.updates or not self.fires_again)
+        # Delays by the clock are kept for each window, which sessions that merge would have to unite.
         if isinstance(self.assigner, Session):
             delays = (getattr(self.trigger, name, None) for name in ("early", "late"))
             fits = fits and not any(delay is not None for delay in delays)
@@ -229,6 +234,7 @@ class Windowing:
         """All of it as in EXPLAIN."""
         parts = [self.assigner.text]
         default, _ = self._defaults()
+        # What holds without a word is not said.
         if self.trigger != default and self.trigger is not None:
             parts.append(f"trigger=[{self.trigger.text}]")
         if self.evictor is not None:
@@ -241,6 +247,7 @@ class Windowing:
 
     def _defaults(self) -> tuple[Trigger, Evictor | None]:
         assigner = self.assigner
+        # As Flink makes count windows: of a global window, a trigger and an evictor.
         if isinstance(assigner, CountWindow):
             if assigner.slide is None:
                 return PurgingTrigger(CountTrigger(assigner.size)), None

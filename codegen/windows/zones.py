@@ -24,6 +24,7 @@ def check_zone(name: str) -> str:
     """Return the name of a time zone as Arrow spells it, as `spell_zone` does; raises OptionError if it knows none."""
     zone = spell_zone(name)
     try:
+        # A zone is only known by its use: Arrow reads the name when it converts a time.
         _local(np.zeros(1, np.int64), zone)
     except (pa.ArrowException, ValueError, TypeError) as e:
         raise OptionError(f"Arrow has no time zone {name!r}; write one of whole minutes.") from e
@@ -40,6 +41,7 @@ def to_instants(local: Times, zone: str) -> Times:
     if zone in _UTC or not len(local):
         return local
     naive = pa.array(local, pa.timestamp("ms"))
+    # "latest" is Flink's rule for hours that are skipped or come twice.
     zoned = pc.assume_timezone(naive, zone, ambiguous="latest", nonexistent="latest")
     return _numbers(zoned)
 
