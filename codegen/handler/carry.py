@@ -41,6 +41,7 @@ def match_state(old: AggSpec, new: AggSpec, backend: str = "numba") -> Carried:
     Raises StateMismatchError for an added call that shares a part of its state with rows from before it, but not all.
     """
     before, after = _make_planner(old, backend), _make_planner(new, backend)
+    # Python objects are no arrays: nothing could be copied.
     if before.backend != after.backend:
         raise StateMismatchError(
             f"the old handler's state is of backend {before.backend!r}, the new one's of {after.backend!r}. "
@@ -70,6 +71,7 @@ def _unite_specs(old: AggSpec, new: AggSpec) -> AggSpec:
     added = dict.fromkeys(replace(c, alias=None) for c in new.calls if same_call(c) not in there)
     columns = {field.name: field.type for field in (*new.input_schema, *old.input_schema)}
     names = [*old.input_schema.names, *(n for n in columns if n not in old.input_schema.names)]
+    # Names of results are numbers here: they must not clash, and nobody reads them.
     calls = [replace(call, alias=f"{place}") for place, call in enumerate([*old.calls, *added])]
     return replace(
         old,
@@ -127,6 +129,7 @@ class _Carrying:
             for entered in self.after.calls
         ]
         added = [each for each in calls if same_call(each[0]) not in old]
+        # First what was there before: an added call may then find its parts among it.
         for call, here, there in calls:
             if same_call(call) in old:
                 self._match(here, there)
@@ -169,6 +172,7 @@ class _Carrying:
         for name, each in here.fields.items():
             if there.fields[name].attr in old:
                 self.fields[each.attr] = there.fields[name].attr
+                # An exact float sum has a second place, in the spill.
                 if each.spill >= 0:
                     self.spills[each.spill] = there.fields[name].spill
         for name, view in here.views.items():

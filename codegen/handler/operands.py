@@ -70,6 +70,7 @@ def operand_of(call: AggCall, entry: Aggregate, schema: pa.Schema, dialect: str)
             parts.append(PLAIN)
     take = tuple(columns.index(name) for name in listed)
     # Of a row that was made to sort by another argument (MIN_BY) the result is the first argument alone.
+    # The other argument only decides which row it is.
     if entry.row and not entry.returns:
         take = (columns.index(call.args[0]),)
     types = tuple(schema.field(name).type for name in columns)
@@ -86,6 +87,7 @@ def row_arguments(call: AggCall, entry: Aggregate) -> tuple[str, ...]:
     named = named_arguments(call, entry)
     if entry.row:
         return tuple(named[name] for name in entry.row)
+    # Each item has its separator beside it: that of the last item joins all of them.
     if "separator" in named:
         return named["separator"], named["x"]
     if "frequency" in named:
@@ -135,6 +137,7 @@ class WordText(NamedTuple):
 def number_of(source: WordText, dtype: pa.DataType, dialect: str) -> str:
     """Text that turns the word of a value into the number that a sum takes."""
     word = source.text
+    # The word of an integer is the integer.
     if pa.types.is_integer(dtype) and number_kind(dtype, dialect) == "int":
         return word
     if pa.types.is_floating(dtype):
@@ -170,5 +173,6 @@ def component_of(word: str, operand: Operand, column: str) -> WordText:
         if name == column:
             kind = "wide" if wide else "word"
             return WordText(f"rt.row_{kind}(state.pool, {word}, {offset})", wide)
+        # A flag and 8 bytes, or 16 of a decimal that does not fit into a word.
         offset += 17 if wide else 9
     raise KeyError(column)

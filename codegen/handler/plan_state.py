@@ -38,6 +38,7 @@ def enter_field(draft: Draft, state: Field, call: CallPlan) -> StateField:
     if key not in draft.fields:
         spill = draft.spilling if kind == "float" else -1
         draft.spilling += kind == "float"
+        # Named now, since names are numbered in the order in which state is made.
         attr = draft.unique(f"{state.name}_{draft.suffix(call, state.kind == 'word')}")
         field = StateField(attr, kind, *layout, pooled, spill, initial)
         draft.fields[key] = field
@@ -81,6 +82,7 @@ def _layout(draft: Draft, state: Field, call: CallPlan) -> tuple[Kind, tuple[str
     """The kind of a field, its dtype and columns, and whether it holds ids of the pool."""
     if state.kind == "double":
         return "double", ("f8", 0), False
+    # A word of a text is its id in the pool, which counts references.
     if state.kind == "word":
         return "word", ("i8", 0), call.operand is not None and call.operand.is_pooled
     if state.kind == "real":
@@ -135,6 +137,7 @@ def widths_of(operand: Operand | None) -> tuple[int, ...]:
     """The widths of the components of an order key."""
     if operand is None or not operand.keys:
         return ()
+    # The keys alone: what follows them is the value, which does not decide what came first.
     return row_widths(operand.types[: operand.keys], operand.parts[: operand.keys])
 
 
@@ -152,6 +155,7 @@ def enter_view(draft: Draft, state: View, call: CallPlan) -> StateView:
     stored = as_real(operand) if real else operand
     options: dict[str, Any] = options_of(call.entry, dict(call.call.options), draft.spec.dialect)
     width = kind.width(options, draft.type_of(call.call.args[0]))
+    # Views of two widths, such as two accuracies, are two.
     key = (state.kind, state.latest, width, stored.identity, id(block))
     if key in draft.views:
         return draft.views[key]
@@ -177,6 +181,7 @@ def _steps(draft: Draft, view: StateView, local: str, call: CallPlan, latest: bo
     named = named_arguments(call.call, call.entry)
     if "frequency" in named:
         times = draft.read_column(named["frequency"], "number")
+        # A frequency is a number of equal rows, which are added at once.
         add = f"{function}_add({view.here}, {local}, {{}}{times})"
         return ViewStep(view, add.format(""), add.format("-"), merge)
     return ViewStep(

@@ -119,6 +119,7 @@ class AggCall:
         options = dict(pairs_of(f"options of {function}", self.options, form))
         nulls = text_of("nulls", self.nulls or "", "'ignore' or 'respect'").lower() or None
         object.__setattr__(self, "function", function)
+        # AggCall("COUNT", ["*"]) is COUNT(*) as users write it.
         object.__setattr__(self, "args", () if function == "COUNT" and args == ("*",) else args)
         object.__setattr__(
             self, "order_by", tuple(SortKey.parse(k) if isinstance(k, str) else k for k in keys)
@@ -179,6 +180,7 @@ def places(entry: Aggregate) -> tuple[str, ...]:
     if entry.positions:
         return entry.positions
     arguments = tuple(argument.name for argument in entry.arguments)
+    # Behind any number of arguments an option could not be told from one of them.
     if entry.arguments and entry.arguments[-1].many:
         return arguments
     return arguments + tuple(option.name for option in entry.options if option.name != ON_NULL)

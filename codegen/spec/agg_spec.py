@@ -101,6 +101,7 @@ class AggSpec(SpecContent):
         spec_check.check(self)
 
     def __hash__(self) -> int:
+        # By the text: schemas and calls have parts that cannot be hashed.
         return hash(self.to_json())
 
     def __repr__(self) -> str:
@@ -175,6 +176,7 @@ class AggSpec(SpecContent):
     @property
     def digest(self) -> str:
         """Sixteen hex digits that stand for exactly this spec."""
+        # It names files, state and modules: 64 bits are enough to tell the specs of a user apart.
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property

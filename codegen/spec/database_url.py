@@ -59,6 +59,7 @@ class DatabaseUrl:
 
     def __post_init__(self) -> None:
         if self.kind == "postgresql":
+            # Parameters are read now, so that a wrong one is an error of the script and not of a worker.
             self._of_libpq()
         if self.kind in _OF_MYSQL:
             mysql_arguments(self.url.removeprefix("jdbc:"))
@@ -83,6 +84,7 @@ class DatabaseUrl:
         """A DB-API connection."""
         name = _MODULES[self.kind]
         try:
+            # Imported in the worker that asks: where the plan is made no driver is needed.
             module = import_module(name)
         except ImportError:
             raise LookupFailedError(

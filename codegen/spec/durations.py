@@ -26,6 +26,7 @@ def milliseconds(what: str, value: Any) -> int:
     Raises OptionError naming `what` if the text is none of these or means less than a millisecond's precision.
     """
     if isinstance(value, timedelta):
+        # timedelta counts microseconds, and total_seconds() would be a float.
         whole, rest = divmod(value, timedelta(milliseconds=1))
         if rest:
             raise OptionError(f"{what} is {value}; windows and clocks know whole milliseconds.")

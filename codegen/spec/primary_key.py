@@ -24,6 +24,7 @@ def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
     if len(clauses) > 1:
         raise SpecError("schema: PRIMARY KEY is declared twice; declare one.")
     (clause,) = clauses
+    # As in Flink: a key is a promise of the user's that nobody checks.
     if clause["free"] is None:
         raise SpecError("schema: nothing here enforces a key; write PRIMARY KEY (..) NOT ENFORCED.")
     start, end = clause.span()
@@ -32,6 +33,7 @@ def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
         names = tuple(_name(part) for part in _parts(listed))
         rest = text[end:]
         if not clause["lead"]:
+            # The key stood first: the comma behind it goes, too.
             rest = rest.lstrip().removeprefix(",")
         return text[:start] + rest, names
     if clause["lead"]:

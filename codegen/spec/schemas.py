@@ -43,6 +43,7 @@ def to_schema(schema: SchemaLike, dialect: str = "spark", *, is_cut: bool = Fals
     elif not isinstance(schema, pa.Schema):
         schema = _from_spark(schema)
     _refuse_duplicates(schema.names)
+    # Nullable, whatever the source says: a changelog may bring NULL anyway.
     return pa.schema([pa.field(field.name, normalise_type(field.type)) for field in schema])
 
 

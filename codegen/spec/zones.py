@@ -51,6 +51,7 @@ def spell_zone(name: object) -> str:
         return _spell_offset(offset)
     # Java's short names (PST, JST), some of which stand for a fixed distance.
     name = _SHORT.get(name, name)
+    # EST is -05:00 in Java, without summer time.
     if _OFFSET.fullmatch(name):
         return name
     # Python finds more files than Java knows zones, such as `posix/Europe/Berlin`; Spark would fail on these later.

@@ -27,6 +27,7 @@ def capture(cls: Any, function: str) -> str:
         ) from None
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     methods = [item for item in body if isinstance(item, ast.FunctionDef)]
+    # Decorators such as @staticmethod belong to the class, and mean nothing in generated code.
     for item in methods:
         item.decorator_list = []
     lines = capture_uses(methods, cls, function, {cls.__name__, "self"})
@@ -66,6 +67,7 @@ def _statement_text(
 ) -> str:
     """The lines of the innermost statement of a kind and name in which a function stands, or that makes it."""
     code = inside.__code__
+    # linecache also knows the cells of a notebook.
     lines = linecache.getlines(code.co_filename, getattr(inside, "__globals__", None))
     try:
         tree = ast.parse("".join(lines))
@@ -125,6 +127,7 @@ def _lookup(name: str, cls: Any) -> tuple[bool, Any]:
         # A name of a function around the class goes before one of the module, as for Python.
         if code is not None and name in code.co_freevars:
             return True, method.__closure__[code.co_freevars.index(name)].cell_contents
+    # All methods of a class have one module.
     module: dict[str, Any] = next(
         (m.__globals__ for m in _functions(cls) if hasattr(m, "__globals__")), {}
     )

@@ -20,6 +20,7 @@ INTEGER, DECIMAL, OTHER = "integer", "decimal", "other"
 """The kinds of a value: an integer, a Decimal of at most 18 digits, something else."""
 _NUMBER: Final = 0
 """The place of a state that is a number."""
+# Functions of Python without side effects, by the kind of what they give.
 _WHOLE: Final = frozenset(("len", "ord", "int"))
 _SAME: Final = frozenset(("abs", "min", "max"))
 _TRUTH: Final = frozenset(("bool", "any", "all"))
@@ -58,6 +59,7 @@ def derive_retract(source: UserSource, kinds: Mapping[str, str]) -> ast.Function
         def retract(s, v):
             return (s[0] - v, s[1] - 1)
     """
+    # The signs are turned in place, and the source keeps its own method.
     method = copy.deepcopy(source.methods["accumulate"])
     names = [argument.arg for argument in (*method.args.posonlyargs, *method.args.args)]
     try:
@@ -149,6 +151,7 @@ class _Inversion:
         elif (place := self._place_of(target)) is not None:
             statement.value = self._invert_value(value, place)
         elif isinstance(target, ast.Name) and target.id not in {*self.arguments, self.state}:
+            # A local name may stand for a value of the arguments, such as a date's year.
             kind = self._kind_of(value)
             # A name that is given twice may be either.
             self.known[target.id] = kind if self.known.get(target.id, kind) == kind else OTHER
@@ -168,10 +171,12 @@ class _Inversion:
         # A second unpacking would read numbers that the first has changed by then.
         if len(target.elts) != len(names) or self.fields:
             _refuse("takes the state apart in another way", statement)
+        # From here on these names are the numbers of the state.
         self.fields = dict(zip(names, self.places, strict=True))
 
     def _invert_return(self, statement: ast.Return) -> None:
         value = statement.value
+        # A list or dict is changed where it is, and need not be returned.
         changes_in_place = self.kind in (list, dict)
         if _is_name(value, self.state):
             # A tuple that was taken apart is what it was, and so it is in the inverse.
@@ -237,6 +242,7 @@ class _Inversion:
 
     def _require_amount(self, value: ast.expr) -> None:
         """Refuse what is no integer of the arguments alone, and no argument that is a Decimal of few digits."""
+        # -x of a Decimal argument has as many digits as x. A sum of two may be rounded by Python.
         bare = value.operand if isinstance(value, ast.UnaryOp) else value
         is_argument = isinstance(bare, ast.Name) and bare.id in self.arguments
         kind = self._kind_of(value)
@@ -253,6 +259,7 @@ class _Inversion:
             return INTEGER if isinstance(node.value, int) else OTHER
         if isinstance(node, ast.Name):
             return self._kind_of_name(node)
+        # TRUE and FALSE are integers to Python's +.
         if isinstance(node, ast.Compare):
             for part in (node.left, *node.comparators):
                 self._kind_of(part)

@@ -17,6 +17,7 @@ _OWN = ("create", "accumulate", "value", ROWS, "merge", CHANGES, MARK)
 _WORDS = frozenset(
     ("state", "other", "row", "count", "change", "values", "folded", "repr", "range")
 )
+# Rows are found by their repr: values may be lists, which no dict takes as a key, and NaN is equal to itself there.
 _METHODS = """
 def create():
     return [{name}.{create}(), {{}}, False]
@@ -77,6 +78,7 @@ def keep_live_rows(tree: ast.Module, arguments: Sequence[str], result: str) -> N
     # The user's methods stay in the class under other names, and those that are added take their names.
     renamed = {name: _free_name(f"own_{name}", names_in_use) for name in _OWN}
     _Renaming(owner.name, renamed).visit(owner)
+    # An argument must not hide a name that the methods use.
     outside = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {owner.name}
     named = [
         (

@@ -73,6 +73,7 @@ def _derive(
         keep_live_rows(tree, arguments, result)
         return ast.unparse(ast.fix_missing_locations(tree)), "", method
     text = ast.unparse(method)
+    # The source was stripped of `self`, which the method needs where it calls others of the class.
     if "accumulate" in parsed.selves:
         method.args.args.insert(0, ast.arg("self"))
     owner.body.append(method)
