@@ -97,11 +97,11 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-LEAST_COMMENTS = 2.5
+LEAST_COMMENTS = 3.3
 """Comments for each hundred lines of code in all of production: the number may only rise."""
 COMMENTED = {
     "aggloom": 2.5,
-    "codegen": 2.1,
+    "codegen": 4.4,
     "runtime/arithmetic": 7.0,
     "runtime/avro": 4.6,
     "runtime/connectors": 2.8,
