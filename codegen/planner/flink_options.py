@@ -78,7 +78,6 @@ _PREFIXES = {
 
 def why_ignored(name: str, value: Any = None) -> str | None:
     """Return the reason for which an option means nothing here; None of any other option."""
-    # Flink takes names of options as they are; scripts have them in any case.
     folded = name.lower()
     if folded == "table.sql-dialect" and str(value).lower() == "default":
         # Any other dialect reads the statements behind it otherwise, and is refused.

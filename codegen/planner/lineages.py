@@ -14,7 +14,7 @@ def lineage(node: Node) -> str:
 
     Phases and exchanges do not count: the same state serves a query in one phase and in two.
     """
-    # 64 bits: two plans of one checkpoint would have to meet by chance.
+    # 64 bits: two plans that differ have the same ones by chance alone.
     return hashlib.sha256("\n".join(_lines(node)).encode()).hexdigest()[:16]
 
 
