@@ -80,7 +80,7 @@ def _extreme(name: str, doc: str, field: Field, result: int, duckdb: str) -> Agg
         append=Shape((COUNT, field), field.name, NONE),
         examples=(Example((3, None, 4), result),),
         keeps="8 bytes; over changes " + _TREE,
-        cost="O(1) a row; over changes " + _OLOG,
+        cost="O(1) per row; over changes " + _OLOG,
         retract=Shape((ORDERED,), f"{field.name}(ordered)"),
         ignores_distinct=True,
         oracle=duckdb,
@@ -103,7 +103,7 @@ def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) ->
             ),
         ),
         keeps="16 bytes; over changes " + _ROWS,
-        cost="O(1) a row and a read; with ORDER BY over changes " + _OLOG,
+        cost="O(1) per row and per read; with ORDER BY over changes " + _OLOG,
         retract=Shape((SEQUENCE,), "newest(sequence)" if last else "oldest(sequence)"),
         ordered=Shape((COUNT, ordered), ordered.name, NONE),
         ordered_retract=Shape(
@@ -125,7 +125,7 @@ def _by(name: str, doc: str, field: Field, alias: str, example: object) -> Aggre
         append=Shape((COUNT, field), field.name, NONE),
         examples=(Example((("a", 3), ("b", 4), (None, None)), example, types=("STRING", "INT")),),
         keeps="8 bytes and the bytes of one row; over changes 16 bytes and the bytes of the row per distinct row",
-        cost="O(1) a row; over changes " + _OLOG,
+        cost="O(1) per row; over changes " + _OLOG,
         retract=Shape((ORDERED,), f"{field.name}(ordered)"),
         row=("y", "x"),
         skips=("y",),
@@ -163,7 +163,7 @@ def _bitwise(name: str, doc: str, field: Field, retract: Shape | None, result: i
             if retract is None
             else "16 bytes; over changes 8 bytes for each bit of the type"
         ),
-        cost=_O1 if retract is None else "O(1) a row; over changes a step for each bit",
+        cost=_O1 if retract is None else "O(1) per row; over changes one step per bit",
         retract=retract,
         ignores_distinct=name != "BIT_XOR",
         oracle=f"{name.lower()}({{x}})",
