@@ -41,7 +41,7 @@ HERE = {
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
     "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},
     "recursion.md": {"sql": [0, 1, 2], "python": [0], "text": [0]},
-    "scripts.md": {"sql": [0, 1]},
+    "scripts.md": {"sql": [0, 1, 2], "shell": [0], "text": [0]},
     "sinks.md": {"python": [0], "yaml": [0]},
     "sources.md": {"yaml": [0]},
     "spark.md": {"python": [0, 1, 2], "yaml": [0]},
@@ -235,8 +235,15 @@ def test_queries_are_planned(page: str, number: int) -> None:
         assert "plan\n" in al.explain(query, tables=tables, **more)
 
 
-def test_the_script_of_the_page_on_scripts() -> None:
-    script, clicks = blocks("scripts.md", "sql")
+def test_the_scripts_of_the_page_on_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, script, clicks = blocks("scripts.md", "sql")
+    (lines,), (shown,) = blocks("scripts.md", "shell"), blocks("scripts.md", "text")
+    monkeypatch.chdir(tmp_path)
+    Path("job.sql").write_text(first, encoding="utf-8")
+    *_, printed_rows = map(command, lines.splitlines())
+    assert printed_rows == shown
     (job,), (plan,) = jobs_of(complete({"sql": script, "checkpoint": "state"}, "page"))
     assert job.into == "totals" and "GroupAggregate" in plan
     (job,), _ = jobs_of(
