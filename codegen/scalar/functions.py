@@ -14,6 +14,7 @@ from aggloom.codegen.scalar import (
     date_texts,
     dates,
     encodings,
+    exponentials,
     flink_entries,
     json_texts,
     lambdas,
@@ -32,7 +33,7 @@ OWN_FAMILY: Final = "Functions of Flink that Spark lacks"
 FAMILIES: Final = {
     "Values, logic and comparisons": (*logic.ENTRIES, *shorthand.ENTRIES),
     "Conditionals": branching.ENTRIES,
-    "Arithmetic": (*arithmetic.ENTRIES, *numbers.ENTRIES),
+    "Arithmetic": (*arithmetic.ENTRIES, *numbers.ENTRIES, *exponentials.ENTRIES),
     "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES),
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),

@@ -42,9 +42,8 @@ between operators, and the harness asks the session that it is given, or refuses
   all rows, before Spark evaluates the rest of a filter or projection; a branch of CASE does not spare a row.
   An argument of such a call must be one that a worker computes.
 
-{figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what differs
-in the last bit between Java and C (EXP, LN, POWER, SIN, ..;
-[why](decisions/091-functions-that-differ-in-the-last-bit.md)).
+{figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what
+Java leaves to the processor (SIN, COS, TAN, COT, CSC, SEC; [why](decisions/114-exponentials-with-java-s-bits.md)).
 
 `scalar` is `aggloom.runtime.scalar`, which holds what Arrow has no kernel for. The columns of the examples:
 

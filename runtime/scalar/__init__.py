@@ -18,6 +18,9 @@ from aggloom.runtime.scalar import (
     lambdas,
     regexes,
     sql_json,
+    strict_angles,
+    strict_math,
+    strict_powers,
     urls,
     words,
     zones,
@@ -95,15 +98,18 @@ from aggloom.runtime.scalar.numbers import (
 from aggloom.runtime.scalar.patterns import extract_group, split_part
 from aggloom.runtime.scalar.texts import join_texts, lower, position, repeat, substring, upper
 from aggloom.runtime.scalar.values import (
+    above,
     array,
     by_row,
     by_row_with_nulls,
     column,
+    of_doubles,
     predicate,
     try_rows,
 )
 
 __all__ = [
+    "above",
     "absolute",
     "add",
     "add_days",
@@ -158,6 +164,7 @@ __all__ = [
     "nonnegative_remainder",
     "not_distinct",
     "not_equal",
+    "of_doubles",
     "or_else",
     "parse_times",
     "position",
@@ -174,6 +181,9 @@ __all__ = [
     "short_weekday",
     "split_part",
     "sql_json",
+    "strict_angles",
+    "strict_math",
+    "strict_powers",
     "substring",
     "subtract",
     "subtract_decimals",

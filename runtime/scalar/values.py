@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from aggloom.errors import ArithmeticOverflowError, InvalidCastError
 
 Value: TypeAlias = pa.Array | pa.Scalar
+_OfDoubles: TypeAlias = Callable[..., NDArray[np.float64]]
+_BLOCK: Final = 16384
+"""Rows of doubles that are computed at once: the dozens of intermediate arrays then stay in the cache."""
 
 
 def array(value: Value, length: int) -> pa.Array:
@@ -46,6 +51,30 @@ def row_by_row(function: Callable[..., Any], dtype: pa.DataType, *values: Value)
         return pa.array([None if None in row else function(*row) for row in rows], dtype)
 
     return whole(apply_by_row, *values)
+
+
+def of_doubles(function: _OfDoubles, *values: Value) -> Value:
+    """A function of arrays of doubles, applied to the rows without a NULL."""
+
+    def compute(*arrays: pa.Array) -> pa.Array:
+        nulls = np.logical_or.reduce(
+            [each.is_null().to_numpy(zero_copy_only=False) for each in arrays]
+        )
+        doubles = [each.fill_null(0.0).to_numpy(zero_copy_only=False) for each in arrays]
+        result = np.empty(len(nulls))
+        with np.errstate(all="ignore"):
+            for start in range(0, len(nulls), _BLOCK):
+                rows = slice(start, start + _BLOCK)
+                result[rows] = function(*(each[rows] for each in doubles))
+        return pa.array(result, mask=nulls)
+
+    return whole(compute, *values)
+
+
+def above(value: Value, bound: float) -> Value:
+    """The doubles that are not at or below a bound, NULL for those; NaN is above all."""
+    outside = pc.less_equal(value, pa.scalar(bound))
+    return pc.if_else(outside, pa.scalar(None, pa.float64()), value)
 
 
 def by_row(

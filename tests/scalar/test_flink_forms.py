@@ -111,7 +111,7 @@ def test_values(sql: str, expected: Any) -> None:
         ("TRUNCATE(s)", UnsupportedExpressionError, "STRING is no number"),
         ("MAP_UNION(a, a)", UnsupportedExpressionError, "takes maps of one type"),
         ("SPLIT_INDEX(s, ',')", UnknownFunctionError, "SPLIT_INDEX takes 3 arguments, not 2"),
-        ("ARRAY_SLICE(ARRAY(EXP(f)), 1, 1)", UnsupportedExpressionError, "one of its arguments"),
+        ("ARRAY_SLICE(ARRAY(SIN(f)), 1, 1)", UnsupportedExpressionError, "one of its arguments"),
     ],
 )
 def test_refusals(sql: str, error: type[Exception], match: str) -> None:
