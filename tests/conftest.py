@@ -74,15 +74,33 @@ def _session_of_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(loaded.SparkSession, "getActiveSession", lambda: None)
 
 
+@contextmanager
+def _keep_functions() -> Iterator[None]:
+    """Forget what is registered inside of it: aggregates and table functions."""
+    from aggloom.codegen.catalogue.registry import USER_DEFINED
+    from aggloom.codegen.user.table_functions import _REGISTERED
+
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (functions, dict(functions)) for functions in (USER_DEFINED, _REGISTERED)
+    ]
+    yield
+    for functions, before in kept:
+        functions.clear()
+        functions.update(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _functions_of_file() -> Iterator[None]:
+    """Forget the functions that a file registers: another file of the same process may use their names."""
+    with _keep_functions():
+        yield
+
+
 @pytest.fixture
 def registry() -> Iterator[None]:
     """Forget the functions that a test registers, after it."""
-    from aggloom.codegen.catalogue.registry import USER_DEFINED
-
-    before = dict(USER_DEFINED)
-    yield
-    USER_DEFINED.clear()
-    USER_DEFINED.update(before)
+    with _keep_functions():
+        yield
 
 
 @pytest.fixture(scope="session")

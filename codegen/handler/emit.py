@@ -28,6 +28,7 @@ from aggloom.codegen.user import trust as user_trust
 from aggloom.display import html_fold, html_text
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning, SpecError
 from aggloom.garbage_pause import pause_collection
+from aggloom.platform_switch import is_tuned
 from aggloom.private_directory import cache_directory, refuse_foreign
 from aggloom.writable import writing_cache
 
@@ -293,7 +294,8 @@ def _load(path: Path, digest: str) -> type[Any]:
 
 def _drop_stale_cache(kernel: Any, path: Path, module_name: str) -> None:
     """Delete what Numba kept of the same file with another text: it names a module that is no more."""
-    if not hasattr(kernel, "stats"):
+    # Our kernels are kept under the digest of their text. Asking one here would import Numba, perhaps for nothing.
+    if is_tuned() or not hasattr(kernel, "stats"):
         return
     for index in Path(kernel.stats.cache_path).glob(f"{glob.escape(path.stem)}.*.nbi"):
         if module_name.encode() not in index.read_bytes():

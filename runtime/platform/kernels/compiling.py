@@ -8,75 +8,43 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Literal
 
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import CPUDispatcher
 
 from aggloom.garbage_pause import pause_collection
 from aggloom.private_directory import refuse_foreign
 from aggloom.runtime.platform.kernels.indexing import Compiler
-from aggloom.runtime.platform.kernels.interpreting import Kernel
 from aggloom.runtime.platform.kernels.linking import LinkedCompiler, StaleKernelError, link
 from aggloom.runtime.platform.kernels.loading import LazyCache, is_own
 
-F = TypeVar("F", bound=Callable[..., Any])
+Way = Literal["inlined", "linked", "inner", "counting", "part"]
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
 _SHARED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
 _OPTIONS = {**_SHARED, "_nrt": False}
 # What is not told whether it is inlined does as the first who calls it.
 _CALLED = {**_OPTIONS, "forceinline": False}
-_LINKED = {**_CALLED, "pipeline_class": LinkedCompiler}
+_OPTIONS_OF: Final[dict[Way, dict[str, Any]]] = {
+    "inlined": {**_OPTIONS, "forceinline": True},
+    "linked": {**_CALLED, "pipeline_class": LinkedCompiler},
+    "inner": {**_CALLED, "no_cpython_wrapper": True},
+    "counting": _SHARED,
+    "part": {**_OPTIONS, "inline": "always"},
+}
 
 
-def compile_inlined(function: F) -> F:
-    """Return a kernel that its callers have in them, without reference counting."""
-    return _compile(function, forceinline=True, **_OPTIONS)
+def make_dispatcher(function: Callable[..., Any], way: Way) -> Any:
+    """Return Numba's dispatcher of a function, which compiles it in a way when it is first called.
+
+    inlined: its callers have it in them, without reference counting. linked: they call it by its name. inner: only
+    kernels call it. counting: references are counted in it. part: it is put into its caller before that is compiled.
+    """
+    dispatcher = njit(**_OPTIONS_OF[way])(function)
+    return dispatcher if way == "part" else _compile_once(dispatcher, way == "linked")
 
 
-def compile_linked(function: F) -> F:
-    """Return a kernel that its callers call by its name."""
-    return _compile(function, linked=True, **_LINKED)
-
-
-def compile_inner(function: F) -> F:
-    """Return a kernel that only kernels call."""
-    return _compile(function, no_cpython_wrapper=True, **_CALLED)
-
-
-def compile_counting(function: F) -> F:
-    """Return a kernel in which references are counted."""
-    return _compile(function, **_SHARED)
-
-
-def compile_part(function: F) -> F:
-    """Return a function that is put into its caller before anything is compiled."""
-    kernel: F = _make_kernel(function, inline="always", **_OPTIONS)
-    return kernel
-
-
-def mark_compiled(kernel: Any) -> None:
-    """Let Python never run a kernel."""
-    if isinstance(kernel, Kernel):  # not with NUMBA_DISABLE_JIT
-        kernel.is_compiled_only = True
-
-
-def _compile(function: F, linked: bool = False, **options: Any) -> F:
-    """Return a function compiled as the options say."""
-    kernel: F = _compile_once(_make_kernel(function, **options), linked)
-    return kernel
-
-
-def _make_kernel(function: Any, **options: Any) -> Any:
-    """Return Numba's dispatcher of a function, which lets Python run it where that is faster."""
-    dispatcher = njit(**options)(function)
-    if isinstance(dispatcher, CPUDispatcher):  # NUMBA_DISABLE_JIT: a plain function
-        dispatcher.__class__ = Kernel
-    return dispatcher
-
-
-def _compile_once(dispatcher: Any, linked: bool = False) -> Any:
+def _compile_once(dispatcher: Any, linked: bool) -> Any:
     """Let one process of a host compile a kernel, and the others wait for what it leaves on the disk.
 
     Spark's workers begin together: each would compile what all of them need.

@@ -9,6 +9,8 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
+from aggloom.runtime.platform.kernels.interpreting import Kernel
+
 
 @cache
 def digest_text(loader: Any, path: str) -> str:
@@ -30,7 +32,7 @@ def digest_module(name: str) -> str:
     others = {
         value.py_func.__module__
         for value in vars(module).values()
-        if isinstance(value, Dispatcher) and value.py_func.__module__ != name
+        if isinstance(value, (Dispatcher, Kernel)) and value.py_func.__module__ != name
     }
     for other in sorted(others):
         digest.update(digest_module(other).encode())

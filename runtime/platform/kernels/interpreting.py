@@ -3,17 +3,19 @@
 Compiling what a first query calls takes a quarter of a minute, and loading that again a third of a second; Python needs
 a few milliseconds for a few rows. Kernels are Python functions over arrays, so the next call goes on with what the last
 one left, whoever ran it. Both compute the same bits; `tests/house/test_kernels.py` says what kernels may contain.
+Numba itself is imported with the first kernel that is compiled, which takes a seventh of a second.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import update_wrapper
 from itertools import repeat
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numba.core.registry import CPUDispatcher
 
 from aggloom.interpreted_start import ALLOWANCE
 
@@ -27,11 +29,26 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]
-    """A function that Numba compiles when it is called, unless Python runs it."""
+# One thread makes a dispatcher: two would compile a kernel twice, and callers would take them for two functions.
+_MAKING = threading.RLock()
+
+
+class Kernel:
+    """A function that Numba compiles when it is called, unless Python runs it.
+
+    function: the function that Python runs. make_dispatcher: returns Numba's dispatcher of it; other kernels and Numba
+    take this one for that.
+    """
 
     is_compiled_only = False
     """Python might compute something else: a user's code is in it, or a function of which each library has its own."""
+
+    def __init__(
+        self, function: Callable[..., Any], make_dispatcher: Callable[[Callable[..., Any]], Any]
+    ) -> None:
+        update_wrapper(self, function)
+        self.py_func, self._make_dispatcher = function, make_dispatcher
+        self._dispatcher: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if ALLOWANCE.was_given and not self.is_compiled_only:
@@ -43,7 +60,24 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
                 and _most_words((*arguments, *named.values())) <= ALLOWANCE.words
             ):
                 return _interpret(self.py_func, arguments, named)
-        return super().__call__(*arguments, **named)
+        dispatcher = self._dispatcher or self.dispatcher
+        return dispatcher(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer for the dispatcher: its overloads, its statistics, its type in other kernels (`_numba_type_`)."""
+        return getattr(self.dispatcher, name)
+
+    def __reduce__(self) -> Any:
+        # By its name, as a function: whoever reads it has the module.
+        return self.py_func.__qualname__
+
+    @property
+    def dispatcher(self) -> Any:
+        """Numba's dispatcher, made when it is first asked for; the function itself where NUMBA_DISABLE_JIT is set."""
+        with _MAKING:
+            if self._dispatcher is None:
+                self._dispatcher = self._make_dispatcher(self.py_func)
+            return self._dispatcher
 
 
 def _interpret(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
