@@ -65,6 +65,15 @@ class _Parser(MatchParser):
     def _warn_unsupported(self) -> None:
         """Say nothing: what sqlglot cannot read is refused by name."""
 
+    def _parse_hint(self) -> Any:
+        hint = super()._parse_hint()
+        # A hint is parsed as a text of its own, which begins behind `/*+`.
+        start = self._prev.start + len("/*+") if hint is not None else 0
+        for node in hint.walk() if hint is not None else ():
+            for key in {"start", "end"} & node.meta.keys():
+                node.meta[key] += start
+        return hint
+
     def _parse_cte(self) -> Any:
         """Read a query of WITH, behind whose name Spark has MAX RECURSION LEVEL and a number."""
         query = super()._parse_cte()

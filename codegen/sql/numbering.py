@@ -96,8 +96,11 @@ class Plain:
             inner = bare(item.this if isinstance(item, exp.Alias) else item)
             # * gives the column unless its EXCEPT leaves it out: no hidden copy is needed then.
             if isinstance(inner.this if isinstance(inner, exp.Column) else inner, exp.Star):
+                # Of joined tables, t.* does not show each column that is written without its table.
+                table = inner.text("table")
+                shown = (table,) if self.tree.args.get("joins") else ("", table)
                 own = isinstance(node, exp.Column) and (
-                    isinstance(inner, exp.Star) or node.table in ("", inner.table)
+                    isinstance(inner, exp.Star) or node.table in shown
                 )
                 if own and node.name.casefold() not in left_out(inner):
                     return str(node.name)

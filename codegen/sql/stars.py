@@ -36,7 +36,11 @@ def left_out(item: exp.Expression) -> dict[str, exp.Expression]:
     columns: dict[str, exp.Expression] = {}
     for name in names or ():
         if isinstance(name, exp.Column) and name.table:
-            raise refusal(name, "a table's name in EXCEPT is", "write that of the column alone")
+            raise refusal(
+                name,
+                "a qualified name in EXCEPT is",
+                "write that of a column or field of the * alone",
+            )
         if name.name.casefold() in columns:
             message = f"EXCEPT names {name.name!r} twice; leave one out."
             raise place_error(DuplicateNameError(message), span(name))

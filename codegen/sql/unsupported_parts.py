@@ -7,13 +7,13 @@ without a word, and the query would mean something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sqlglot import exp
 from sqlglot.tokens import Token
 
-from aggloom.codegen.sql.errors import refusal, span
+from aggloom.codegen.sql.errors import Span, refusal, span
 from aggloom.codegen.sql.recursion import BOUNDED, MAX_LEVEL
 
 _MODIFIERS: Final = "with_ order limit offset"
@@ -113,6 +113,16 @@ def _place(value: object) -> tuple[int, int] | None:
 def check_hints(sql: str, tokens: Sequence[Token]) -> None:
     """Raise UnsupportedSqlError for a hint that stands elsewhere than after SELECT: the parser takes it for a comment.
 
+    tokens: those of the whole text.
+    """
+    for _, place in find_hints(sql, tokens):
+        fix = "write it there, or OPTIONS('key' = 'value') behind a table of the script"
+        raise refusal(place, "a hint elsewhere than after SELECT is", fix)
+
+
+def find_hints(sql: str, tokens: Sequence[Token]) -> Iterator[tuple[int, Span]]:
+    """Yield where the token before each such hint ends, and the hint's place.
+
     tokens: those of the whole text. What lies between two of them is space and comments.
     """
     ends = [0, *(token.end + 1 for token in tokens)]
@@ -120,5 +130,4 @@ def check_hints(sql: str, tokens: Sequence[Token]) -> None:
     for end, start in zip(ends, starts, strict=True):
         for comment in _COMMENT.finditer(sql, end, start):
             if comment[0].startswith("/*+"):
-                fix = "give options to what reads it"
-                raise refusal(comment.span(), "a hint elsewhere than after SELECT is", fix)
+                yield end, comment.span()

@@ -41,7 +41,7 @@ HERE = {
     "over.md": {"sql": [0], "python": [0, 1], "text": [0, 1, 2]},
     "rank.md": {"sql": [0, 1], "python": [0, 1], "text": [0, 1, 2, 3]},
     "recursion.md": {"sql": [0, 1, 2], "python": [0], "text": [0]},
-    "scripts.md": {"sql": [0, 1, 2], "shell": [0], "text": [0]},
+    "scripts.md": {"sql": [0, 1, 2, 3], "shell": [0], "text": [0]},
     "sinks.md": {"python": [0], "yaml": [0]},
     "sources.md": {"yaml": [0]},
     "spark.md": {"python": [0, 1, 2], "yaml": [0]},
@@ -238,7 +238,7 @@ def test_queries_are_planned(page: str, number: int) -> None:
 def test_the_scripts_of_the_page_on_scripts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, script, clicks = blocks("scripts.md", "sql")
+    first, script, clicks, hinted = blocks("scripts.md", "sql")
     (lines,), (shown,) = blocks("scripts.md", "shell"), blocks("scripts.md", "text")
     monkeypatch.chdir(tmp_path)
     Path("job.sql").write_text(first, encoding="utf-8")
@@ -250,6 +250,9 @@ def test_the_scripts_of_the_page_on_scripts(
         complete({"sql": f"{clicks} SELECT * FROM clicks", "checkpoint": "state"}, "page")
     )
     assert job.tables[0].metadata == {"sent": "timestamp", "offset": "offset"}
+    tables, _ = script.split("EXPLAIN", 1)
+    (job,), _ = jobs_of(complete({"sql": tables + hinted, "checkpoint": "state"}, "page"))
+    assert job.into == "totals" and job.tables[0].kafka["start"] == "latest"
 
 
 def test_job_files(tmp_path: Path) -> None:

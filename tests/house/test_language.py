@@ -89,6 +89,7 @@ KNOW_THE_TEXT = {
     "codegen/planner/scripts/script.py": "reads it",
     "codegen/planner/scripts/sql_functions.py": "reads it, token by token",
     "codegen/planner/scripts/statement_tokens.py": "reads it, token by token",
+    "codegen/planner/scripts/table_hints.py": "reads hints in it",
     "codegen/sql/depth.py": "reads it, token by token",
     "codegen/sql/errors.py": "underlines errors in it",
     "codegen/sql/query.py": "reads it",

@@ -14,6 +14,7 @@ from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.errors import OptionError, nearest
 
 _TTL = "STATE_TTL"
+_OPTIONS = "OPTIONS"
 
 
 def state_ttl(tree: exp.Select, names: set[str]) -> int | None:
@@ -39,6 +40,9 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
         # A hint of Flink about how a table is looked up, which changes no result.
         if name.upper() == LOOKUP and (tree.args.get("joins") or []):
             continue
+        if name.upper() == _OPTIONS:
+            fix = "write it behind the table's name: FROM t /*+ OPTIONS('key' = 'value') */"
+            raise refusal(place, f"the hint {_OPTIONS} after SELECT is", fix)
         if name.upper() != _TTL:
             known = nearest(name.upper(), [_TTL, LOOKUP])
             raise refusal(place, f"the hint {name} is", f"take it out. {known}".rstrip("."))

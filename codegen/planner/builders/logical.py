@@ -11,6 +11,7 @@ from sqlglot import exp
 from aggloom.codegen.operators import AggregateNode, Calc, Node, Union, walk
 from aggloom.codegen.planner.builders.changelog_conversion import plan_changelog_conversion
 from aggloom.codegen.planner.builders.constants import values, with_from
+from aggloom.codegen.planner.builders.field_stars import write_fields_out
 from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_clause
 from aggloom.codegen.planner.builders.hints import set_state_ttl, state_ttl
 from aggloom.codegen.planner.builders.match import plan_match
@@ -101,7 +102,7 @@ class _Builder:
         if isinstance(tree, exp.Select):
             tree = with_from(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
-            tree = lateral_top(tree) or tree
+            tree = write_fields_out(lateral_top(tree) or tree, inner._prober().query)
         functions = over_query(tree)
         if functions is not None:
             return over(inner, functions)
@@ -116,6 +117,10 @@ class _Builder:
         if isinstance(tree, exp.Select):
             return inner._select(tree)
         raise refusal(tree, "this query is", "write SELECT ... FROM ...")
+
+    def _prober(self) -> _Builder:
+        """A builder of plans that are only asked for their columns: what it notes is nobody's."""
+        return _Builder(self.named, self.dialect, self.options, Notes(), self.open)
 
     def within(self, tree: exp.Expression) -> _Builder:
         """A builder that sees the WITH queries of a query too."""
@@ -153,13 +158,11 @@ class _Builder:
                 raise refusal(tree, f"{key.strip('_').upper()} around a query is", fix)
 
     def _union(self, tree: exp.SetOperation) -> Node:
-        kind = type(tree).__name__.upper()
         for key, value in tree.args.items():
             if value and key not in ("this", "expression", "distinct", "with_"):
-                what = f"{key.strip('_').upper()} after {kind} is"
+                what = f"{key.strip('_').upper()} after {type(tree).__name__.upper()} is"
                 raise refusal(tree, what, "take it out")
-        prober = _Builder(self.named, self.dialect, self.options, Notes(), self.open)
-        tree = type_nulls(prober, tree)
+        tree = type_nulls(self._prober(), tree)
         distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(nameless(tree.expression))]
         if isinstance(tree, exp.Union):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 
 from sqlglot import exp
 
 from aggloom.codegen.planner.scripts.script import Script
 from aggloom.codegen.sql.errors import place_error
+from aggloom.codegen.sql.with_names import list_with_names
 from aggloom.errors import UnknownTableError
 
 
@@ -28,7 +29,7 @@ def check_qualified(script: Script, known: Container[str]) -> None:
         if not table.db or whole in known:
             continue
         fix = f"give it under its whole name, as in tables={{{whole!r}: ..}}."
-        if name.casefold() in _queries_of_with(table):
+        if name.casefold() in list_with_names(table):
             message = f"{whole} would be the query {name!r} of WITH; rename that, or {fix}"
             raise place_error(UnknownTableError(message), table)
         first = qualifiers.setdefault(name.casefold(), whole)
@@ -54,18 +55,3 @@ def check_columns(script: Script) -> None:
                 whole = ".".join([*outer, owner])
                 message = f"there is no table {whole} in FROM; write {owner}.{column.name}."
                 raise place_error(UnknownTableError(message), column)
-
-
-def _queries_of_with(node: exp.Expression) -> Iterator[str]:
-    """The names of the queries of WITH that stand before a place in a query, or around it, without regard to case."""
-    inside: exp.Expression | None = None
-    while node.parent is not None:
-        inside, node = node, node.parent
-        clause = node.args.get("with_") if isinstance(node, exp.Query) else None
-        if clause is None and isinstance(node, exp.With):
-            clause = node
-        for query in clause.expressions if clause is not None and inside is not clause else ():
-            # A query of WITH sees those that stand before it.
-            if query is inside:
-                break
-            yield query.alias.casefold()

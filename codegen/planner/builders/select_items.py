@@ -64,8 +64,10 @@ def resolve_items(
 
 
 def _own_name(column: exp.Expression, relations: Relations) -> str:
-    """A column's name as its table spells it."""
+    """A column's name as its table spells it; a field's as it is written."""
     written = str(column.name)
+    if isinstance(column, exp.Column) and relations.find(column) is None:
+        return written
     names = (name for each in relations.tables for name in each.columns)
     # Spark keeps the spelling of the table, however the query writes it.
     return next((name for name in names if name.casefold() == written.casefold()), written)

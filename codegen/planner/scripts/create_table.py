@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot.tokens import TokenType
@@ -176,15 +176,34 @@ def _declare(
             # The statement's own go before those that it copies.
             partitions = partitions or source.partitions
     # Asked after LIKE: the connector may come from the other table.
-    connector = options.get("connector")
-    if connector not in CONNECTORS:
-        raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
+    _check_options(options)
     if is_derived:
         for part in own:
             if part.kind != "CONSTRAINTS":
                 fix = "take it out: the query says the columns"
                 raise refusal(part.place, f"{part.text} of CREATE TABLE AS is", fix)
     return _table(name, place, own, partitions, options, is_derived)
+
+
+def with_options(
+    table: CreatedTable, name: str, options: Mapping[str, str], place: Span
+) -> CreatedTable:
+    """The table under a name, with these options in place of its own; raises OptionError. place: of the options."""
+    merged = {**table.options, **options}
+    try:
+        _check_options(merged)
+    except OptionError as error:
+        raise place_error(error, place) from None
+    return replace(table, name=name, options=merged)
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Raise OptionError for a connector that is none, or changes that are none."""
+    connector, changes = options.get("connector"), options.get("changes")
+    if connector not in CONNECTORS:
+        raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
+    if changes is not None and changes not in TABLE_CHANGES:
+        raise OptionError(f"'changes' is {changes!r}. {nearest(changes, TABLE_CHANGES)}")
 
 
 def _clauses(pieces: StatementTokens, at: int) -> _Clauses:
@@ -292,9 +311,6 @@ def _table(
         raise UnknownColumnError(
             f"WATERMARK names column {watermark[0]!r}. {nearest(watermark[0], order)}"
         )
-    declared = options.get("changes")
-    if declared is not None and declared not in TABLE_CHANGES:
-        raise OptionError(f"'changes' is {declared!r}. {nearest(declared, TABLE_CHANGES)}")
     if text:
         to_schema(text, is_cut=True)
     return CreatedTable(

@@ -25,6 +25,7 @@ from aggloom.codegen.planner.scripts.sql_functions import (
     take_functions,
 )
 from aggloom.codegen.planner.scripts.statement_tokens import Span
+from aggloom.codegen.planner.scripts.table_hints import apply_table_hints, take_table_hints
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import place_error, refusal, span, syntax_error, underline_errors
@@ -113,9 +114,12 @@ def _read_script(sql: str, dialect: str) -> Script:
     text, functions = _without_functions(text)
     text, settings = _without_settings(text)
     text, explains = _without_explain(text)
+    text, hints = take_table_hints(text)
     text, created, target = _without_tables(text)
     expand = partial(expand_calls, functions=functions)
-    for tree in statements(text, expand):
+    trees = statements(text, expand)
+    created = apply_table_hints(hints, trees, created)
+    for tree in trees:
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
             name, view = _view(tree)
             if name not in views or tree.args.get("replace"):
@@ -154,6 +158,7 @@ def shown_query(sql: str) -> str:
     with underline_errors(sql):
         text, _ = _without_settings(apply_directives(sql, token_pieces))
         text, _ = _without_explain(text)
+        text, _ = take_table_hints(text)
         text, _, _ = _without_tables(text)
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip(" ;"))
