@@ -16,6 +16,7 @@ from aggloom.runtime.inspection.facts import Accumulator, ViewSize
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.values import columns, rows, scalars
+from aggloom.runtime.views.hyperloglog import MANY
 from aggloom.runtime.views.sequence import Sequence
 
 
@@ -118,7 +119,11 @@ class Layout:
         if isinstance(arrays, Sequence):
             return _sequence_entries(arrays, slot)
         filled = getattr(arrays, "filled", None)
-        size = int(filled[slot]) if filled is not None else int(np.any(arrays.counts[slot]))
+        if filled is None:
+            size = int(np.any(arrays.counts[slot]))
+        else:
+            # HyperLogLog lists its first entries; MANY, a negative number, says that they have become registers.
+            size = 1 if filled[slot] == MANY else int(filled[slot])
         return [], [()] * size
 
     def _values(self, stored: Any, part: Any, words: list[Any]) -> list[Any]:

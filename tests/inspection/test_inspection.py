@@ -250,6 +250,15 @@ def test_a_key_by_the_names_of_its_accumulators() -> None:
     json.dumps(look.state({"a": 1, "b": None}, None).to_dict())
 
 
+def test_a_sketch_of_many_values_is_not_empty() -> None:
+    sql = "SELECT k, APPROX_COUNT_DISTINCT(v) AS n FROM x GROUP BY k"
+    kept = recorded(al.AggSpec.from_sql(sql, "k STRING, v INT", input_changes="append"))
+    kept.harness.process([*(("+I", "many", v) for v in range(300)), ("+I", "few", 1)])
+    kept.harness.flush()
+    states = [kept.look().state({"k": name}, None).key for name in ("many", "few")]
+    assert [state and state.parts[0].views[0].size for state in states] == [1, 1]
+
+
 @pytest.mark.parametrize("backend", ["numba", "python"])
 def test_either_backends_state_is_read(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "LOG_MAXIMUM_ENTRIES", 0)
