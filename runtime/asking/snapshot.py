@@ -166,14 +166,14 @@ def with_own_names(table: pa.Table) -> pa.Table:
 def _bucket_of(look: Look, equalities: Equalities) -> int | None:
     """The one bucket in which rows with these values lie; None where it does not follow from them."""
     spread = list(look.description.spread)
-    schema = look.description.agg_spec.aggregate_schema
+    fields = {field.name: field for field in look.description.key_fields}
     values = {name.casefold(): value for name, value in equalities.items()}
     # The bucket is a hash of all these columns; with one unknown the rows may lie in any.
     if not spread or any(name.casefold() not in values for name in spread):
         return None
     arrays = []
     for name in spread:
-        field, value = schema.field(name), values[name.casefold()]
+        field, value = fields[name], values[name.casefold()]
         fits = (
             pa.types.is_string(field.type)
             if isinstance(value, str)

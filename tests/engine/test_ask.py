@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from engine_jobs import job_over, random_changes, rows_of_table, run_to_end, write_files
 from pyarrow import flight
 
+from aggloom import local
 from aggloom.cli import main
 from aggloom.errors import AggloomError, CheckpointError, SqlError, UnknownTableError
 from aggloom.run_local import open_query
@@ -107,6 +108,18 @@ def test_a_point_look_up_reads_one_bucket(
     assert answer(checkpoint, sql) == [(4,)]
     assert len(rebuilt) >= len(buckets)
     assert answer(checkpoint, "SELECT n FROM operator_0 WHERE customer = 'Nobody'") == []
+
+
+def test_a_point_look_up_in_an_over_with_aggregates(tmp_path: Path) -> None:
+    """Its rows have columns of their own, beside those of its handler."""
+    sales = local.from_rows(
+        [("+I", "Ada", 1), ("+I", "Ada", 2), ("+I", "Bob", 3)], "k STRING, x INT"
+    )
+    sql = "SELECT k, x, SUM(x) OVER (PARTITION BY k ORDER BY x) AS s FROM sales"
+    sums = local.sql(sql, sales=sales, backend="python")
+    local.await_end(local.write_changes(sums, "table", str(tmp_path / "state")))
+    point = "SELECT x FROM operator_0 WHERE k = 'Ada' ORDER BY x"
+    assert answer(tmp_path / "state", point) == [(1,), (2,)]
 
 
 @pytest.mark.parametrize(
