@@ -27,6 +27,7 @@ class Credentials:
         """Tell whether a header has both, or the token."""
         kind, _, value = header.partition(" ")
         if kind.lower() == "bearer":
+            # In constant time, so that the time of an answer says nothing about the secret.
             return hmac.compare_digest(value.encode(), self.token.encode())
         if kind.lower() != "basic":
             return False
@@ -51,6 +52,7 @@ class CheckCredentials(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         ]
         if not any(isinstance(v, str) and self._credentials.admits(v) for v in authorisations):
             raise flight.FlightUnauthenticatedError("give the user and the password of this server")
+        # Drivers send the password once and the token from then on.
         return _GiveToken(self._credentials.token)
 
 

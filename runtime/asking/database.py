@@ -17,6 +17,7 @@ from aggloom.runtime.asking.snapshot import LiveSnapshots, Snapshot
 SECONDS = 60.0
 """A query may take so long."""
 MEMORY = "1GB"
+# A query comes from a client, so it must not read files, variables of this process, or load extensions.
 _LOCKED = (
     "SET enable_external_access=false",
     "SET python_enable_replacements=false",
@@ -43,6 +44,7 @@ def ask(
     """
     with _connect(snapshots, sql, memory) as connection:
         statement = _only_select(connection, sql)
+        # DuckDB has no limit of time of its own: another thread interrupts it.
         late = threading.Timer(seconds, connection.interrupt)
         late.start()
         try:
@@ -52,6 +54,7 @@ def ask(
             table: pa.Table = relation.to_arrow_table()
         except _duckdb().Error as error:
             raise _explain(error, snapshots, seconds) from None
+        # An interrupt that comes late would hit whatever the connection does next.
         finally:
             late.cancel()
         return table
@@ -69,8 +72,10 @@ def ask_live(
         try:
             return ask(snapshots, sql, parameters, **limits)
         except CheckpointError:
+            # While the query still runs, the files of an older batch may disappear under a reader, which is no fault.
             if all(each.is_last for each in snapshots.values()):
                 raise
+    # The last attempt is outside of the loop, so that its error reaches the client.
     return ask(live.current(), sql, parameters, **limits)
 
 
@@ -78,11 +83,15 @@ def describe_query(snapshots: Mapping[str, Snapshot], sql: str) -> tuple[pa.Sche
     """The columns of a query and the number of its parameters; raises as `ask`."""
     with _connect(snapshots, sql, MEMORY) as connection:
         statement = _only_select(connection, sql)
+        # Parameters are counted on the parsed text, as a question mark may stand in a literal.
         count = len(connection.extract_statements(statement)[0].named_parameters)
         text = statement.strip().rstrip(";")
+        # EXPLAIN, SHOW and the like cannot be sub-queries; they are small enough to be run.
         is_query = re.match(r"(?i)(select|from|with|values|\()", text) is not None
         try:
+            # The line end comes first, as the text may end with a comment that would swallow the bracket.
             limited = f"SELECT * FROM ({text}\n) LIMIT 0" if is_query else text
+            # NULL fits a parameter of any type, and no row is computed.
             relation = connection.sql(limited, params=[None] * count or None)
             return relation.to_arrow_table().schema, count
         except _duckdb().Error as error:
@@ -95,11 +104,13 @@ def _connect(snapshots: Mapping[str, Snapshot], sql: str, memory: str) -> Iterat
     connection = _duckdb().connect()
     try:
         connection.execute(f"SET memory_limit='{memory}'")
+        # Before tables are registered, and locked at the end: a query can change neither.
         for setting in _LOCKED:
             connection.execute(setting)
         point = find_equalities(sql)
         lists = _LISTING.search(sql) is not None
         for schema, snapshot in snapshots.items():
+            # Opening an operator rebuilds its state, so only tables that the text names are opened.
             tables = snapshot.names() if lists else snapshot.names_in(sql)
             own = None if len(snapshots) == 1 else schema
             _add_tables(connection, own, snapshot, tables, point)
@@ -121,6 +132,7 @@ def _add_tables(
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote(schema)}")
     for name in names:
         equalities = point[1] if point[0].casefold() == name.casefold() else None
+        # Of several snapshots two may have a table of one name. The view gives it its schema.
         rows = name if schema is None else f"{schema}: {name}"
         connection.register(rows, snapshot.table(name, equalities))
         if schema is not None:
@@ -133,10 +145,12 @@ def _only_select(connection: Any, sql: str) -> str:
     kinds = _duckdb().StatementType
     try:
         statements = connection.extract_statements(sql)
+    # DuckDB parses, so what counts as one statement is what it will run.
     except _duckdb().Error as error:
         raise SqlError(str(error)) from None
     if len(statements) != 1:
         raise SqlError(f"give one query; these are {len(statements)} statements.")
+    # EXPLAIN ANALYZE may run any statement; the settings of the connection confine it.
     if statements[0].type not in (kinds.SELECT, kinds.EXPLAIN):
         word = statements[0].query.split()[0].upper()
         raise SqlError(f"{word} is no query: a checkpoint is only read. Ask a SELECT.")

@@ -54,13 +54,17 @@ _MESSAGES: dict[str, dict[str, tuple[int, int, bool]]] = {
 def _classes() -> dict[str, Any]:
     """The class of each message; fields with an empty value are distinguished from those that are not there."""
     file = descriptor_pb2.FileDescriptorProto(
-        name="aggloom/flight_sql.proto", package=_PACKAGE, syntax="proto2"
+        # Described here and not generated, so that no compiler of protobuf is part of the build.
+        name="aggloom/flight_sql.proto",
+        package=_PACKAGE,
+        syntax="proto2",
     )
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for field, (number, kind, repeated) in fields.items():
             label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
             message.field.add(name=field, number=number, type=kind, label=label)
+    # A pool of our own: the default one fails if another library of the process has the same package.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     descriptors = {name: pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _MESSAGES}
@@ -74,6 +78,7 @@ def read_message(data: bytes) -> tuple[str, Any]:
         wrapped.ParseFromString(data)
         name = wrapped.type_url.removeprefix(_URL)
         if not wrapped.type_url.startswith(_URL) or name not in _MESSAGES:
+            # Cut, since the text is the client's and goes into an error message and perhaps a log.
             what = wrapped.type_url.rpartition(".")[2][:80]
             raise SqlError(
                 f"Flight SQL: {what!r} is not supported; checkpoints are read by queries"

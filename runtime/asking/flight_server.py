@@ -49,6 +49,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         self._snapshots, self._version = snapshots, version
         self._limits = {"seconds": seconds, "memory": memory}
         scheme = "grpc+tls" if tls else "grpc"
+        # Colons of an IPv6 address have to be told from the one before the port.
         address = f"[{host}]" if ":" in host else host
         more: dict[str, Any] = {}
         if credentials is not None:
@@ -57,6 +58,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         if tls is not None:
             more["tls_certificates"] = [tls]
         super().__init__(f"{scheme}://{address}:{port}", **more)
+        # The port is known only once the server listens, as 0 lets the system choose.
         self.address = f"{scheme}://{address}:{self.port}"
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -67,9 +69,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 ticket, schema = bytes(descriptor.command), schema_of(name, message)
             else:
                 handle = _handle_of(name, message)
+                # The columns are found without running the query, which the ticket will do.
                 schema, _ = describe_query(self._snapshots.current(), _read_handle(handle)[0])
                 ticket = write_message("TicketStatementQuery", statement_handle=handle)
             endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
+            # The sizes are not known before the query has run, and -1 says so.
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
@@ -94,9 +98,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise SqlError(f"Flight SQL: there is no action {action.type[:80]!r} here")
             _, message = read_message(action.body.to_pybytes())
             if action.type == _CLOSE:
+                # A handle contains the whole query, so there is nothing to forget.
                 return iter(())
             sql = str(getattr(message, "query", ""))
             schema, count = describe_query(self._snapshots.current(), sql)
+            # The type of a parameter is that of its value, so the columns have none yet.
             inputs = pa.schema([(f"parameter_{n + 1}", pa.null()) for n in range(count)])
             reply = write_message(
                 "ActionCreatePreparedStatementResult",
@@ -146,6 +152,7 @@ def _write_handle(sql: str, parameters: pa.Table | list[Any]) -> bytes:
         with pa.ipc.new_stream(out, parameters.schema) as stream:
             stream.write_table(parameters)
         data = base64.b64encode(out.getvalue().to_pybytes()).decode()
+    # The server keeps no statements: they cannot pile up, and a handle is good after a restart.
     return json.dumps([sql, data]).encode()
 
 
@@ -153,11 +160,13 @@ def _read_handle(handle: bytes) -> tuple[str, list[Any]]:
     """The query of a handle, and the values of its parameters; raises SqlError for what is none."""
     try:
         sql, data = json.loads(handle)
+        # The handle comes back from a client, who may have changed it: it is checked as any other text.
         if not isinstance(sql, str) or not isinstance(data, str) or len(sql) > _LARGEST_QUERY:
             raise ValueError("no query")
         if not data:
             return sql, []
         table = pa.ipc.open_stream(base64.b64decode(data, validate=True)).read_all()
+        # Arrow does not check offsets by itself, and a wrong one reads memory that is not ours.
         table.validate(full=True)
         return sql, [column[0].as_py() for column in table.columns]
     except (ValueError, TypeError, IndexError, RecursionError, pa.ArrowException):

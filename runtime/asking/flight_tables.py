@@ -15,6 +15,7 @@ _TEXT = pa.string()
 
 
 def _field(name: str, dtype: pa.DataType = _TEXT) -> pa.Field:
+    # Flight SQL fixes which columns may be NULL, and strict drivers compare the schemas.
     return pa.field(name, dtype, nullable=False)
 
 
@@ -31,6 +32,7 @@ _TABLES = pa.schema(
     ]
 )
 _WITH_COLUMNS = _TABLES.append(_field("table_schema", pa.binary()))
+# The kinds of values in their fixed order: their numbers are part of the protocol.
 _VALUE = pa.dense_union(
     [
         pa.field("string_value", _TEXT),
@@ -97,9 +99,11 @@ def _list_tables(message: Any, snapshots: Mapping[str, Snapshot], schema: pa.Sch
                 continue
             row = [CATALOGUE, own, table.name, kind]
             if message.include_schema:
+                # Metadata is of the file that the table was read from, and of no use to a client.
                 columns = snapshot.table(table.name).schema.remove_metadata()
                 row.append(columns.serialize().to_pybytes())
             rows.append(row)
+    # Without rows `zip` yields no columns at all.
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schema]
     return pa.table(columns, schema=schema)
 
@@ -111,8 +115,10 @@ def _list_facts(fact_numbers: list[int], version: str, schema: pa.Schema) -> pa.
     words = [texts[n] for n in numbers if n in texts]
     flags = [True for n in numbers if n == _READ_ONLY]
     kinds = pa.array([0 if n in texts else 1 for n in numbers], pa.int8())
+    # A dense union has an offset within the child of each kind, which here are texts and flags only.
     offsets = pa.array([*range(len(words)), *range(len(flags))], pa.int32())
     children = [pa.array(words, _TEXT), pa.array(flags, pa.bool_())]
+    # Kinds that no fact has still need an array, an empty one.
     children += [pa.array([], _VALUE.field(place).type) for place in range(2, _VALUE.num_fields)]
     fields = [_VALUE.field(place).name for place in range(_VALUE.num_fields)]
     values = pa.UnionArray.from_dense(kinds, offsets, children, fields)
@@ -123,6 +129,7 @@ def _fits(name: str, message: Any, field: str) -> bool:
     """Tell whether a name fits a pattern of LIKE, if the message has one."""
     if not message.HasField(field):
         return True
+    # Only these two signs have a meaning in LIKE; all others are themselves, also those of regular expressions.
     pattern = "".join(
         ".*" if sign == "%" else "." if sign == "_" else re.escape(sign)
         for sign in getattr(message, field)

@@ -21,9 +21,11 @@ def find_equalities(sql: str) -> tuple[str, Equalities]:
     """
     try:
         query = parse_one(sql, dialect="duckdb")
+    # What sqlglot cannot read, DuckDB may. The query then reads every bucket, which is only slower.
     except (SqlglotError, RecursionError):
         return "", {}
     tables = list(query.find_all(exp.Table)) if isinstance(query, exp.Select) else []
+    # A second SELECT or a second table may need rows that the condition of the first leaves out.
     selects = list(query.find_all(exp.Select, exp.SetOperation)) if tables else []
     if len(tables) != 1 or len(selects) != 1 or query.find(exp.Join, exp.Subquery, exp.With):
         return "", {}
@@ -33,14 +35,17 @@ def find_equalities(sql: str) -> tuple[str, Equalities]:
 
 def _equalities(condition: exp.Expression) -> Iterator[tuple[str, str | int]]:
     """Yield each column that a conjunction holds to be a literal."""
+    # Under OR or NOT an equality says nothing about all rows, so only a conjunction is taken apart.
     for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
         if not isinstance(part, exp.EQ):
             continue
         column, value = part.this, part.expression
+        # `'Ada' = customer` says the same.
         if isinstance(column, exp.Literal):
             column, value = value, column
         if isinstance(column, exp.Column) and isinstance(value, exp.Literal):
             if value.is_string:
                 yield column.name, value.name
+            # Decimals and floats are left out: equal numbers of other types have other hashes.
             elif value.is_int:
                 yield column.name, int(value.name)

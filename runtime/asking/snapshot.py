@@ -49,9 +49,11 @@ class Snapshot:
         require_checkpoint(checkpoint)
         self.checkpoint, self._trust, self._spark = checkpoint, trust, spark
         self._root = Path(checkpoint)
+        # Reentrant, since reading a table opens the operators under the same lock.
         self._lock = threading.RLock()
         self._looks: dict[str, Look] | None = None
         self._tables: dict[str, pa.Table] = {}
+        # The batch is fixed as soon as the snapshot is made, before any table is read.
         self.batch = self._open()
 
     @property
@@ -66,15 +68,18 @@ class Snapshot:
             raise CheckpointError(
                 f"{self.checkpoint}: no batch is committed yet, so that there is nothing to ask."
             )
+        # A query whose sink is no table has operators only.
         if not (self._root / TABLE_FILE).exists():
             return last
         stored, batch = read_stored_table(self._root / TABLE_FILE)
+        # The sink writes before the engine commits, so its batch may be one ahead of the last commit.
         self._await_commit(batch)
         self._tables[RESULT] = expand_rows(stored)
         return batch
 
     def _await_commit(self, batch: int) -> None:
         end = time.monotonic() + _SECONDS
+        # The result of batch 0 may be there before any commit: 0 for `no commit` would be taken for it.
         while (_last_commit(self._root) or 0) < batch or _last_commit(self._root) is None:
             if time.monotonic() > end:
                 raise CheckpointError(
@@ -96,6 +101,7 @@ class Snapshot:
 
     def names_in(self, sql: str) -> list[str]:
         """The names of the tables that a text has as a word; operators are looked at only if it has one of theirs."""
+        # Words of the text are looked up and not its tables: too many is only slower, and comments do no harm.
         words = set(re.findall(r"\w+", sql.casefold()))
         names = [RESULT] if RESULT in self._tables and RESULT in words else []
         if any(word.startswith(_OPERATOR) for word in words):
@@ -105,12 +111,15 @@ class Snapshot:
     def table(self, name: str, equalities: Equalities | None = None) -> pa.Table:
         """The rows of a table; equalities: columns that have one value each, so that other rows may be left out."""
         with self._lock:
+            # A whole table is remembered, so later queries of this snapshot read no file.
             if name in self._tables:
                 return self._tables[name]
             look = self._operators()[name]
             bucket = _bucket_of(look, equalities or {})
             files = [each for each in look.files if bucket is None or each.bucket == bucket]
+            # An empty bucket has no file; any other bucket has the columns, and its rows fail the condition.
             rows = _contents(look, files or look.files[:1])
+            # The rows of one bucket are not the table.
             if bucket is None:
                 self._tables[name] = rows
             return rows
@@ -206,6 +215,7 @@ class LiveSnapshots:
 
     def _open(self, name: str) -> Snapshot:
         with self._lock:
+            # One look at the commits tells whether all that was read before is still the newest.
             known = self._opened.get(name)
             if known is None or not known.is_last:
                 self._opened[name] = Snapshot(

@@ -31,6 +31,7 @@ class Layout:
         self._reals: set[str] = set()
         self._decimals: dict[str, int] = {}
         self._calls: dict[str, list[str]] = {}
+        # Blocks under a DISTINCT have operands of their own, which the plan lists apart from those of all rows.
         for block in [*plan.blocks, *(b for d in plan.distincts for b in d.blocks)]:
             for update in block.updates:
                 self._operands[update.field.attr] = block.operand
@@ -46,6 +47,7 @@ class Layout:
 
     def accumulators(self, stored: Any, slot: int) -> Iterator[Accumulator]:
         """The fields at a slot; the number of rows, which is first, is shown elsewhere."""
+        # Field 0 counts the rows behind the accumulators, for every spec.
         for field in self._plan.fields[1:]:
             value = self._field(stored, field, slot)
             calls = tuple(self._calls.get(field.attr, ()))
@@ -54,16 +56,20 @@ class Layout:
     def views(self, stored: Any, slot: int, limit: int | None = None) -> Iterator[ViewSize]:
         """The views at a slot, with their first `limit` values."""
         for view in self._plan.views:
+            # The spill is a part of the float sums, which have been added to their fields already.
             if view.kind is VIEW_KINDS["spill"]:
                 continue
             calls = tuple(self._calls.get(view.attr, ()))
             words, counts = self._entries(stored, view, slot)
             if view.kind is VIEW_KINDS["seen"]:
+                # Calls that share one set have their marks in one number; a reader wants a column for each call.
                 counts = [_bits(marks, view.width) for (marks,) in counts]
             size = len(counts)
+            # A sketch does not know the values that it has seen, only how much of it is filled.
             if view.kind.sketch:
                 yield ViewSize(view.attr, view.kind.name, calls, size)
                 continue
+            # The size counts all entries, so that a cut list can say how many more there are.
             values = self._values(stored, view, words[:limit])
             entries = tuple(zip(values, counts[:limit], strict=True))
             yield ViewSize(view.attr, view.kind.name, calls, size, entries)
@@ -72,6 +78,7 @@ class Layout:
         plan = self._plan
         for call, output in zip(spec.calls, plan.outputs, strict=True):
             used = {field.attr for field in output.loads} | {v.attr for v in output.views}
+            # A DISTINCT call reads its view even where its own output loads nothing of it.
             used |= {d.view.attr for d in plan.distincts for b in d.blocks if call in b.calls}
             for attr in used:
                 self._calls.setdefault(attr, []).append(describe_call(call))
@@ -80,15 +87,18 @@ class Layout:
         if not self._compiled:
             value = stored.fields[field.attr][slot]
             if field.kind == "float":
+                # A sum that has an infinity or a NaN is a tuple whose finite part says little: it stays whole.
                 return float(value[0]) if isinstance(value[0], Fraction) else value
             return self._to_scale(field.attr, value)
         array = stored.arena.array(f"acc.{field.attr}", 0, "i8")
         if field.kind == "wide":
             *lower, highest = (int(each) for each in array[slot])
+            # Only the highest limb has the sign; the lower ones are unsigned halves that NumPy reads as signed.
             whole = sum(limb % 2**64 << 64 * place for place, limb in enumerate(lower))
             whole += highest << 64 * len(lower)
             return self._to_scale(field.attr, whole)
         if field.kind == "float":
+            # A float sum is exact only together with what spilled over from its two doubles (decision 006).
             spill = stored.views["spill"].arrays
             number: Any = np.int64(slot)
             place: Any = np.int64(field.spill)
@@ -116,14 +126,14 @@ class Layout:
             by_bytes = view.pooled and view.kind.by_bytes
             counts = view.kind.counts(view.width)
             return _tree_entries(tree, stored.pool, by_bytes, slot, counts)
+        # Asked before the counters below: a list has none, its entries are chained through nodes.
         if isinstance(arrays, Sequence):
             return _sequence_entries(arrays, slot)
         filled = getattr(arrays, "filled", None)
         if filled is None:
-            size = int(np.any(arrays.counts[slot]))
-        else:
-            # HyperLogLog lists its first entries; MANY, a negative number, says that they have become registers.
-            size = 1 if filled[slot] == MANY else int(filled[slot])
+            return [], [()] * int(np.any(arrays.counts[slot]))
+        # HyperLogLog lists its first entries; MANY, a negative number, says that they have become registers.
+        size = 1 if filled[slot] == MANY else int(filled[slot])
         return [], [()] * size
 
     def _values(self, stored: Any, part: Any, words: list[Any]) -> list[Any]:
@@ -131,8 +141,10 @@ class Layout:
         operand = self._operands.get(part.attr)
         if operand is None:
             return words
+        # Words of the plain backend are the values themselves; only rows are encoded there.
         if not self._compiled and operand.form != "row":
             return words
+        # Doubles of a view are words whose bits were flipped so that they order as integers (decision 003).
         if part.attr in self._reals:
             return scalars.words_to_floats(np.array(words, np.int64)).tolist()
         if operand.form != "row":
@@ -145,6 +157,7 @@ class Layout:
                 array, valid, operand.types[0], stored.pool
             ).to_pylist()
             return decoded
+        # Missing rows have no bytes that could be decoded, so they are left out here and put back below.
         encoded = self._encode_rows(stored, words)
         listed = [rows.ColumnOrder(*each) for each in operand.parts]
         values = [
@@ -169,6 +182,7 @@ def _tree_entries(
     tree: Tree, pool: Any, by_bytes: bool, slot: int, counts: int
 ) -> tuple[list[Any], list[tuple[int, ...]]]:
     words, tallies = [], []
+    # A tree is chained through its leaves; entry 0 is the end.
     leaf, entry = tree_start(tree, slot, 0)
     while entry:
         words.append(int(tree.heap[entry]))
@@ -184,6 +198,7 @@ def _sequence_entries(view: Sequence, slot: int) -> tuple[list[Any], list[tuple[
     node = int(view.head[slot])
     while node:
         words.append(int(view.words[node]))
+        # The node keeps the arrival number of its row, of which only the sign is of use here.
         counts.append((min(int(view.newest[node]), 1),))
         node = int(view.following[node])
     return words, counts
@@ -191,6 +206,7 @@ def _sequence_entries(view: Sequence, slot: int) -> tuple[list[Any], list[tuple[
 
 def _plain_entries(view: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
     if isinstance(view, dict):
+        # Values of several types do not compare with each other, their texts do.
         words = sorted(view, key=repr)
         return words, [_numbers(view[word]) for word in words]
     if isinstance(view, list):

@@ -108,9 +108,11 @@ def looks_at(
     looks = every = [
         look for each in chosen for look in StatefulNode(opened, each, batch, trust).looks
     ]
+    # The parts are known only after the node was opened, so the full number is compared here.
     if "." in str(operator):
         looks = [look for look in every if look.number == operator]
     if not looks:
+        # With no node opened, the numbers of the nodes are all that can be suggested.
         known = ", ".join(
             [look.number for look in every] or [str(each.number) for each in operators]
         )
@@ -126,7 +128,9 @@ def open_state(checkpoint: str | Path, spark: Any = None) -> StateReader:
     spark: the session that reads a checkpoint of Spark's (None: the active one, else one that is made).
     """
     require_directory(checkpoint)
+    # A directory that only Spark can reach, as in an object store, is never one of the local engine.
     if is_local(checkpoint) and is_local_checkpoint(local(checkpoint)):
+        # Imported here: reading a checkpoint of one engine must not load the other, least of all Spark.
         from aggloom.runtime.engine.state_reader import LocalStateReader
 
         return LocalStateReader(str(checkpoint))
@@ -139,6 +143,8 @@ def _select_by_key(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:
     """The operators with the columns of a key; the first, which will say what is wrong, if none has."""
     if not isinstance(key, Mapping):
         raise SpecError(f"state: key is {key!r}; give its values by column: {{'name': 'a'}}")
+    # A key of windows has more columns than the operator: its start and end choose among the windows.
     fitting = [look for look in looks if set(look.description.key_names) <= set(key)]
+    # One that has exactly these columns is meant, rather than one whose key is a part of them.
     exact = [look for look in fitting if set(look.description.key_names) == set(key)]
     return exact or fitting or looks[:1]

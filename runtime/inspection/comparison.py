@@ -76,6 +76,7 @@ def open_nodes(reader: StateReader, batch: int | None, trust: bool) -> dict[int,
     try:
         operators = reader.operators()
     except CheckpointError:
+        # A query without state has nothing to compare; its sink is compared all the same.
         return {}
     nodes = [StatefulNode(reader, each, batch, trust) for each in operators]
     return {node.description.place: NodeStates(node) for node in nodes}
@@ -113,19 +114,24 @@ def _compare_operators(
 ) -> None:
     """Add the differences between two operators of one bucket, one of which may not be there."""
     left, right = sides
+    # Operators are deterministic to the byte: equal snapshots need no look at any key.
     if left is not None and right is not None and left.snapshot() == right.snapshot():
         comparison.keys += keys_of(left)[0]
         return
     keys = _distinct_keys([side for side in sides if side is not None], key_schema)
     comparison.keys += keys.num_rows
+    # A key says more than a row of the result, so rows are compared only where no key differs.
     differences = list(_compare_keys(comparison, sides, keys)) or list(
         _compare_contents(comparison, sides)
     )
+    # With a handler, parts hold all of the state. Without one, the state may have rows that no result shows.
     if not differences and left is not None and right is not None and left.handler_class is None:
         if same_batches and _has_other_arrays(left, right):
+            # Such rows have no names to show; their key cannot be told from the arrays.
             texts = ("rows that no result shows, and other ones than",), ("those of the input",)
             differences = [KeyDifference(comparison.place, {}, *texts, comparison.operator)]
         elif not same_batches:
+            # Batches that were cut elsewhere may leave different such rows, which is no fault.
             comparison.note = "rows that no result shows are not compared"
     comparison.differences += differences
 
@@ -133,6 +139,7 @@ def _compare_operators(
 def _has_other_arrays(left: Operator, right: Operator) -> bool:
     """Tell whether the arrays of two operators differ, in more than the wall clock of their last bundle."""
     for one, other in zip(left.arenas, right.arenas, strict=True):
+        # The arenas are compared, and not the snapshots, whose bytes contain the clock as well.
         arrays, others = ({n: a for n, a in each if n not in _CLOCKS} for each in (one, other))
         if arrays.keys() != others.keys():
             return True
@@ -146,6 +153,7 @@ def _distinct_keys(operators: Sequence[Operator], schema: pa.Schema) -> pa.Recor
     if not schema.names:
         rows = int(any(operator.keys for operator in operators))
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    # By text: NaN is not equal to itself, and a list cannot be the key of a dict.
     rows_by_key: dict[Any, Row] = {}
     for operator in operators:
         columns = operator.key_columns()
@@ -175,6 +183,7 @@ def _compare_contents(
     of: PlaceComparison, operators: Sequence[Operator | None]
 ) -> Iterator[KeyDifference]:
     """Yield the rows of a result that only one of two operators has: what no key shows."""
+    # A side without the operator gets an empty table of the other's columns, so that every row is a difference.
     known = next(each for each in operators if each is not None)
     tables = [
         pa.Table.from_batches(

@@ -37,6 +37,7 @@ from aggloom.runtime.operators.registry import operator_from
 
 _FRAGMENT = ("operator", "buckets", "digest", "inputs", "parts")
 _WRITTEN = ("operator", "digest", "kind", "keys", "spread", "feeds", "spec", "windows", "settings")
+# What a damaged description, or one of a later version, can make Python raise on the way to an operator.
 _RAW = (
     *(ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, MemoryError),
     *(RecursionError, ZeroDivisionError, AssertionError, pa.ArrowException),
@@ -70,6 +71,7 @@ class FragmentDescription:
             if type(buckets) is not int or buckets < 1:
                 raise TypeError(f"there cannot be {buckets!r} buckets")
             parts = tuple(Description.read(part, buckets, trust) for part in listed)
+            # An empty fragment would open without an error, and then have no operator to look at.
             if not parts:
                 raise ValueError("it has no operators")
             return cls(name, buckets, digest, parts, inputs, int(data.get("place", -1)))
@@ -116,6 +118,7 @@ class Description:
     @classmethod
     def read(cls, data: Mapping[str, Any], buckets: int, trust: bool) -> Description:
         """The operator of what a fragment's description says; raises KeyError and TypeError."""
+        # Read before anything is checked, so that a name that is missing is the first thing to be reported.
         values = {name: data[name] for name in _WRITTEN}
         if not isinstance(values["spec"], dict) or not isinstance(values["settings"], dict):
             raise TypeError("spec and settings must be mappings")
@@ -138,6 +141,7 @@ class Description:
     def agg_spec(self) -> AggSpec:
         """The spec; raises UntrustedCodeError if it carries Python source that is not trusted."""
         functions = self.spec.get("functions") or ()
+        # A function of the user's that is only named has no source here, and nothing of it can run.
         own = [each for each in functions if isinstance(each, Mapping) and "source" in each]
         if own and not self.trust:
             names = ", ".join(str(each.get("name")) for each in own)
@@ -176,6 +180,7 @@ class Description:
     def key_fields(self) -> list[pa.Field]:
         """The columns of the key with their types, as the spec has them, or, as of an OVER, the operator's rows."""
         count, names = len(self.keys), list(self.keys)
+        # An OVER has its rows in a spec of their own, so the key's columns are not the first of the aggregate's.
         schema = self.agg_spec.aggregate_schema
         if schema.names[:count] != names:
             schema = self.settings_of.rows
@@ -188,6 +193,7 @@ class Description:
             if self.settings_of.handler_spec is None:
                 return ()
             return tuple(describe_call(call) for call in self.agg_spec.calls)
+        # Whoever lists the calls also reports the error of the spec, so it is not raised a second time here.
         except StateError:
             return ()
 
@@ -214,6 +220,7 @@ def reading_description(operator: str = "") -> Iterator[None]:
     try:
         yield
     except SpecError as error:
+        # Without a name the caller adds it, and turns the error into one of the operator.
         if not operator:
             raise
         raise unreadable(operator, error) from error

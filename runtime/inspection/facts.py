@@ -160,6 +160,7 @@ class KeyBundle(Report):
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
+        # Not `asdict`, which would copy every value deeply, and knows no decimals or times.
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, dict):
         return {str(name): _plain(each) for name, each in value.items()}
@@ -167,12 +168,15 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, bytes):
         return value.hex()
+    # JSON has only doubles, in which a decimal of 38 digits would be rounded.
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
+    # True for NaN and both infinities, which JSON has no numbers for.
     if isinstance(value, float) and value - value != 0:
         return str(value)
+    # Before the fallback, which would make texts of numbers. A bool is an int and stays one.
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

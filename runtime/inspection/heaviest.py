@@ -71,14 +71,17 @@ class Heaviest(Report):
     def is_hot(self, key: KeyWeight) -> bool:
         """True for a key with a tenth of the rows or more, and five times as many as a key has on average."""
         share = self.share_of(key)
+        # With few keys a tenth is nothing special; with very many, five times the average is still too little.
         return share is not None and share >= max(_HOT_SHARE, _HOT_TIMES / max(1, self.known))
 
     def take(self, operator: Operator, bucket: int, names: list[str], limit: int) -> None:
         """Weigh the keys of one more bucket."""
         known, rows, heaviest = weigh(operator, bucket, names, limit)
         self.known += known
+        # None says that this bucket counts no rows. It does not undo what other buckets counted.
         self.rows = self.rows if rows is None else (self.rows or 0) + rows
         self.held += operator.keys
+        # Only the heaviest of all buckets so far are carried on, so memory is bounded by the limit.
         self.keys = nlargest(limit, [*self.keys, *heaviest], _weight)
 
 
@@ -88,6 +91,7 @@ def weigh(
     """(number of keys, the rows behind all of them, None if they are not counted, the heaviest keys) of an operator."""
     columns = operator.key_columns()
     rows = operator.count_key_rows()
+    # Without key columns there is one group, which exists as soon as anything is stored.
     if not columns:
         if not operator.keys:
             return 0, None, []
@@ -97,7 +101,9 @@ def weigh(
     each = np.ones(count, np.int64) if rows is None else np.asarray(rows, np.int64)
     firsts, counts, weights = _sum_by_key(columns, each)
     order = _largest(weights, counts, limit)
+    # Keys are decoded only for those that are shown: a bucket may have millions.
     chosen = [column.take(pa.array(firsts[order])) for column in columns]
+    # Windows of a key are read for the shown keys alone, as each takes a look into the state.
     heaviest = [
         _make_weight(
             *(operator, bucket, names, [column.slice(place, 1) for column in chosen]),
@@ -110,6 +116,7 @@ def weigh(
 
 def _sum_by_key(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
     """Return for each key a place at which it stands, how often it does, and the sum of its rows."""
+    # A key stands several times where each of its windows is an entry of its own.
     marks = pa.table([_groupable(each) for each in columns], names=_numbers(len(columns)))
     marks = marks.append_column("place", pa.array(np.arange(len(rows))))
     marks = marks.append_column("rows", pa.array(rows))
@@ -126,11 +133,13 @@ def _groupable(column: pa.Array) -> pa.Array:
     if not is_nested(column.type):
         return column
     numbers: dict[str, int] = {}
+    # Equal values have equal texts, since all of them are of one type.
     return pa.array([numbers.setdefault(repr(each), len(numbers)) for each in column.to_pylist()])
 
 
 def _largest(weights: Array, counts: Array, limit: int) -> Array:
     """The places of the largest, by rows and then by what is held."""
+    # Sorting everything pays off only for few keys; a partition finds the largest in one pass.
     if len(weights) > 4 * limit:
         candidates = np.argpartition(-weights, limit)[: 2 * limit]
         return np.asarray(
@@ -159,6 +168,7 @@ def _windows(operator: Operator, key: pa.RecordBatch) -> Iterator[HeldWindow]:
 
 
 def _weight(key: KeyWeight) -> tuple[int, int]:
+    # Where rows are not counted, windows are the best measure of weight that there is.
     return (key.held if key.rows is None else key.rows), key.held
 
 

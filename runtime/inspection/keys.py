@@ -37,6 +37,7 @@ def key_batch(key: Mapping[str, Any], fields: Sequence[pa.Field], where: str) ->
             f"{where}: the key is {', '.join(names)}; {', '.join(missing)} is not given. "
             f"Add --key {missing[0]}=VALUE."
         )
+    # A key without columns has one value, and `from_arrays` would make zero rows of it.
     if not fields:
         return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
     columns = [_parse_value(key[field.name], field, where) for field in fields]
@@ -57,6 +58,7 @@ class WindowFilter:
 
     def bundles(self, bundles: Iterable[KeyBundle]) -> tuple[KeyBundle, ...]:
         """Bundles with what they did to the windows; all, where none is asked for."""
+        # Without bounds every bundle counts, also one whose changes had no effect on any window.
         if self.start is None and self.end is None:
             return tuple(bundles)
         return tuple(each for bundle in bundles for each in self._bundle(bundle))
@@ -70,6 +72,7 @@ class WindowFilter:
         emitted = [
             (kind, row)
             for kind, row in bundle.emitted
+            # An operator that emits no bounds of windows has None for both, and no bound equals that.
             if self._takes((row.get(self.names[0]), row.get(self.names[1])))
         ]
         if changes or emitted:
@@ -77,6 +80,7 @@ class WindowFilter:
 
     def _takes(self, window: tuple[Any, Any] | None) -> bool:
         own_bounds = self.start, self.end
+        # A part that belongs to no window is of the whole key, and shown for each of its windows.
         return window is None or all(
             bound is None or bound == bound_text
             for bound, bound_text in zip(own_bounds, window, strict=True)
@@ -90,6 +94,7 @@ def split_key(
     if bounds is None:
         return key_batch(key, fields, where), WindowFilter()
     names = {field.name for field in fields}
+    # A key may have a column of the same name as a bound. Then the key's own column is meant.
     named = [name for name in bounds.names[:2] if name in key and name not in names]
     bounds_by_name = {
         name: _parse_value(key[name], pa.field(name, bounds.type), where)[0].as_py()
@@ -104,8 +109,10 @@ def split_key(
 
 def bucket_of(key: pa.RecordBatch, buckets: int) -> int:
     """The bucket that a key is in."""
+    # Without key columns everything lies in bucket 0: there is nothing to hash.
     if not key.num_columns:
         return 0
+    # The same function splits rows on their way to the buckets, so the two cannot disagree.
     return next(
         bucket for bucket, _ in split((key, np.zeros(1, np.int8)), range(key.num_columns), buckets)
     )
@@ -119,8 +126,10 @@ def nearest_keys(key: pa.RecordBatch, columns: Sequence[pa.Array]) -> tuple[str,
     if key_text is None or not columns:
         return ()
     lengths = pc.utf8_length(columns[0])
+    # Texts of very different lengths cannot be close. Skipping them bounds a search that is slow for each pair.
     close = pc.less_equal(pc.abs(pc.subtract(lengths, len(key_text))), max(2, len(key_text) // 2))
     names = columns[0].filter(pc.fill_null(close, False)).slice(0, _CANDIDATES).to_pylist()
+    # Reversed: of keys that differ in case or blanks only, the first one stays.
     folded = {name.strip().casefold(): name for name in reversed(names)}
     matches = get_close_matches(key_text.strip().casefold(), list(folded), n=3, cutoff=0.6)
     return tuple(folded[name] for name in matches)
@@ -130,6 +139,7 @@ def _parse_value(value: Any, field: pa.Field, where: str) -> pa.Array:
     """One value as a column of a field's type."""
     dtype = field.type
     try:
+        # An array or a struct is written as JSON on the command line.
         if isinstance(value, str) and is_nested(dtype):
             value = json.loads(value)
         if isinstance(value, str):
@@ -147,6 +157,7 @@ def _from_text(text: str, dtype: pa.DataType) -> pa.Array:
         return _text_array(text)
     if pa.types.is_binary(dtype):
         return pa.array([bytes.fromhex(text.removeprefix("0x"))], dtype)
+    # Arrow refuses a text without a zone for such a column. It means UTC here, as times are shown.
     if pa.types.is_timestamp(dtype) and dtype.tz is not None and not _has_zone(text):
         return _text_array(text).cast(pa.timestamp(dtype.unit)).cast(pa.int64()).cast(dtype)
     return _text_array(text).cast(dtype)
@@ -160,6 +171,7 @@ def _text_array(text: str) -> pa.Array:
 
 
 def _has_zone(text: str) -> bool:
+    # The date itself has hyphens in its first ten characters.
     return text.endswith(("Z", "z")) or any(sign in text[10:] for sign in "+-")
 
 

@@ -53,6 +53,7 @@ class Look:
         if key is not None:
             key_state, clock = self._key_state(key, limit)
         else:
+            # Sizes are known without opening a state. If the query cannot be made again, they are still worth showing.
             try:
                 for stored, operator, last in self._rebuilt(files):
                     keys, _ = keys_of(operator)
@@ -60,6 +61,7 @@ class Look:
                     live = {"live_bytes": operator.state_bytes}
                     old = vars(sizes[stored.bucket])
                     sizes[stored.bucket] = BucketSize(**{**old, **counted, **live})
+                    # Each bucket has a clock of its own; the query is as far as the one that is furthest.
                     clock = Clock(*map(max, clock, last))
             except (StateMismatchError, UntrustedCodeError) as error:
                 note = str(error)
@@ -69,6 +71,7 @@ class Look:
         """Return the story of a key: how it came to its value."""
         row, window = self._split_key(key)
         bucket = self._bucket(row)
+        # As the state has it, so that an answer shows the types of the columns, not what was typed.
         key_values = {name: row.column(name)[0].as_py() for name in row.schema.names}
         why = partial(
             Why,
@@ -91,6 +94,7 @@ class Look:
                     snapshot=opened.snapshot,
                     moves_last=opened.spec.moves_last,
                 )
+            # Only a key that was never there is a typing error; one that was deleted has a history.
             near = () if played.first or played.bundles else self._nearest(row)
             return why(
                 has_snapshot=bool(opened.snapshot),
@@ -100,6 +104,7 @@ class Look:
                 now=window.parts(played.last),
                 nearest=near,
             )
+        # The bucket was never written, so no key of it ever arrived.
         return why(
             has_snapshot=False,
             snapshot=(),
@@ -145,6 +150,7 @@ class Look:
 
     def _nearest(self, row: pa.RecordBatch) -> tuple[str, ...]:
         """Keys that read like one that is not there, if looking for them takes little."""
+        # A search has to rebuild every bucket, for a hint that is only a convenience.
         if sum(each.snapshot_bytes + each.log_bytes for each in self.files) > _WORTH_A_SEARCH:
             return ()
         columns = [keys_of(operator)[1] for _, operator, _ in self._rebuilt(self.files)]
@@ -156,6 +162,7 @@ class Look:
     ) -> OperatorState:
         """The operator with the sizes of its buckets; a note says why they were not all made again."""
         description, every = self.description, list(sizes.values())
+        # Where one key was asked for, or a bucket could not be read, a sum would be of a part and mislead.
         counted = key_state is None and not note
         largest = sorted(every, key=lambda e: (-(e.snapshot_bytes + e.log_bytes), e.bucket))
         processing, watermark = times(clock)
@@ -216,9 +223,11 @@ class Opened:
     """A bucket of a fragment, to be made again; part: the operator that is looked at."""
 
     def __init__(self, stored: StoredBucket, trust: bool, part: int) -> None:
+        # A bucket describes itself: after a change of the calls, its neighbours may have another description.
         self._description = stored.description(trust)
         self.store, self._stored, self._part = stored.store(self._description), stored, part
         self._whole = self.store.snapshot(stored.head)
+        # The backend shows in the bytes of its arrays, so the snapshot and the log are both searched.
         self._handlers = self._description.handlers(self._whole, *stored.log)
 
     @property
@@ -250,6 +259,7 @@ class Opened:
 
     def entries(self) -> Iterator[ReplayedEntry]:
         """Yield the entries that the log brought to the operator, through those before it."""
+        # The operators before the one in question run too: its input is in no log, only theirs is.
         fragment = self.fragment()
         if self._whole:
             fragment.restore(self._whole)

@@ -45,6 +45,7 @@ def _layout_of(handler_class: type[Any]) -> Layout:
 
 def counts_rows(handler_class: type[Any]) -> bool:
     """Tell whether accumulators count their rows: where rows only come, perhaps only that there are some."""
+    # The dtype says it: where rows are never retracted, a flag is enough, and takes one byte.
     return bool(handler_class.FIELDS[0].dtype == "i8")
 
 
@@ -62,6 +63,7 @@ def _parts(
     for key_state in operator.read_key_state(key):
         window = None if key_state.window is None else operator.format_window(key_state.window)
         records = key_state.records
+        # An operator that keeps rows counts them itself; one with a handler leaves it to the accumulators.
         if records is None:
             records = (
                 0
@@ -72,10 +74,12 @@ def _parts(
         part = PartContents(
             window,
             records if counts else None,
+            # An operator without a handler has its results as rows already.
             key_state.results or _results_of(key_state, records),
             None if key_state.emitted is None else _results(*key_state.emitted),
             (
                 dt.datetime.fromtimestamp(key_state.written / 1000, dt.UTC)
+                # Zero stands for a key that does not expire: the column of times is not written there.
                 if key_state.written
                 else None
             ),

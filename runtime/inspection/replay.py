@@ -61,16 +61,20 @@ def replay(
         alone.operator.restore(snapshot)
     first, bundles = parts_of(whole, key), []
     alone.parts = first
+    # The whole bundle goes first: it decides what is true, the single changes only explain it.
     for number, entry in enumerate(entries):
         emitted = _find_emitted(whole, entry, key)
         now = parts_of(whole, key)
         try:
+            # A list, as a generator would raise only below, outside of the `try`.
             changes = list(alone.apply(entry, whole))
             note, agrees = "", _same(alone.parts, now)
         except AggloomError as error:
+            # A failed replay is no disagreement. Its reason is in the note.
             changes, agrees = [], True
             note = f"its changes cannot be applied one by one: {error}"
         if note or not agrees:
+            # From here on the key's own operator would be wrong, so it takes over the state of the whole one.
             before, alone.parts = alone.parts, now
             changes = changes or [KeyChange("bundle", {}, tuple(_effects(before, now)))]
             alone.operator.restore(whole.snapshot())
@@ -109,9 +113,12 @@ class _Alone:
         """The key's changes in a bundle; whole: the operator that has applied all of it."""
         batch, kinds = entry.batch, entry.kinds
         nothing = no_rows(batch.schema)
+        # Things that all keys of a bucket share, such as a number for the next row, are set as the bundle found them.
         self.operator.start_with(whole)
+        # Where the clock moves after the rows, they must not see the new time.
         clock = NO_TIME if self.moves_last else entry.clock
         if not self.moves_last:
+            # Where the clock moves first, what it does is shown as a change of its own, before the rows.
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
         for row in np.flatnonzero(match_key(columns, self.key, batch.num_rows)).tolist():
@@ -135,8 +142,10 @@ class _Alone:
         self, kind: str, row: Row, rows: Any, clock: Clock, partials: Sequence[bytes] = ()
     ) -> KeyChange:
         operator, before = self.operator, self.parts
+        # Counters only grow, so what this one change dropped is the difference.
         counted = {name: operator.counters.get(name, 0) for name in _DROPPED}
         operator.process(*rows, clock, partials)
+        # Late rows pile up until they are fetched; here nobody reads them.
         operator.take_late()
         self.parts = parts_of(operator, self.key)
         notes = [
@@ -155,6 +164,7 @@ class _Alone:
         columns = other.key_columns(slots)[: self.key.num_columns]
         slots = slots[match_key(columns, self.key, len(slots))]
         if not len(slots):
+            # Accumulators travel in blobs of many keys, and this one need not be among them.
             return None
         own = KeyedState(handler_class)
         targets = own.lookup_keys_of(other, slots)
@@ -188,6 +198,7 @@ def _row(batch: pa.RecordBatch, row: int, skip: int) -> Row:
 
 def _effects(before: list[PartContents], after: list[PartContents]) -> Iterator[Effect]:
     old, new = ({part.window: part for part in parts} for parts in (before, after))
+    # Windows are pairs of times or of other values, or None; texts compare in any case.
     for window in sorted({*old, *new}, key=repr):
         was, now = old.get(window), new.get(window)
         if was is None or now is None or not _same([was], [now]):

@@ -87,6 +87,7 @@ class Why(Report):
             f"operator {self.operator}: {self.name}, batch {self.batch}, bucket {self.bucket}"
         )
         page.line(key_text(self.key))
+        # A key whose history lies before the snapshot has parts; without either it was never there.
         if not self.snapshot and not self.bundles:
             page.line(absent(self.nearest))
             return
@@ -110,7 +111,9 @@ class Why(Report):
             page.line(f"the last {limit} of {total} changes are shown (--limit)")
         skip = max(0, total - limit)
         for bundle in self.bundles:
+            # The last changes are shown, as the newest explain the value: whole bundles at the front are skipped.
             last_changes = bundle.changes[skip:]
             skip = max(0, skip - len(bundle.changes))
+            # A bundle without changes of its own may still have emitted something, and is shown if nothing else is.
             if last_changes or not total:
                 write_bundle(page, bundle, last_changes)

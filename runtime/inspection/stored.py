@@ -47,6 +47,7 @@ class StoredBucket:
     @classmethod
     def of(cls, bucket: int, head: Head, blobs: Sequence[bytes]) -> StoredBucket:
         """Make one of what lies in a bucket's list: the description, the snapshot's chunks, the log."""
+        # The order is that of the state's list: one description, the chunks of the snapshot, then the log.
         start = 1 + head.snapshot_chunks
         return cls(bucket, head, blobs[0], list(blobs[1:start]), list(blobs[start:]))
 
@@ -56,12 +57,14 @@ class StoredBucket:
 
     def last_clock(self, store: BucketStore) -> Clock:
         """The clock of the last bundle in the log."""
+        # A snapshot has no clock of its own; with an empty log the time is not known.
         return unseal(self.log[-1], store.owner, LOG).clock if self.log else NO_TIME
 
     def store(self, description: FragmentDescription) -> BucketStore:
         """The bucket as the host sees it, with every check that the host makes."""
         owner = Owner(description.operator, description.digest, self.bucket, description.buckets)
         blobs = [self.about, *self.snapshot, *self.log]
+        # The host's own store reads from lists instead of Spark's state, so a reader makes every check of the host.
         return BucketStore(_Kept([self.head]), _Kept(blobs), owner, "")
 
 
@@ -107,8 +110,10 @@ class _Kept:
 
 def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:
     """Return the sealed description of a bucket; raises StateError if it is not whole or another's."""
+    # The owner is first taken from the blob itself: a reader does not know the query yet.
     owner = stated_owner(about, "a checkpoint")
     text = bytes(unseal(about, owner, DESCRIPTION).payload)
+    # Files may have been mixed up by hand. A wrong description would decode other columns without an error.
     if owner.bucket != bucket:
         raise StateCorruptError(
             f"the description of bucket {bucket} is that of bucket {owner.bucket}. "

@@ -40,11 +40,13 @@ class TextPage:
         from rich.console import Console
 
         self._out = io.StringIO()
+        # A fixed width, so that the same state prints the same text in a pipe and in any terminal.
         self._console = Console(file=self._out, width=_WIDTH, color_system=None, highlight=False)
 
     @property
     def text(self) -> str:
         """All of it."""
+        # Rich pads cells to the width of their column, which would leave blanks at the ends of lines.
         lines = self._out.getvalue().splitlines()
         return "".join(f"{line.rstrip()}\n" for line in lines)
 
@@ -60,6 +62,7 @@ class TextPage:
         listed = [list(row) for row in rows]
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for place, name in enumerate(names):
+            # Columns of numbers may have gaps, where an operator did not count.
             numbers = all(isinstance(row[place], int | float | None) for row in listed)
             table.add_column(
                 _escape_text(name), justify="right" if numbers else "left", overflow="fold"
@@ -96,6 +99,7 @@ def write_operator(page: Page, state: OperatorState) -> None:
     for name, value in facts:
         page.line(f"  {name:<9} {value}")
     if state.key is None:
+        # The local engine has no partitions: a column of dashes would ask for an explanation.
         in_partitions = any(each.partition is not None for each in state.largest)
         page.table(
             ("bucket", *(["partition"] if in_partitions else []), *_SIZES),
@@ -147,6 +151,7 @@ def write_bundle(page: Page, bundle: KeyBundle, changes: Iterable[KeyChange]) ->
         page.line(f"  {bundle.note}")
     rows = [line for change in changes for line in _lines(change)]
     if rows:
+        # Only windowed operators have anything to show in the third column.
         windows = any(row[2] for row in rows)
         names = ("change", "row", "window", "before", "after")
         keep = [place for place in range(5) if windows or place != 2]
@@ -173,6 +178,7 @@ def _lines(change: KeyChange) -> Iterator[tuple[str, ...]]:
 
 
 def _records_text(count: int | None) -> str:
+    # No text for zero rows either: `not there` says it already.
     return f" ({count:,} record{'' if count == 1 else 's'})" if count else ""
 
 
@@ -215,6 +221,7 @@ def view_text(view: ViewSize, limit: int, shown_as: Callable[[Any], str] = text_
     if not view.entries:
         return f"{view.size:,} entries" if view.size else "empty"
     entry_texts = [
+        # Most values are there once. A count that is not one is shown, also a negative one.
         shown_as(value) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
         for value, counts in view.entries[:limit]
     ]
@@ -223,4 +230,5 @@ def view_text(view: ViewSize, limit: int, shown_as: Callable[[Any], str] = text_
 
 
 def _escape_text(text: str) -> str:
+    # Rich would take a bracket for markup, and swallow the text in it.
     return text.replace("[", "\\[")

@@ -49,11 +49,13 @@ def weigh_checkpoint(
     """
     looks = looks_at(checkpoint, None, None, trust, spark)
     nodes: dict[int, list[Look]] = {}
+    # Looks of one node share their files, so each bucket is opened once for all of them.
     for look in looks:
         nodes.setdefault(id(look.node), []).append(look)
     end = time.monotonic() + seconds
     operators = []
     for own in nodes.values():
+        # Every node gets an equal part of the bytes; time is shared by whoever comes first.
         operators += _of_node(own[0].node, own, room // len(nodes), end, limit)
     return operators
 
@@ -76,7 +78,9 @@ def look_up_key(
 ) -> KeyFinding:
     """Return the state of a key in the operator at a place of a query. Raises CheckpointError and StateError."""
     for look in looks_at(checkpoint, None, None, trust, spark):
+        # The page names an operator by its place in the plan, which its number in the checkpoint does not give.
         if f"{look.node.description.place}.{look.part}" == place:
+            # Checked before anything is read: the bytes in the store are compressed, and take more in memory.
             size = look.bytes_of(key)
             if size > _LARGEST:
                 raise CheckpointError(
@@ -97,6 +101,7 @@ def _of_node(
     try:
         for stored in node.checkpoint.buckets(node.stored.number, node.batch, files):
             opened = Opened(stored, node.trust, 0)
+            # Rebuilding applies the log as the query itself would, so the numbers are those of its memory.
             fragment = opened.rebuild()
             clock = Clock(*map(max, clock, stored.last_clock(opened.store)))
             for look, tally, own, operator in zip(
@@ -109,9 +114,11 @@ def _of_node(
                 live = {"live_bytes": operator.state_bytes}
                 own[stored.bucket] = BucketSize(**{**vars(own[stored.bucket]), **counted, **live})
             read += [each for each in files if each.bucket == stored.bucket]
+            # Checked after a bucket and not before: at least one is always read, however slow the store is.
             if time.monotonic() > end:
                 stopped = "it took too long"
                 break
+    # An operator that cannot be made again still has sizes; the page shows those with the reason.
     except (StateMismatchError, UntrustedCodeError) as error:
         note = stopped = str(error)
     if not note and len(read) < len(node.files):
@@ -134,6 +141,7 @@ def _choose_files(files: list[BucketFiles], room: int) -> list[BucketFiles]:
     left = room
     for each in sorted(files, key=lambda file: (-_bytes([file]), file.bucket)):
         size = _bytes([each])
+        # Skipped and not ended with: a smaller bucket behind this one may still fit.
         if size > (left if chosen else _LARGEST):
             continue
         chosen.append(each)

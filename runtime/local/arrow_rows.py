@@ -41,6 +41,7 @@ def arrow_rows(
     if kinds is not None and table.schema.equals(schema) and isinstance(table, pa.RecordBatch):
         return table, _codes(kinds, len(table), where)
     there = _Names(table.schema.names, where)
+    # Before the markers, so that a missing column is reported first: it is the more common mistake.
     columns = [_column(table, there, field, where) for field in schema]
     for name in words.list_markers(schema.names):
         if there.place(name) is not None:
@@ -69,6 +70,7 @@ def arrow_rows(
         codes = parse_kinds(_whole(table.column(change_places[0][1])), where)
     else:
         codes = np.zeros(rows, np.int8) if kinds is None else _codes(kinds, rows, where)
+    # Arrow takes the number of rows from the columns, and would make no rows without any.
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([]))), codes
     return pa.RecordBatch.from_arrays(columns, schema=schema), codes
@@ -78,6 +80,7 @@ class _Names:
     """The names that a table has, and where each declared one is among them."""
 
     def __init__(self, names: list[str], where: str) -> None:
+        # Counted once for a table and not for each column: wide tables have thousands of names.
         self.names, self._where = names, where
         self._exact = Counter(names)
         self._lower = Counter(name.lower() for name in names)
@@ -90,6 +93,7 @@ class _Names:
         exact = self._exact[name]
         if exact > 1 or (not exact and self._lower[name.lower()] > 1):
             raise DataError(f"{self._where}: column {name!r} is there twice")
+        # An exact name wins, so two columns that differ in case alone can both be declared.
         if exact:
             return self.names.index(name)
         same = [at for at, other in enumerate(self.names) if other.lower() == name.lower()]
@@ -105,6 +109,7 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     if column.type == field.type:
         return column
     wrong = f"{where}: column {field.name!r} is {type_name(field.type)}"
+    # A column of Arrow's NULL type has no type of its own, as pandas makes it of an empty column.
     if not pa.types.is_null(column.type) and not fits(column.type, field.type):
         raise TypeMismatchError(f"{wrong}, not {column.type}; cast it before")
     try:
@@ -112,12 +117,14 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         message = str(error).splitlines()[0]
         hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(column.type) else ""
+        # The first line of Arrow's message says what it is; the others are its source files.
         raise TypeMismatchError(f"{wrong}, and not all of it fits: {message}{hint}") from None
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     whole = without_extension(whole)
+    # Dictionaries are an encoding and not a type: operators know the values alone.
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 
@@ -125,14 +132,17 @@ def _codes(kinds: Any, rows: int, where: str) -> Array:
     """Kinds as numbers: 0 to 3 for +I, -U, +U, -D, or these words."""
     if len(kinds) != rows:
         raise DataError(f"{where}: {rows} rows with {len(kinds)} kinds; give one for each")
+    # The first kind decides: a list mixes words and numbers only by mistake, which is reported below.
     if isinstance(kinds, pa.Array | pa.ChunkedArray) or any(isinstance(k, str) for k in kinds[:1]):
         try:
             words = kinds if isinstance(kinds, pa.Array | pa.ChunkedArray) else pa.array(kinds)
         except (pa.ArrowException, TypeError):
+            # A list of mixed types is read as texts, so that the error names the one that is no kind.
             words = pa.array([str(kind) for kind in kinds])
         return parse_kinds(words, where)
     codes = np.asarray(kinds)
     if rows and (codes.dtype.kind not in "iu" or codes.min() < 0 or codes.max() > 3):
+        # A bool is a number to Python, and `True` would pass for -U.
         odd = next((k for k in kinds if isinstance(k, bool) or k not in (0, 1, 2, 3)), kinds[0])
         raise DataError(
             f"{where}: kind {odd!r}; kinds are 0 to 3, for +I, -U, +U, -D, or these words"

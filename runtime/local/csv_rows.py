@@ -27,12 +27,15 @@ def read_csv_texts(file: Path, options: Mapping[str, Any]) -> pa.Table:
     records = csv_records(_read_bytes(file), CsvDialect.of(options), str(file))
     header, start = records.header()
     names = [name.strip() for name in header]
+    # No record, so no columns: the caller says what it needs of an empty file.
     if not names:
         return pa.table({})
+    # A wrong separator makes one long name of the header; with a declared one it is meant.
     if len(names) == 1 and records.other_separator() and not options.keys() & {"sep", "delimiter"}:
         raise InputFormatError(
             f"{file}: the first line is one name, {names[0][:80]!r}{records.hint()}, or sep=, to keep it."
         )
+    # Rows go by name, so it could not be said which of the two is meant.
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputFormatError(

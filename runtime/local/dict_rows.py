@@ -22,6 +22,7 @@ def rows_of_dicts(rows: Sequence[Any], names: Sequence[str]) -> list[tuple[Any, 
     UnknownColumnError for a name that the table does not have.
     """
     column_names = {name.casefold() for name in names}
+    # A declared column of that name is data, and then no word of a change.
     words = [name for name in CHANGE_COLUMNS.values() if name.casefold() not in column_names]
     return [_tuple(number, row, names, words) for number, row in enumerate(rows)]
 
@@ -35,6 +36,7 @@ def _tuple(number: int, row: Any, names: Sequence[str], words: Sequence[str]) ->
     kinds = [name for name in row if name in words]
     if len(kinds) > 1:
         raise DataError(f"{where}: both {kinds[0]!r} and {kinds[1]!r} are there; keep one")
+    # Only the one name that is used as the kind is left out, so a second would be reported.
     left = {name: value for name, value in row.items() if name not in kinds}
     values = []
     for name in names:
@@ -44,6 +46,7 @@ def _tuple(number: int, row: Any, names: Sequence[str], words: Sequence[str]) ->
                 f"{where} has no column {name!r}; give it, or None for NULL: {row!r:.200}"
             )
         values.append(left.pop(key))
+    # What is left over is most often a wrong name, which must not become a NULL without a word.
     for name in left:
         hint = nearest(name, names)
         raise UnknownColumnError(
@@ -54,6 +57,7 @@ def _tuple(number: int, row: Any, names: Sequence[str], words: Sequence[str]) ->
 
 def _other_case(name: str, left: Mapping[Any, Any], names: Sequence[str]) -> Any:
     """The one key that is a name in another case, and no other column's; None if there is none."""
+    # A key that is itself a declared column belongs to that one.
     matches = [
         key
         for key in left

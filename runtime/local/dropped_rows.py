@@ -24,6 +24,7 @@ class DroppedWatch:
         stateful = [operator_of(each, options) for each in nodes if isinstance(each, Stateful)]
         self._pipeline, self._unreadable = pipeline, unreadable
         self._report = DroppedReport(any(each.late_columns is not None for each in stateful))
+        # Calls stack, as `read` calls `process`, which may call `flush`: one warning is enough.
         self._depth = 0
 
     def silence(self) -> None:
@@ -41,7 +42,9 @@ class DroppedWatch:
             yield
         finally:
             self._depth -= 1
+        # After the call and not in `finally`: an error of the call itself must not be hidden by a warning.
         if not self._depth and (ended or self._report.is_due(self._totals())):
+            # Counting late rows may take a look into the state, so it is done only once a warning is due.
             self._report.warn(self._counts(), ended, find_call())
 
     def _totals(self) -> dict[str, int]:

@@ -77,6 +77,7 @@ class FileReader:
         self._cuts, self._fills = False, False
         self._facts, beside = split_sources(left.pop("metadata", None) or {})
         check_file_facts(self._facts, scan.schema, where)
+        # Files of rows have no metadata beside them, such as the offset of a message.
         if beside and format in FILES:
             name, source = next(iter(beside.items()))
             raise SpecError(
@@ -99,6 +100,7 @@ class FileReader:
     def read(self, files: Sequence[Path]) -> Iterator[Read]:
         """Yield the rows of some of the files; raises InputFormatError and its kin."""
         parts = read_partitions(self._path, files, self._which["deep"])
+        # Facts about a file, such as its name, are constants of its rows, as directories are.
         if self._facts:
             parts = {
                 file: {**own, **read_file_facts(file, self._facts)} for file, own in parts.items()
@@ -144,6 +146,7 @@ def _cuts_nanoseconds(options: dict[str, Any], where: str) -> bool:
 def _messages(
     path: str | Path, parts: Partitions, format: str, scan: Scan, options: dict[str, Any]
 ) -> Iterator[Read]:
+    # Options that are read here are taken out, so that the decoder refuses only what nobody knows.
     separator_text = options.pop("key_separator", None)
     whole, options = take_option(options, separator_text, f"table {scan.table}")
     separator = MESSAGES[format].separator if separator_text is None else separator_text
@@ -153,6 +156,7 @@ def _messages(
     # Files of directories that are columns are read one by one, for each has its own values.
     for files in [[file] for file in parts] if reader.given else [list(parts)]:
         lines = read_lines(files, separator, whole)
+        # The decoder works on blocks (decision 057), which are small enough to stay in memory.
         while messages := list(islice(lines, _MESSAGES)):
             yield reader.read(messages, parts[files[0]], files[0])
 
@@ -175,6 +179,7 @@ def _parquet(
     more = (*words.names(own), *words.list_markers(own))
     column_names = {name.lower() for name in (*read_schema.names, *more)}
     try:
+        # Checksums are off by default in Arrow, and a damaged page may decode to other values.
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.
         empty = add_partitions(parquet.schema_arrow.empty_table(), parts, schema, file)
@@ -191,6 +196,7 @@ def _parquet(
             yield *arrow_rows(table, None, read_schema, where, words), [], 0
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
+    # A column of another type is a fault of the file here, where nobody passed a table.
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None
 
@@ -199,6 +205,7 @@ def _find_lacking(table: pa.Table, schema: pa.Schema) -> list[pa.Field]:
     """The declared columns that a table does not have in any case; none where it has none of them."""
     names = {name.lower() for name in table.column_names}
     lacking = [field for field in schema if field.name.lower() not in names]
+    # A file with none of the columns is another file, not one of NULLs.
     return lacking if len(lacking) < len(schema) else []
 
 
@@ -215,11 +222,13 @@ def _cut_row_groups(metadata: pq.FileMetaData) -> Iterator[list[int]]:
     rows = 0
     for number in range(metadata.num_row_groups):
         more = metadata.row_group(number).num_rows
+        # A group cannot be read in parts; one that is larger than the room is read alone.
         if groups and rows + more > _ROWS:
             yield groups
             groups, rows = [], 0
         groups.append(number)
         rows += more
+    # Also with no group at all: an empty file has columns, and those are checked.
     yield groups
 
 
@@ -230,6 +239,7 @@ def _csv(
     parts: Mapping[str, str | None],
     words: ChangeWords,
 ) -> Read:
+    # Columns that directories give are not in the file.
     schema, _ = split_columns(list(parts), scan.schema, str(file))
     csv_rows = read_csv_rows(file, schema, options, words)
     # The words are a column too, so that rows are counted where directories have all columns.

@@ -36,6 +36,7 @@ def window_handler(
 
     Raises SpecError if the given one was made from another spec.
     """
+    # Only queries with exactly one window aggregate are planned with a class of the user's.
     (spec,) = (each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
     if handler is None:
         return handlers(backend)(spec)
@@ -45,6 +46,7 @@ def window_handler(
 def _load_handler(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> type[Any]:
     """A given handler class; raises SpecError unless it was made from the spec."""
     loaded = _class_of("handler", handler, how)
+    # A class of another spec would read its state as its own, so the whole spec is compared.
     if loaded.spec() != spec:
         raise SpecError(f"handler: it was generated from another spec; generate it by {how}.")
     return loaded
@@ -53,6 +55,7 @@ def _load_handler(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> t
 def _class_of(name: str, handler: type[Any] | str | Path, how: str) -> type[Any]:
     """A handler class, or the one in the file at a path; raises SpecError for any other class."""
     loaded = handler if isinstance(handler, type) else load(handler)
+    # A user's class of the right shape may still be none of ours; the spec in it is what tells.
     if not hasattr(loaded, "SPEC_JSON"):
         raise SpecError(f"{name}: {loaded!r} is no generated handler class; generate it by {how}.")
     return loaded

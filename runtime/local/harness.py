@@ -100,6 +100,7 @@ class Harness(FedPlan):
             {},
             mini_batch_enabled=mode == "mini_batch",
             mini_batch_size=bundle_size or -1,
+            # One phase, as a bundle is applied in one process, so a local aggregate would only be a second pass.
             agg_phase_strategy="ONE_PHASE",
             state_ttl=state_ttl,
             update_before=update_before,
@@ -110,6 +111,7 @@ class Harness(FedPlan):
             loaded = spec_handler(spec, handler, backend)
             plan = plan_spec(loaded.spec(), options=options)
         else:
+            # A class is made for a spec with the window in it, which it cannot be told apart from here.
             if not isinstance(spec, AggSpec):
                 raise SpecError(
                     "spec: windows are planned from an AggSpec; give it, and the class as handler=...."
@@ -148,6 +150,7 @@ class Harness(FedPlan):
         """
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
+        # Types of expressions that the planner does not know are asked of the session, and only while it plans.
         with ask_session(session):
             plan = plan_query(
                 sql,
@@ -161,6 +164,7 @@ class Harness(FedPlan):
             )
         followed = {
             name: each
+            # A watermark of a table that the query does not read is ignored; of an unknown name it is an error later.
             for name, each in (watermarks or {}).items()
             if name in plan.scans or name not in tables
         }
@@ -172,6 +176,7 @@ class Harness(FedPlan):
             partitions=partitions,
             session=session,
         )
+        # Names in the text tell a table that the planner removed from one that was never meant.
         named = tables_read(sql)
         harness._unread = {
             name: _UNNEEDED if name in named else _UNNAMED
@@ -228,6 +233,7 @@ class Harness(FedPlan):
         plan: what `plan_query` gives. handler_of: gives the handler class of a spec. watermarks: as of the harness.
         options: buckets, partitions and session of the harness.
         """
+        # Without `__init__`, which makes a plan of its own.
         harness = cls.__new__(cls)
         FedPlan.__init__(harness, plan, handler_of, watermarks, **options)
         return harness

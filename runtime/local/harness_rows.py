@@ -29,6 +29,7 @@ def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.Rec
 
     Raises DataError naming the first row that is none, TypeMismatchError for values of another type.
     """
+    # The interfaces of Arrow: pandas, Polars and others have them, without their names being known here.
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
         return arrow_rows(_arrow(rows), kinds, schema, "process")
     if kinds is not None:
@@ -37,6 +38,7 @@ def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.Rec
         )
     if are_dicts(rows):
         rows = rows_of_dicts(rows, schema.names)
+    # Before anything is converted: Arrow's own error would not say which row it is.
     _refuse_no_rows(rows, schema.names)
     codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
     return rows_to_batch([tuple(row[1:]) for row in rows], schema), codes
@@ -61,6 +63,7 @@ def _refuse_no_rows(rows: Any, names: list[str]) -> None:
         )
     form = ", ".join(["'+I'", *names])
     for number, row in enumerate(rows):
+        # None is let through as a kind, for whose absence `parse_kinds` has an error of its own.
         if not isinstance(row, list | tuple) or not row or not isinstance(row[0], str | None):
             raise DataError(
                 f"process: row {number} is {row!r:.200}; a row is its kind of change, then its values in the table's "
@@ -72,6 +75,7 @@ def change_tuples(rows: Rows) -> list[tuple[Any, ...]]:
     """Return changes as (kind, value, ...) tuples, the kinds in Flink's short words."""
     batch, kinds = rows
     names = [KIND_NAMES[k] for k in kinds]
+    # A result without columns has rows, of which only the kinds are left.
     if not batch.num_columns:
         return [(name,) for name in names]
     return list(zip(names, *to_python(batch), strict=True))

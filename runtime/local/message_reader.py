@@ -45,6 +45,7 @@ class MessageReader:
             )
         lacks_before = ChangeWords.of(options, format).lacks_before
         by_key = scan.changes == "upsert" and (kind.takes_keys or lacks_before)
+        # A harness knows schema and keys from its query; as options they could contradict it.
         for name in ("schema", "keys", "source", "side", "beside"):
             if name in options:
                 raise SpecError(
@@ -54,6 +55,7 @@ class MessageReader:
         schema, self.given = split_columns(list(directories), rows, source)
         keys = scan.key if by_key else None
         self._decoder = decoder(format, schema, keys, source=source, **options)
+        # There is no side table in memory, so the messages are collected in a list.
         if self._decoder.unreadable == "side":
             raise SpecError(
                 'a harness keeps unreadable messages itself: unreadable="drop", then `.unreadable`'
@@ -72,8 +74,10 @@ class MessageReader:
         table = pa.table(decoded.columns, schema=self._decoder.columns)
         if self.given and values is not None and file is not None:
             table = add_partitions(table, values, schema, file)
+        # The column is one of the declared schema, and a format without partial images fills it with NULL.
         if ABSENT in schema.names and ABSENT not in table.column_names:
             table = table.append_column(ABSENT, pa.nulls(table.num_rows, pa.string()))
+        # One chunk for each column, as a batch cannot have several.
         columns = [column.combine_chunks() for column in table.select(schema.names).columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         notices = int(decoded.notices.sum())
@@ -84,6 +88,7 @@ def _find_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa
     """The columns that messages tell; which ones a row leaves out is what reading them as partial images says."""
     if "images" not in kind.options:
         return scan.schema
+    # The user declared the column, and this one option gives it a meaning: it need not be said twice.
     if ABSENT in scan.schema.names and scan.changes == "upsert":
         options.setdefault("images", "partial")
         return without_absent(scan.schema)

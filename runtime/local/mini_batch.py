@@ -14,6 +14,7 @@ class MiniBatch:
         self.size, self.latency_ms = size, latency_ms
         self._interval: int | None = None
         self._watermark: int | None = None
+        # One less than a multiple: a watermark of t says that t itself is over.
         self._next_watermark = latency_ms - 1
 
     def room(self, buffered: int, rows: int) -> int:
@@ -29,12 +30,14 @@ class MiniBatch:
         if not self.latency_ms:
             return False
         before, self._interval = self._interval, ms // self.latency_ms
+        # The first time only starts the clock, as there is no interval that could have ended before it.
         return before is not None and self._interval > before
 
     def watermark(self, ms: int) -> bool:
         """Move the watermark to `ms`, before which no row is expected any more; tell whether the bundle ends by
         that.
         """
+        # A watermark never goes back. The same one again ends nothing.
         if self._watermark is not None and ms <= self._watermark:
             return False
         self._watermark = ms
@@ -43,6 +46,7 @@ class MiniBatch:
         if ms < self._next_watermark:
             return False
         self._next_watermark = (ms // self.latency_ms + 1) * self.latency_ms - 1
+        # At the last millisecond of an interval, the next end is one further, or every call would end a bundle.
         if self._next_watermark <= ms:
             self._next_watermark += self.latency_ms
         return True

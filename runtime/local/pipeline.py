@@ -107,6 +107,7 @@ class MemoryHost:
 
 def handlers(backend: Backend) -> Handlers:
     """The handler classes of specs, generated when they are first asked for."""
+    # Before the cache, which needs a value that can be hashed.
     if not isinstance(backend, str):
         raise SpecError(f"backend is {backend!r}; it must be 'numba' or 'python'.")
     return _handlers(backend)
@@ -121,6 +122,7 @@ def ask_session(session: Any) -> AbstractContextManager[None]:
     """While a query is planned, a session's analyser, if there is one, tells the types that the rules do not know."""
     if session is None:
         return nullcontext()
+    # Imported here: without a session nothing of Spark is loaded.
     from aggloom.runtime.spark.plan.expressions import use_analyser
 
     return use_analyser(session)
@@ -156,6 +158,7 @@ class Pipeline:
         self._partitions = partitions
         self._stages = _Builder(plan, handler_of, buckets, self, host or MemoryHost(handler_of))
         self._is_tall = len(walk(plan.root)) > _TALL
+        # Stages close over each other, one call within the other for each node on the way down.
         self._root = self._call_on_stack(lambda: self._stages.build(plan.root, True))
 
     @property
@@ -184,6 +187,7 @@ class Pipeline:
 
     def contents(self) -> Rows:
         """The result's rows that the state holds, each an insertion; of windows, those that may still change."""
+        # No rows go in: the nodes next to the result give what they store, and steps above run as usual.
         with self._stages.show_contents():
             return self.process({})
 
@@ -205,6 +209,7 @@ class Pipeline:
 
     def calculate(self, node: Calc, rows: Rows, is_result: bool) -> Rows:
         """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates."""
+        # A condition over an update may let one half pass: then it is an insertion or a deletion.
         is_shown = is_result or node.shows
         # Of a result the two halves of an update are judged together.
         parts = [rows] if is_shown and rows[1].any() else cut_evenly(rows, self.workers)
@@ -212,12 +217,14 @@ class Pipeline:
         return concat_changes(self.workers.run(calls), node.schema)
 
     def _calculate_part(self, node: Calc, rows: Rows, is_shown: bool) -> Rows:
+        # With upserts, the row before an update is missing, and a row that no longer fits must still be deleted.
         upsert = not self.plan.tells_before and not node.shows
         try:
             return calculate(
                 node.where, node.select, node.schema, *rows, is_shown=is_shown, upsert=upsert
             )
         except UnsupportedExpressionError:
+            # pyarrow is tried first for each batch: some expressions fail for certain values only.
             session = self.session or active_session()
             if session is None:
                 raise
@@ -231,6 +238,7 @@ class Pipeline:
     def cut(self, rows: Rows) -> Parts:
         """The rows as so many tasks read them, each a run of neighbours."""
         batch, kinds = rows
+        # At least one part, even without rows: operators run on empty bundles, when only time passes.
         size = max(1, -(-batch.num_rows // self._partitions))
         starts = range(0, max(batch.num_rows, 1), size)
         return [(batch.slice(at, size), kinds[at : at + size]) for at in starts]
@@ -273,6 +281,7 @@ class _Builder:
         if isinstance(node, Stateful):
             return self._build_fragments(node, is_result)
         if isinstance(node, Union):
+            # Branches may name their columns differently; the first one's names are those of the union.
             stages = [self.build(part, is_result) for part in node.parts]
             return lambda tables, clock: [
                 (batch.rename_columns(node.schema.names), kinds)
@@ -297,6 +306,7 @@ class _Builder:
         def scan(tables: Mapping[str, Rows], clock: Clock) -> Parts:
             batch, kinds = tables.get(node.table, empty)
             if node.clock is not None:
+                # One time for the whole batch, so that all its rows agree on what is now (decision 082).
                 now = pa.scalar(clock.processing * 1000, pa.timestamp("us", "UTC"))
                 columns = [*batch.columns, pa.repeat(now, batch.num_rows)]
                 batch = pa.RecordBatch.from_arrays(columns, schema=node.schema)
@@ -306,14 +316,17 @@ class _Builder:
 
     def _build_fragments(self, node: Stateful, is_result: bool) -> Stage:
         """The fragment that a node emits from, one for each bucket; places are counted from the result down."""
+        # The number is taken before the inputs are built, so the result's own node is 0.
         place = next(self._places)
         spec, exchanges, nodes = fragment_of(node, self.plan.options)
         feeds = [self._exchange(each, spec.inputs[n]) for n, each in enumerate(exchanges)]
+        # Without keys all rows meet in one bucket, and the others would be empty for ever.
         hosted = self.host.open_node(place, nodes, spec, self.buckets if exchanges[0].keys else 1)
         self.nodes.append(hosted)
 
         def stage(tables: Mapping[str, Rows], clock: Clock) -> Parts:
             if self._shows and is_result:
+                # Not run: contents are read without an input, and the clock must not move.
                 return [fragment.contents() for fragment in hosted.fragments]
             return hosted.run(
                 list(zip(*(feed(tables, clock) for feed in feeds), strict=True)), clock
@@ -344,6 +357,7 @@ class _Builder:
             for rows in below(tables, clock):
                 for bucket, part in split(rows, keys, buckets, self.pipeline.workers):
                     parts[bucket].append(part)
+            # Also buckets without rows get a bundle: their timers may be due.
             return [InputBatch(*concat_changes(each, schema)) for each in parts]
 
         return exchange

@@ -29,6 +29,7 @@ class RowTable(list[tuple[Any, ...]]):
 
     def to_arrow(self) -> pa.Table:
         """The rows as a table of Arrow, in the types of the query."""
+        # Rows without columns still have a number, which only an array of structs can carry.
         if not self.schema.names:
             return pa.Table.from_struct_array(pa.array([{}] * len(self), pa.struct([])))
         return pa.Table.from_batches([rows_to_batch(list(self), self.schema)])
@@ -41,6 +42,7 @@ class RowTable(list[tuple[Any, ...]]):
             **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in _NUMBERS},
             pa.bool_(): pd.BooleanDtype(),
         }
+        # Dates as Python's own: pandas' timestamps do not reach all years that SQL has.
         table = self.to_arrow()
         frame = table.to_pandas(types_mapper=kinds.get, date_as_object=True)
         for place, column in enumerate(table.columns):
@@ -59,5 +61,6 @@ _NUMBERS = ("Int8", "Int16", "Int32", "Int64", "Float32", "Float64")
 def changes_schema(schema: pa.Schema) -> pa.Schema:
     """The columns of a table's changes: what kind each is, then the table's; a harness reads them by these names."""
     names = {name.lower() for name in schema.names}
+    # A table may have columns of these names itself; then its changes need another one.
     free = [name for name in ("op", *CHANGE_COLUMNS.values()) if name not in names]
     return schema.insert(0, pa.field(free[0] if free else "change", pa.string()))

@@ -99,15 +99,18 @@ class _Picture:
     def __init__(self, timeline: Timeline) -> None:
         self.story, self.width, self.title = timeline.story, timeline.width, timeline.title
         self.right = timeline.width - _MARGIN
+        # The newest rows explain the state; `[-0:]` would be all of them.
         recent = self.story.rows[-timeline.rows :] if timeline.rows else []
         since = recent[0].number if recent else 0
         every = self.story.keys
+        # Without any recent row the keys are still drawn, with their windows.
         self.shown = [key for key in every if any(row.key == key for row in recent)] or every
         self.shown = self.shown[: timeline.keys]
         self.rows = [row for row in recent if row.key in self.shown]
         self.hidden = self._describe_hidden(len(every) - len(self.shown), since - 1)
         self.spans = [span for span in self.story.spans if self._is_drawn(span, since)]
         widest = max((wide(key_text(key)) for key in self.shown), default=0)
+        # Names of keys get a sixth of the picture at most, and are cut beyond that.
         self.left = _MARGIN + min(150.0, max(widest + 14, 54))
         self.axis = self._axis()
 
@@ -138,6 +141,7 @@ class _Picture:
     def _is_drawn(self, span: Span, since: int) -> bool:
         if span.key not in self.shown:
             return False
+        # Windows of order have no times that could be compared with those of the rows.
         if since <= 1 or self.story.by_order or any(each.after >= since for each in span.firings):
             return True
         return any(span.start <= row.place < span.end for row in self.rows)
@@ -156,6 +160,7 @@ class _Picture:
         places += [row.until for row in self.rows if row.until is not None]
         places += [place for span in self.spans for place in (span.start, span.end)]
         if not places:
+            # An axis needs two ends even if nothing is drawn on it.
             return TimeAxis(0, 1, left, self.right, self.story.zone)
         low, high = min(places), max(places)
         # A watermark a little beyond the windows is worth its room.
@@ -189,6 +194,7 @@ class _Picture:
             parts.append(line("grid", _MARGIN, y, self.right, y))
         for x, label in ticks:
             half = wide(label) / 2
+            # Labels at the ends stay inside of the picture.
             parts.append(text("dim mid", min(max(x, half), self.width - half - 2), y + 15, label))
         return parts, y + 24
 
@@ -200,6 +206,7 @@ class _Picture:
 
     def _strip(self, top: float) -> tuple[list[str], float]:
         """All rows as they came, downwards, and the watermark after each of them."""
+        # The strip stays within about a screen, however many rows there are.
         step = min(14.0, max(3.0, 224 / max(1, len(self.rows))))
         places = {row.number: top + 16 + (at + 0.5) * step for at, row in enumerate(self.rows)}
         bottom = top + 16 + len(self.rows) * step + 10
@@ -207,12 +214,14 @@ class _Picture:
 
         def below(after: int) -> float:
             """Between a row and the next."""
+            # Rows that are not drawn do not move the place of a mark.
             done = sum(1 for row in self.rows if row.number <= after)
             return top + 16 + done * step
 
         parts = [text("dim", _MARGIN, top + 12, "arrival")]
         marks = [mark for mark in self.story.marks if mark.after >= first - 1]
         earlier = [mark for mark in self.story.marks if mark.after < first - 1]
+        # The watermark before the first drawn row is where its line begins.
         marks = [*(mark._replace(after=first - 1) for mark in earlier[-1:]), *marks]
         lateness = int(self.story.node.windowing.allowed_lateness)
         passed = [(below(mark.after), mark.watermark) for mark in marks]
@@ -222,6 +231,7 @@ class _Picture:
             area = f"{steps}V{number(bottom)}H{number(self.left)}z"
             parts.append(path("over", area, "times that the watermark has passed"))
         parts += [line("grid", x, top + 4, x, bottom) for x, _ in self.axis.ticks()]
+        # The same line, moved back by the lateness: what ends before it takes no more rows.
         allowed = self._steps([(y, at - lateness) for y, at in passed], bottom)
         if lateness and allowed:
             parts.append(path("allowed", allowed, "windows that end before it take no more rows"))
@@ -229,9 +239,11 @@ class _Picture:
             parts.append(path("mark", steps, caption))
         for span in self.spans:
             for firing, holds in span.results:
+                # A firing before the first drawn row has no place in the strip.
                 if firing.after >= first - 1:
                     x, y = self.axis.at(span.end), below(firing.after)
                     parts.append(diamond("fire" if holds else "again", x, y, 3))
+        # Numbers need eleven pixels each, so narrow steps show only some of them.
         every = max(1, -(-11 // round(step)))
         for at, row in enumerate(self.rows):
             parts += self._arrival(row, places[row.number], step)
@@ -295,6 +307,7 @@ class _Picture:
         x, middle, parts = float(_MARGIN), y + 12, []
         for shape, css, words in self._signs():
             need = 22 + 0.86 * wide(words)
+            # The estimate of a width is an upper bound, and legends use common letters, which are narrower.
             if x + need > self.right:
                 x, middle = float(_MARGIN), middle + 17
             parts += [*_sign(shape, css, x, middle), text("dim", x + 18, middle + 4, words)]

@@ -58,6 +58,7 @@ class Lane:
             spans = sorted(self.spans, key=lambda span: (span.start, span.end))
             self._bars = list(_stack_items(spans, lambda span: self._ends(span.start, span.end, 0)))
         levels = _levels(self._bars)
+        # Many levels are drawn thin, so that a key with many windows does not fill the picture.
         self._bar = _BAR if levels <= 8 else max(5.0, 8 * _BAR / levels)
 
     @property
@@ -81,6 +82,7 @@ class Lane:
 
     def draw(self, left: float, top: float) -> list[str]:
         """The shapes of the lane."""
+        # Rows are stacked upwards from the line, windows downwards below it.
         baseline = top + self._line
         y = baseline + 7
         parts = [line("axis", left, baseline, self.right, baseline)]
@@ -115,6 +117,7 @@ class Lane:
     def _tails(self, y: float) -> Iterator[str]:
         """For how long each row keeps its session open."""
         if not self.story.node.windowing.assigner.merges:
+            # Only sessions are kept open by their rows.
             return
         for row in self.rows:
             if row.until is not None and not row.late:
@@ -129,6 +132,7 @@ class Lane:
             y = baseline - 4 - (level + 0.5) * self._pill_height
             stems.append(line("axis", x, y, x, baseline))
             pills += self._pill(row, x, y)
+        # Stems come first, so that no pill is crossed by the stem of another.
         return stems + pills
 
     def _pill(self, row: Row, x: float, y: float) -> Iterator[str]:
@@ -165,9 +169,11 @@ class Lane:
         parts = [
             rect(css, x1, y, x2, y + self._bar, min(5, self._bar / 2), title=self._history(span))
         ]
+        # A thin bar has no room for a text; its title has all of it.
         if self._bar < _BAR:
             return parts
         middle, x = y + self._bar / 2, x2 - 8
+        # If not all signs fit, the last one says what holds now.
         if len(signs) > 4 or 10 * len(signs) + 8 > x2 - x1:
             signs = signs[-1:]
         for sign in reversed(signs):
@@ -192,6 +198,7 @@ class Lane:
     # Windows of rows
 
     def _firings(self) -> list[tuple[Firing, bool]]:
+        # Only brackets over drawn rows can be drawn.
         drawn = {row.number for row in self.rows}
         return [
             (firing, holds)
@@ -207,6 +214,7 @@ class Lane:
     def _bracket_text(self, firing: Firing) -> tuple[float, str]:
         """Return the text of a bracket, after the place of its middle."""
         x1, x2 = self._bracket_ends(firing)
+        # A bracket over few rows may be narrower than its text.
         words = clip_text(firing.text, max(x2 - x1 - 16, 110))
         half = wide(words) / 2 + 8
         return min((x1 + x2) / 2, self.right - half), words
@@ -254,6 +262,7 @@ def _results(span: Span, room: float) -> tuple[str, str]:
     if not texts:
         return ("open" if room > 4 * LETTER and not span.firings else ""), "dim"
     css = "dim gone" if span.firings[-1].kind == "-D" else "ink bold"
+    # As many of the last results as fit: the older ones are left out first.
     for first in range(len(texts)):
         words = " → ".join([*(["…"] if first else []), *texts[first:]])
         if wide(words) <= room:
@@ -272,8 +281,10 @@ def _stack_items(
         free = (
             level
             for level, there in enumerate(spans_by_level)
+            # Half a pixel of overlap is no collision: neighbouring windows share their edge.
             if all(high <= a + 0.5 or b - 0.5 <= low for a, b in there)
         )
+        # Beyond the last level things are drawn over each other rather than ever higher.
         level = min(next(free, len(spans_by_level)), most - 1)
         if level == len(spans_by_level):
             spans_by_level.append([])

@@ -19,6 +19,7 @@ LETTER = 6.9
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+# Steps that people count in; a week and more are only approximate in months and years.
 _STEPS = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500),
     *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
@@ -98,6 +99,7 @@ def style() -> str:
         ".taken,.late": "stroke-width:1.5",
     }
     rules = "".join(_rule(name, text) for name, text in fixed.items())
+    # The style follows the reader's system, as a picture cannot know on which page it stands.
     return f"{rules}{_rules(_LIGHT)}@media(prefers-color-scheme:dark){{{_rules(_DARK)}}}"
 
 
@@ -106,6 +108,7 @@ def _rules(colours: dict[str, str]) -> str:
 
 
 def _rule(names: str, text: str) -> str:
+    # A notebook has the style sheets of all its pictures in one page.
     scoped = ",".join(f".aggloom-timeline {name}" for name in names.split(","))
     return f"{scoped}{{{text}}}"
 
@@ -115,6 +118,7 @@ def _rule(names: str, text: str) -> str:
 
 def number(value: float) -> str:
     """A coordinate in few letters."""
+    # One digit is less than a pixel shows, and keeps documents small.
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -137,6 +141,7 @@ def rect(
     css: str, left: float, top: float, right: float, bottom: float, rx: float, title: str = ""
 ) -> str:
     """A rounded box."""
+    # A box without width would not be seen.
     size = {"x": left, "y": top, "width": max(right - left, 1), "height": bottom - top, "rx": rx}
     return element("rect", css, title, **size)
 
@@ -168,6 +173,7 @@ def text(css: str, x: float, y: float, words: str) -> str:
 
 def wide(words: str) -> float:
     """Estimate the width of a text, in pixels, at most."""
+    # Wide characters of East Asian scripts take the room of two letters.
     return LETTER * sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in words)
 
 
@@ -194,6 +200,7 @@ class OrderAxis:
 
     def at(self, place: int) -> float:
         """Return the place of a row on the axis; a number between those of two rows is between them."""
+        # A number between two rows stands before the next one, as a firing stands between its rows.
         return self._left + self._step * bisect_left(self._numbers, place)
 
     def ticks(self) -> list[tuple[float, str]]:
@@ -219,14 +226,17 @@ class TimeAxis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """(place, label) of the ticks."""
+        # Ticks are round on the clocks of the zone, also where its offset is not a whole hour.
         first, last = (local(each, self.zone) for each in (self.low, self.high))
         room = (self._right - self._left) / 72
         step = next((each for each in _STEPS if (last - first) / each <= room), _STEPS[-1])
+        # The first multiple of the step at or after the start; `-first % step` is never negative.
         times = np.arange(first + -first % step, last + 1, step, dtype=np.int64)
         places = to_instants(times, self.zone)
         dated = first // _DAY != (last - 1) // _DAY
         labels = [_label(int(each), step, dated) for each in times]
         pairs = zip(places.tolist(), labels, strict=True)
+        # A time that the clocks skip maps to one beyond the ends.
         return [(self.at(each), label) for each, label in pairs if self.low <= each <= self.high]
 
 
@@ -272,5 +282,6 @@ def _label(ms: int, step: int, dated: bool) -> str:
 def _date(ms: int) -> datetime | None:
     try:
         return _EPOCH + timedelta(milliseconds=ms)
+    # Python's dates end with the year 9999, event times do not.
     except OverflowError:
         return None

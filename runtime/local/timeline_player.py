@@ -58,6 +58,7 @@ def story_of(
         )
     player = _Player(plan, nodes[0], handler_of, label, options)
     restores = [at for at, (what, _) in enumerate(history) if what == "restore"]
+    # State before a restore is gone, so nothing from before it could explain what follows.
     for what, entry in history[restores[-1] if restores else 0 :]:
         if what == "restore":
             player.restore(entry)
@@ -82,11 +83,14 @@ class _Player:
         self.story = Story(node)
         self.label = _label(node, self.schema, label)
         self.watch = Watch(node.windowing) if self.story.by_order else None
+        # Windows of order are asked which rows they use; for windows of time the bounds say it.
         watched = node if self.watch is None else replace(node, windowing=self.watch.windowing)
         alone = _replace_node(watched, assign.input, Scan(_TABLE, self.schema))
+        # Two pipelines: what feeds the windows, whose rows are drawn, and the windows alone.
         self.below = Pipeline(replace(plan, root=assign.input), handler_of, **options)
         self.windows = Pipeline(replace(plan, root=alone), handler_of, **options)
         self.book: SpanBook = SpanBook(self.story)
+        # Where retractions may split a session, its times are counted; otherwise sessions only grow.
         if node.spec.input_changes == "retract" and node.windowing.can_split:
             keeps = plan.options.on_orphan_retraction == "keep"
             self.book = ChangingSessions(self.story, keeps)
@@ -105,6 +109,7 @@ class _Player:
     def bundle(self, tables: Mapping[str, Rows], clock: Clock) -> None:
         """Take one bundle, and what the windows make of it."""
         story = self.story
+        # Only a watermark that moved is a mark.
         if clock.watermark > (story.marks[-1].watermark if story.marks else Clock().watermark):
             story.marks.append(Mark(len(story.rows), clock.watermark))
         batch, kinds = self.below.process(tables, clock)
@@ -115,6 +120,7 @@ class _Player:
                 self.book.note_firing(key, start, end, firing)
             return
         # One by one, so that it is known which row makes a window fire.
+        # The clock first, without a row: what fires by it does not belong to the first row.
         self._step((batch.slice(0, 0), kinds[:0]), clock, self.watch)
         for at in range(len(kinds)):
             self._step((batch.slice(at, 1), kinds[at : at + 1]), clock, self.watch)
@@ -132,6 +138,7 @@ class _Player:
         batch, kinds = rows
         node, first = self.story.node, len(self.story.rows) + 1
         assigner = node.windowing.assigner
+        # In processing time a row is where the clock was when it came.
         places = np.full(len(kinds), clock.processing, np.int64)
         if self.story.by_order:
             places = np.arange(first, first + len(kinds))
@@ -158,6 +165,7 @@ class _Player:
     def _changes(self, rows: Rows, clock: Clock) -> list[tuple[Key, int, int, Firing]]:
         """Process rows; return the windows' changes, each with its key, start and end."""
         changes, kinds = self.windows.process({_TABLE: rows}, clock)
+        # The key, then the bounds of the window: the calls' results begin behind them.
         node, first = self.story.node, len(self.story.node.keys) + 3
         names = changes.schema.names[first:]
         texts = [_format_row(names, value, short=True) for value in _tuples(changes, names)]
@@ -172,6 +180,7 @@ class _Player:
 
     def _read_bound(self, changes: pa.RecordBatch, name: str) -> list[int]:
         times = event_times(changes, name)
+        # Bounds without a zone are times on the clocks; the axis has instants.
         local = changes.schema.field(name).type.tz is None
         return (to_instants(times, self.story.zone) if local else times).tolist()
 
@@ -189,6 +198,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, datetime):
+        # Milliseconds are enough, and the zone is on the axis.
         return value.replace(tzinfo=None).isoformat(" ", "auto").removesuffix("000")
     return str(value)
 

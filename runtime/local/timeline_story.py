@@ -65,6 +65,7 @@ class Span:
     @property
     def results(self) -> list[tuple[Firing, bool]]:
         """Results that were sent, each with whether it still holds: a later change takes it back."""
+        # Every change but an insertion replaces what was sent before it.
         corrected = [at for at, each in enumerate(self.firings) if each.kind != "+I"]
         last = max(corrected, default=0)
         return [

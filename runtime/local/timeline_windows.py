@@ -41,6 +41,7 @@ class SpanBook:
         zone = self.story.zone
         times = to_local(np.array([row.place for row in rows], np.int64), zone)
         owners, starts, ends = self.assigner.assign(times)
+        # A window stays until its lateness is over; only then is a row too late for it.
         live = to_instants(ends - 1, zone) + self.lateness > now
         bounds = to_instants(starts, zone), to_instants(ends, zone)
         live_flags: list[list[bool]] = [[] for _ in rows]
@@ -49,6 +50,7 @@ class SpanBook:
             if live[at]:
                 self.span(rows[owner].key, int(start), int(end)).rows += 1
         for row, lives in zip(rows, live_flags, strict=True):
+            # A hopping window may have gaps. A row in a gap is not late, it is in no window.
             row.outside, row.late = not lives, bool(lives) and not any(lives)
 
     def note_firing(self, key: Key, start: int, end: int, firing: Firing) -> None:
@@ -77,7 +79,9 @@ class Sessions(SpanBook):
         for row, start, end in zip(rows, starts.tolist(), ends.tolist(), strict=True):
             row.until = end
             live = [each for each in self.live[row.key] if each.end - 1 + self.lateness > now]
+            # Sessions that touch are one: a row at the end of a gap still continues it.
             touched = [each for each in live if each.start <= end and start <= each.end]
+            # A late row that reaches into a live session is counted there.
             if not touched and end - 1 + self.lateness <= now:
                 row.late = True
                 continue
@@ -87,15 +91,18 @@ class Sessions(SpanBook):
 
     def _grow_session(self, row: Row, touched: list[Span], start: int, end: int) -> Span:
         if not touched:
+            # The bounds are those of the row alone; they grow with each row that touches them.
             return self.span(row.key, start, end)
         first, *others = sorted(touched, key=lambda each: each.start)
         if others:
             merged = [Merge(each.start, each.end, row.number) for each in (first, *others)]
+            # Merges of all its parts stay visible in the one that is left.
             first.merges = [each for span in (first, *others) for each in span.merges] + merged
         for other in others:
             self.story.spans.remove(other)
             first.rows += other.rows
             first.firings = sorted(first.firings + other.firings, key=lambda each: each.after)
+        # Firings of a merged session are reported under its old bounds, and belong to the new one.
         known = [bounds for bounds, span in self.spans.items() if span in others]
         self.spans |= dict.fromkeys(known, first)
         first.start = min(start, first.start)
@@ -116,6 +123,7 @@ class ChangingSessions(SpanBook):
         self.times: dict[Key, Counter[int]] = defaultdict(Counter)
 
     def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
+        # Once for each watermark: several bundles may have the same one.
         if self.fired is None or now > self.fired:
             self._drop_over(now)
         self.fired = now
@@ -123,7 +131,9 @@ class ChangingSessions(SpanBook):
             times = self.times[row.key]
             row.until = row.place + self.gap
             is_over = row.until - 1 <= now
+            # A row behind the watermark still counts if it joins a session that is not over.
             row.late = is_over and not any(abs(each - row.place) <= self.gap for each in times)
+            # A retraction of nothing is dropped, unless the query keeps orphan retractions as a debt.
             if not row.late and (row.adds or self.keeps or times[row.place] > 0):
                 times[row.place] += 1 if row.adds else -1
                 if not times[row.place]:
@@ -139,6 +149,7 @@ class ChangingSessions(SpanBook):
 
     def _draw(self, row: Row, times: Counter[int]) -> None:
         """Draw the sessions of a row's key that have not fired as the row has made them."""
+        # Sessions that fired are fixed; the others are drawn anew, as a row may join or split them.
         before = [each for each in self.story.spans if each.key == row.key and not each.firings]
         for each in before:
             self.story.spans.remove(self.spans.pop((row.key, each.start, each.end)))
@@ -155,6 +166,7 @@ class ChangingSessions(SpanBook):
         """The bounds of the sessions that times make, the first one first."""
         sessions: list[tuple[int, int]] = []
         for time in sorted(times):
+            # A time exactly one gap behind the last still belongs to the session.
             if sessions and time <= sessions[-1][1]:
                 sessions[-1] = sessions[-1][0], time + self.gap
             else:
@@ -167,6 +179,7 @@ class Watch:
 
     def __init__(self, windowing: Windowing) -> None:
         trigger, evictor = windowing.trigger, windowing.evictor
+        # Windows without a trigger never fire, and are refused before.
         assert trigger is not None
         self.windowing = replace(
             windowing,
@@ -186,6 +199,7 @@ class Watch:
         if row.adds or self.windowing.evictor is None:
             rows_of_key.append(row)
             return
+        # The evictor keeps rows, so a retraction removes an equal one. Otherwise it is a row that subtracts.
         equal = next((each for each in rows_of_key if each.values == row.values), None)
         if equal is not None:
             rows_of_key.remove(equal)
@@ -209,6 +223,7 @@ class Watch:
                 _select_rows(self.held[key], self.stays[0]), self.stays[1]
             )
         if self.purged:
+            # Without a row in this step, time did it, for all keys that fired.
             self.held |= {each: [] for each in ({key} if key is not None else self.fired)}
         self.purged, self.stays, self.row, self.fired = False, [], None, set()
 
@@ -218,6 +233,7 @@ class _Watched(Trigger):
 
     def __init__(self, inner: Trigger, watch: Watch) -> None:
         self.inner, self.watch = inner, watch
+        # Merging and clearing decide nothing that is drawn.
         self.on_merge, self.clear = inner.on_merge, inner.clear  # type: ignore[method-assign]
 
     def on_element(self, *args: Any) -> TriggerResult:
@@ -253,4 +269,5 @@ class _WatchedEvictor(Evictor):
 
 
 def _select_rows(rows: list[Row], stays: list[bool]) -> list[Row]:
+    # The lists may differ by rows that came after the evictor was asked.
     return [row for row, stay in zip(rows, stays, strict=False) if stay]

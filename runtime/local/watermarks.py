@@ -27,6 +27,7 @@ class Watermarks:
 
     def advance(self, source: str, ms: int) -> int:
         """A source says that it has no more rows at or before `ms`; the watermark of all."""
+        # A source cannot go back: a late message of an earlier watermark says nothing new.
         self._of[source] = max(self._of[source], ms)
         return self._combine()
 
@@ -47,13 +48,16 @@ class Watermarks:
     def processing_time(self, now: int) -> int:
         """The clock has come to `now`; the watermark of all."""
         if self._timeout:
+            # A source that never had a row is counted from the start, so that it cannot block for ever.
             since = {name for name, at in self._active.items() if now - at >= self._timeout}
             self._idle |= since
         return self._combine()
 
     def _combine(self) -> int:
+        # With all sources idle the watermark stays where it is: there is nothing that it could follow.
         active = [ms for name, ms in self._of.items() if name not in self._idle]
         if active:
+            # A source that is no longer idle may lie behind, but what has been emitted cannot be undone.
             self.current = max(self.current, hold_watermark(min(active), self._interval))
         return self.current
 

@@ -49,6 +49,7 @@ class PlainAccumulators:
         self.views: dict[str, Any] = {
             view.name: VIEW_TYPES[view.kind](slots, view.width) for view in handler.VIEWS
         }
+        # A snapshot is read by its Python literals alone. `eval` would run what a checkpoint contains.
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
 
@@ -80,6 +81,7 @@ class PlainAccumulators:
 
     def as_new(self, slots: SlotArray) -> Array:
         """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
+        # A new set of accumulators knows every initial value, also those that a user's function makes.
         fresh = PlainAccumulators(self.handler, Arena(), 1)
         kinds = {f.name: f.kind for f in self.handler.FIELDS[1:] if f.kind != "double"}
 
@@ -94,10 +96,12 @@ class PlainAccumulators:
 
     def resize(self, slots: int) -> None:
         more = max(0, slots - self.slots)
+        # A smaller number of slots cuts the lists; no new ones are made then.
         fresh = PlainAccumulators(self.handler, Arena(), more)
         for attr, values in self.fields.items():
             self.fields[attr] = values[:slots] + fresh.fields[attr]
         for attr, view in self.views.items():
+            # In place, so that a view stays of its own class, which knows its width.
             view[:] = view[:slots] + fresh.views[attr]
         self.slots = slots
 
@@ -126,6 +130,7 @@ class PlainAccumulators:
             for field in self.handler.FIELDS
         }
         text = repr((self.slots, fields, _plain(self.views))).encode()
+        # The array is made at its first size and replaced later: the text has another length each time.
         self.arena.array("plain.state", len(text), "u1")
         self.arena.replace("plain.state", len(text))[:] = np.frombuffer(text, np.uint8)
 
@@ -146,7 +151,10 @@ class PlainAccumulators:
             stored = saved[1][field.name]
             values = unpack(stored) if field.kind in _PACKED else stored
             self.fields[field.name] = (
-                [(Fraction(*v[0]), *v[1:]) for v in values] if field.kind == "float" else values
+                # `repr` writes a fraction as a call, which `literal_eval` refuses: it is stored as its two numbers.
+                [(Fraction(*v[0]), *v[1:]) for v in values]
+                if field.kind == "float"
+                else values
             )
         for layout in self.handler.VIEWS:
             view = VIEW_TYPES[layout.kind](0, layout.width)
@@ -156,6 +164,7 @@ class PlainAccumulators:
 
 def _same(kind: str, a: Any, b: Any) -> bool:
     """Tell whether two values of a field are the same, an object's by what a snapshot says of it."""
+    # Objects of a user need not compare by value, and NaN is not equal to itself; their packed texts are.
     return a == b if kind not in _PACKED else bool(pack([a]) == pack([b]))
 
 
@@ -168,6 +177,7 @@ def _pack_values(attr: str, values: list[Any]) -> Any:
 
 def _new_field(kind: str, slots: int, initial: Any = 0) -> list[Any]:
     if callable(initial):
+        # A function makes a new object for each slot. Others are immutable, so slots may share one.
         return [initial() for _ in range(slots)]
     return [ZERO_SUM if kind == "float" else initial] * slots
 
@@ -180,6 +190,7 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, tuple):
         return tuple(_plain(v) for v in value)
+    # After tuples: a fraction is none. `_load` makes it one again.
     if isinstance(value, Fraction):
         return (value.numerator, value.denominator)
     return value
@@ -210,8 +221,10 @@ class PlainHandler(HandlerBase):
         return self.KERNELS.inputs(*([column[row] for row in rows] for column in inputs))
 
     def outputs(self, n: int) -> Any:
+        # Part 0 is the word for an overflow, which is there even without outputs.
         lists: list[Any] = [[0] * max(1, len(self.OUTPUTS))]
         for output in self.OUTPUTS:
+            # A result of several words starts as a tuple of zeros, as kernels read it before they write.
             empty = (0,) * output.columns if output.form in ("words", "floats") else 0
             lists += [new_list_out(n) if output.form == "list" else [empty] * n, [False] * n]
         return self.KERNELS.outputs(*lists)
@@ -227,6 +240,7 @@ class PlainHandler(HandlerBase):
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:
         changed = np.zeros(rows, np.bool_)
+        # Part 0 says what overflowed, which is no result of a row.
         for a, b in zip(before[1:], after[1:], strict=True):
             if isinstance(a, PlainLists):
                 changed |= lists_differ(a, b, rows)

@@ -18,10 +18,12 @@ def python_words(column: pa.Array) -> list[Any]:
     dtype = column.type
     if pa.types.is_decimal(dtype):
         shift = dtype.scale
+        # Integers at the declared scale: 1.0 and 1.00 are one value, as in SQL.
         return [None if v is None else _unscale(v, shift) for v in column.to_pylist()]
     if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
         return list(column.to_pylist())
     if pa.types.is_floating(dtype):
+        # Doubles become words, since Python's own NaN is equal to nothing and sorts anywhere.
         return [None if v is None else real_word(v) for v in column.to_pylist()]
     if is_nested(dtype):
         return list(rows.encode_values(column).to_pylist())
@@ -31,6 +33,7 @@ def python_words(column: pa.Array) -> list[Any]:
 
 
 def _unscale(value: Decimal, scale: int) -> int:
+    # From the digits and not by a product, which Python's decimal context would round to 28 digits.
     sign, digits, exponent = value.as_tuple()
     number = int("".join(map(str, digits))) * 10 ** (scale + int(exponent))
     return -number if sign else number

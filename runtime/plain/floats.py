@@ -39,6 +39,7 @@ def spill_clear(spill: Any, pool: None, pooled: bool, s: int) -> None:
 
 
 def _special(total: FloatSum, x: float, change: int) -> FloatSum:
+    # Counts and not flags: a retracted infinity has to leave what the finite values come to.
     exact, nans, above, below = total
     if math.isnan(x):
         return exact, nans + change, above, below
@@ -50,6 +51,7 @@ def _add(total: FloatSum, x: Fraction) -> FloatSum:
 
 
 def _change_float(total: FloatSum, x: float, change: int) -> FloatSum:
+    # Every finite double is a fraction exactly, so the sum does not depend on the order.
     return _add(total, change * Fraction(x)) if math.isfinite(x) else _special(total, x, change)
 
 
@@ -64,6 +66,7 @@ def subtract_float(spill: Any, s: int, f: int, a: FloatSum, x: float) -> FloatSu
 def _change_product(total: FloatSum, x: float, y: float, change: int) -> FloatSum:
     if math.isfinite(x) and math.isfinite(y):
         return _add(total, change * Fraction(x) * Fraction(y))
+    # The product as a double says which special value it is: 0 times infinity is NaN.
     return _special(total, x * y, change)
 
 
@@ -76,6 +79,7 @@ def subtract_product(spill: Any, s: int, f: int, a: FloatSum, x: float, y: float
 
 
 def _change_power(total: FloatSum, x: float, k: int, change: int) -> FloatSum:
+    # Multiplied in the order of the compiled backend, so that both overflow for the same values.
     rounded = x * x * x if k == 3 else (x * x) * (x * x)
     if math.isfinite(rounded):
         return _add(total, change * Fraction(x) ** k)
@@ -98,6 +102,7 @@ def combine_float(
 
 def _nearest(exact: Fraction) -> float:
     try:
+        # Adding 0.0 makes 0.0 of -0.0, which no sum shows.
         return float(exact) + 0.0
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
@@ -108,6 +113,7 @@ def is_special(a: FloatSum) -> bool:
 
 
 def special_total(a: FloatSum) -> float:
+    # Infinities of both signs have no sum, as in IEEE arithmetic.
     if a[1] > 0 or (a[2] > 0 and a[3] > 0):
         return math.nan
     return math.inf if a[2] > 0 else -math.inf
@@ -120,6 +126,7 @@ def float_total(spill: Any, s: int, f: int, a: FloatSum) -> float:
 def float_average(spill: Any, s: int, f: int, a: FloatSum, count: int) -> float:
     if count == 0:
         return math.nan
+    # Divided exactly and rounded once: rounding the sum first could overflow where the average does not.
     return special_total(a) / count if is_special(a) else _nearest(a[0] / count)
 
 
@@ -136,12 +143,14 @@ def deviation(
 ) -> float:
     if n == 0 or is_special(sx) or is_special(sy) or is_special(sxy):
         return math.nan
+    # An exact variance cannot be negative. Only after orphan retractions is it, and then it is 0.
     value = sxy[0] - sx[0] * sy[0] / n
     return 0.0 if fx == fy and value < 0 else _nearest(value)
 
 
 def _root(square: Fraction) -> float:
     """The square root of a fraction, which itself may be less than every double, or more; infinite if that is."""
+    # Scaled by a power of four first, as the fraction may lie outside of the doubles where its root does not.
     shift = (square.denominator.bit_length() - square.numerator.bit_length()) // 2
     root = math.sqrt(square * Fraction(4) ** shift)
     return math.ldexp(root, -shift) if -shift < 1024 else math.inf
@@ -161,8 +170,10 @@ def skewness(
     if is_special(s1) or is_special(s2) or is_special(s3):
         return math.nan
     x1, x2, x3 = s1[0], s2[0], s3[0]
+    # Sums of powers, from which moments follow without the mean: exact here, so nothing cancels.
     second = n * x2 - x1**2
     third = n**2 * x3 - 3 * n * x1 * x2 + 2 * x1**3
+    # All values are equal, so there is no spread to divide by.
     if second <= 0:
         return math.nan
     root = _root(third**2 / second**3)
@@ -192,11 +203,14 @@ def kurtosis(
 
 def correlation(cxx: float, cyy: float, cxy: float) -> float:
     if not (0.0 < cxx < math.inf and 0.0 < cyy < math.inf and abs(cxy) < math.inf):
+        # The exponents are taken apart, as the product of two variances may leave the range of doubles.
         return math.nan
     x, ex = math.frexp(cxx)
     y, ey = math.frexp(cyy)
     z, ez = math.frexp(cxy)
+    # The root needs an even exponent, so one power of two moves into the fraction.
     if (ex + ey) & 1:
         x, ex = x * 2.0, ex - 1
+    # A correlation is at most 1, and rounding may leave it just above; 2 in the exponent is enough.
     value = math.ldexp(z / math.sqrt(x * y), min(ez - (ex + ey) // 2, 2))
     return min(max(value, -1.0), 1.0) + 0.0

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+# Generated modules take these names from here as `rt.NAME`, so everything is exported.
 from aggloom.runtime.plain.seen import *
 from aggloom.runtime.plain.sketches import *
 from aggloom.runtime.plain.sketches import Sketch

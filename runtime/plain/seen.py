@@ -43,6 +43,7 @@ def seen_mark(view: Seen, entry: Entry, column: int) -> bool:
 
 def seen_meet(view: Seen, pool: None, pooled: bool, s: int, word: Any, times: int) -> Entry:
     marks = view[s].get(word, 0)
+    # Stops at the most that fits beside the marks, as the compiled backend does.
     view[s][word] = marks + (min(times, MOST_MET - (marks >> BITS)) << BITS)
     return s, word
 
@@ -59,5 +60,6 @@ def sequence_merge_seen(
     column: int,
 ) -> None:
     for word in other[other_slot]:
+        # Marks say which calls have met a value. A list of one call takes only its own, each once.
         if marks[s].get(word, 0) >> column & 1 and word not in view[s]:
             view[s].append(word)

@@ -28,6 +28,7 @@ class Sketch(list[Slot]):
 
 
 def _count(counts: dict[int, int], key: int, change: int) -> None:
+    # Zero counts are removed, so that a map is empty exactly where nothing is counted.
     counts[key] = counts.get(key, 0) + change
     if counts[key] == 0:
         del counts[key]
@@ -45,6 +46,7 @@ def _count_bits(view: Sketch, s: int, word: int, change: int) -> None:
     for b in range(view.width):
         if (word >> b) & 1:
             _count(view[s], b, change)
+    # The count of values tells bits that all of them have from those of some.
     _count(view[s], view.width, change)
 
 
@@ -64,12 +66,14 @@ def bits_merge(
 
 
 def bits_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+    # Below zero where retractions came before their rows: there is no value then either.
     return view[s].get(view.width, 0) <= 0
 
 
 def _number(view: Sketch, bits: list[bool]) -> int:
     """The number with these bits, the last of them its sign."""
     value = sum(1 << b for b, there in enumerate(bits) if there)
+    # The last bit is the sign, and as a number it counts negative.
     return value - (1 << view.width) if bits[-1] else value
 
 
@@ -85,6 +89,7 @@ def _hash(word: Any, pooled: bool) -> int:
     """The hash that the compiled backend has for the word."""
     if not pooled:
         return int(mix(int(word)))
+    # Wide decimals are pooled as 16 bytes in compiled state, shifted so that bytes order as numbers do.
     if isinstance(word, int):
         word = (word + (1 << 127)).to_bytes(16, "big")
     raw = word.encode() if isinstance(word, str) else word
@@ -94,6 +99,7 @@ def _hash(word: Any, pooled: bool) -> int:
 def _to_registers(view: Sketch, s: int) -> None:
     entries = view[s].pop("entries", [])
     view[s].setdefault("ranks", {})
+    # An entry is a hash without its rank above six bits that have the rank.
     for entry in entries:
         _raise(view, s, (entry >> 6) % view.width, entry & 63)
 
@@ -106,6 +112,7 @@ def _raise(view: Sketch, s: int, register: int, rank: int) -> None:
 def _enter(view: Sketch, s: int, entry: int) -> None:
     """Keep an entry among the few, or let it count in its register."""
     if "ranks" not in view[s]:
+        # Few entries are remembered as they are, which makes small counts exact.
         entries = sorted({*view[s].get("entries", []), entry})
         if len(entries) <= min(view.width // 4, MOST_ENTRIES):
             view[s]["entries"] = entries
@@ -123,6 +130,7 @@ def hyperloglog_merge(
 ) -> None:
     for entry in other[other_slot].get("entries", []):
         _enter(view, s, entry)
+    # Registers cannot become entries again: a merge with registers always gives registers.
     if "ranks" in other[other_slot]:
         _to_registers(view, s)
         for register, rank in other[other_slot]["ranks"].items():
@@ -135,6 +143,7 @@ def hyperloglog_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
 
 def estimate(view: Sketch, s: int) -> int:
     if "ranks" not in view[s]:
+        # Only registers that were raised are in the dict; all others are at rank zero.
         return len(view[s].get("entries", []))
     ranks = view[s]["ranks"].values()
     full = sum(rank > RANKED_BITS for rank in ranks)
@@ -159,6 +168,7 @@ def ddsketch_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
 
 def binned_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: float) -> float:
     bins = sorted((number, count) for number, count in view[s].items() if count > 0)
+    # The rank is rounded half up, as Python's `round` would take every second half down.
     rank = math.floor(fraction * (sum(count for _, count in bins) - 1) + 0.5)
     for number, count in bins:
         if rank < count:
@@ -178,6 +188,7 @@ def _summary(view: Sketch, s: int) -> Slot:
 
 
 def _gap(entries: list[Entry], at: int) -> int:
+    # Behind the last entry nothing can be missing.
     if at == len(entries):
         return 0
     _, g, same, spread = entries[at]
@@ -193,6 +204,7 @@ def _take(summary: Slot, word: Any, counts: list[int], gap: int) -> None:
     """Add to an entry's counts; a new one stands in a gap."""
     entries = summary["entries"]
     at = _place(entries, word)
+    # A new entry may have as many rows before it as the gap in which it stands had.
     if at == len(entries) or entries[at][0] != word:
         entries.insert(at, [word, 0, 0, gap])
         summary["fresh"] += 1
@@ -208,10 +220,12 @@ def quantiles_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: A
 
 
 def _compress(summary: Slot, accuracy: int) -> None:
+    # Dropping entries takes a walk over all of them, so it waits until enough are new.
     if summary["fresh"] < max(accuracy, 32):
         return
     summary["fresh"] = 0
     entries = summary["entries"]
+    # The first and the last entry stay: they are the least and the greatest value, exactly.
     for at in range(len(entries) - 2, 0, -1):
         if entries[at][1] + _gap(entries, at + 1) <= 2 * (summary["rows"] // accuracy):
             entries[at + 1][1] += entries[at][1]
@@ -225,6 +239,7 @@ def quantiles_merge(
         return
     summary = _summary(view, s)
     is_copy = summary["rows"] == 0
+    # Gaps are those before the merge. Entries that it adds would make them smaller than they were.
     before = [list(entry) for entry in summary["entries"]]
     theirs = other[other_slot]["entries"]
     for entry in summary["entries"]:
@@ -234,6 +249,7 @@ def quantiles_merge(
     for word, *counts in theirs:
         _take(summary, word, counts, _gap(before, _place(before, word)))
     summary["rows"] += other[other_slot]["rows"]
+    # A merge into an empty summary is a copy, which has to drop entries when the original would.
     if is_copy:
         summary["fresh"] = other[other_slot]["fresh"]
     _compress(summary, view.width)

@@ -34,6 +34,7 @@ _PYTHON: dict[str, tuple[type[Any], ...]] = {
 
 
 def log(value: float) -> float:
+    # As the compiled code: NumPy gives NaN and infinities where Python's `math` raises.
     with np.errstate(all="ignore"):
         return float(np.log(np.float64(value)))
 
@@ -70,6 +71,7 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
         def call_guarded(*arguments: Any) -> Any:
             try:
                 return call(*arguments)
+            # Errors of ours have their cause already, such as an overflow in the function's own arithmetic.
             except AggloomError:
                 raise
             except Exception as error:
@@ -92,6 +94,7 @@ def choose_state(state: Any, returned: Any) -> Any:
     return state if returned is None else returned
 
 
+# A merge must not change the accumulator that it reads, which is of another key or window.
 copy_state = copy.deepcopy
 
 
@@ -121,12 +124,14 @@ def user_rows(function: str, method: str, width: int, rows: Any) -> list[tuple[A
 
     Raises DataError where it fails, or gives none.
     """
+    # A generator runs only now, and what it raises is the method's failure as well.
     try:
         listed = list(rows)
     except AggloomError:
         raise
     except Exception as error:
         raise DataError(f"{function}: {method} failed: {type(error).__name__}: {error}") from error
+    # One column may be emitted without a tuple around it. A tuple of one column stays a row.
     rows_given = [each if isinstance(each, tuple) or width > 1 else (each,) for each in listed]
     for each in rows_given:
         if not isinstance(each, tuple) or len(each) != width:
@@ -150,6 +155,7 @@ def user_result(function: str, name: str, value: Any, method: str = "value") -> 
     """(the word of what a user's method gives, whether it is not NULL); raises DataError if it is of another type."""
     if value is None:
         return 0, False
+    # NumPy's own numbers are accepted as Python's; the checks below know only those.
     if isinstance(value, np.generic):
         value = value.item()
     dtype = _type(name)
@@ -158,6 +164,7 @@ def user_result(function: str, name: str, value: Any, method: str = "value") -> 
     if pa.types.is_decimal(dtype):
         value = _decimal(f"{function}: {method}", name, value, dtype)
     known = _PYTHON.get(str(dtype))
+    # A bool is an int for Python, and a datetime is a date: neither is meant where it is not declared.
     wrong = known is not None and (
         not isinstance(value, known)
         or (isinstance(value, bool) and bool not in known)
@@ -187,12 +194,15 @@ def _decimal(place: str, name: str, value: Any, dtype: pa.DataType) -> Decimal:
     """A Decimal or an integer, rounded HALF_UP to the scale."""
     if not isinstance(value, Decimal | int) or isinstance(value, bool):
         raise _mismatch(place, name, value)
+    # Only decimals need it, and importing it at the top would hide Python's module of the same name.
     from decimal import Context
 
     try:
         step = Decimal(1).scaleb(-dtype.scale)
+        # Twice the digits, so that the rounding itself never runs out of precision.
         rounded = Decimal(value).quantize(step, ROUND_HALF_UP, Context(prec=2 * _WIDE))
     except InvalidOperation:
+        # Whatever cannot be rounded is too large, which the check below says in words.
         rounded = Decimal("NaN")
     if not rounded.is_finite() or abs(rounded) >= Decimal(10) ** (dtype.precision - dtype.scale):
         raise ArithmeticOverflowError(f"{place} gives {value}, which does not fit {name}")

@@ -17,6 +17,7 @@ Counter = dict[Any, int]
 
 def _count(counts: Counter, value: Any, change: int) -> None:
     counts[value] = counts.get(value, 0) + change
+    # A zero count is no entry. Otherwise a map would remember every value that it ever had.
     if counts[value] == 0:
         del counts[value]
 
@@ -47,6 +48,7 @@ def ordered_clear(view: list[Any], pool: None, pooled: bool, s: int) -> None:
 
 
 def least(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
+    # Negative counts are retractions that wait for their rows; such a value is not there.
     live = [word for word, count in view[s].items() if count > 0]
     return (min(live), True) if live else (0, False)
 
@@ -69,6 +71,7 @@ def _shown_values(sequence: list[Any]) -> list[Any]:
 
 
 def sequence_accumulate(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
+    # A row whose retraction came first takes its ghost away, and neither is there then.
     if _ghost(word) in view[s]:
         view[s].remove(_ghost(word))
     else:
@@ -110,6 +113,7 @@ def sequence_merge_multiset(
     column: int,
 ) -> None:
     for word in other[other_slot]:
+        # A list keeps the place of values that are gone. The counts say which are still there.
         is_live = word in counts[s] and counts[s][word][column] > 0
         if is_live and word not in view[s]:
             view[s].append(word)
@@ -159,6 +163,7 @@ def multiset_word(view: Multiset, entry: Entry) -> Any:
 
 
 def multiset_first(view: Multiset, s: int) -> Entry | None:
+    # In the order of the dict, which is that in which values came.
     return next(((s, word) for word in view[s]), None)
 
 
@@ -169,6 +174,7 @@ def multiset_after(view: Multiset, pool: None, s: int, entry: Entry) -> Entry | 
 
 
 def multiset_settle(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
+    # An entry stays as long as any call that shares it counts something.
     if not any(view[entry[0]][entry[1]]):
         del view[entry[0]][entry[1]]
 
@@ -177,7 +183,13 @@ multiset_found, multiset_mend = multiset_entry, multiset_settle
 
 
 def ranked_add(
-    view: list[Counter], pool: None, pooled: bool, s: int, word: Any, times: int
+    # Nothing is compiled here, so one function serves single rows and many at once.
+    view: list[Counter],
+    pool: None,
+    pooled: bool,
+    s: int,
+    word: Any,
+    times: int,
 ) -> None:
     _count(view[s], word, times)
 
@@ -208,6 +220,7 @@ Stamped = dict[bytes, list[int]]
 def _stamp(stamped: Stamped, word: bytes, change: int, renew: bool) -> None:
     """Add to a value's count; `renew` makes it the slot's newest."""
     entry = stamped.setdefault(word, [0, 0])
+    # The stamp is above all others of the slot. It orders arrivals and is no time.
     entry[0] += change
     if renew:
         entry[1] = 1 + max(stamp for _, stamp in stamped.values())
@@ -218,6 +231,7 @@ def _stamp(stamped: Stamped, word: bytes, change: int, renew: bool) -> None:
 def stamped_accumulate(
     view: list[Stamped], pool: None, pooled: bool, s: int, word: bytes, latest: bool
 ) -> None:
+    # A value that was gone arrives anew. Whether one that is there does depends on the call.
     _stamp(view[s], word, 1, latest or view[s].get(word, [0, 0])[0] == 0)
 
 
@@ -235,6 +249,7 @@ def stamped_merge(
     other_slot: int,
     latest: bool,
 ) -> None:
+    # In the order of their stamps, so that merged values keep their order among themselves.
     for word, (count, _) in sorted(other[other_slot].items(), key=lambda item: item[1][1]):
         absent = view[s].get(word, [0, 0])[0] <= 0
         _stamp(view[s], word, count, count > 0 and (latest or absent))
@@ -245,10 +260,12 @@ stamped_clear = ordered_clear
 
 def key_length(pool: None, word: bytes, widths: tuple[int, ...]) -> int:
     at = 0
+    # Texts are escaped and end with 00 00, or with FF FF where they are inverted for DESC.
     for width in widths:
         if width >= 0:
             at += width
         else:
+            # The search begins behind the flag, which may look like a byte of the end mark.
             at = word.index(b"\0\0" if width == -1 else b"\xff\xff", at + 1) + 2
     return min(at, len(word))
 
@@ -296,6 +313,7 @@ def put_element(out: PlainLists, word: Any, count: int) -> None:
 
 
 def end_list(out: PlainLists, k: int) -> None:
+    # The row's list changes hands, and the next row gets one of its own.
     out.lists[k], out.open = out.open, []
 
 
@@ -332,6 +350,7 @@ def list_ordered(
 
 
 def _by_frequency(entries: dict[Any, Any]) -> list[tuple[Any, int]]:
+    # Two stable sorts: by value, then by count. Equal counts stay in the order of values.
     return sorted(sorted(_list_positive(entries)), key=lambda item: -item[1])
 
 

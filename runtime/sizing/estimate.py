@@ -91,11 +91,13 @@ def estimate(
         if not isinstance(tables, Mapping | None):
             raise SpecError(f"estimate: tables is {tables!r}; give a mapping of schemas by name.")
         samples = name_samples(sample, query)
+        # Declared schemas win over those of the samples, which may lack columns or have wider types.
         schemas = {name: schema_of(table) for name, table in samples.items()} | dict(tables or {})
         changes = changes_of(samples) if input_changes is None else input_changes
         plan = plan_query(query, schemas, input_changes=changes, dialect=dialect, options=chosen)
     fed = {name: rows_of(name, samples, scan.schema) for name, scan in plan.scans.items()}
     make = handlers(backend)
+    # Handlers of append-only inputs do not count rows, but the estimate needs how often a key was seen.
     pipeline = Pipeline(plan, lambda spec: count_rows(make(spec)), session=session)
     _feed_tables(pipeline, fed)
     sampled = {name: batch.num_rows for name, (batch, _) in fed.items()}
@@ -113,6 +115,7 @@ def _feed_tables(pipeline: Pipeline, tables: Mapping[str, Rows]) -> None:
         ]
         for name, (rows, kinds) in tables.items()
     ]
+    # Bundles of all tables side by side, as joins would otherwise see one side whole before the other.
     for bundle in zip_longest(*parts):
         pipeline.process(dict(part for part in bundle if part is not None))
 
@@ -176,10 +179,12 @@ class _Flow:
         self, plan: Plan, pipeline: Pipeline, backend: str
     ) -> tuple[OperatorEstimate, ...]:
         """The estimates of all nodes with state, in the order of their numbers."""
+        # The pipeline made its operators in the order in which the walk meets the nodes.
         running = iter(pipeline.operators)
         estimates: list[OperatorEstimate] = []
         self._of(plan.root, describe(plan, backend)["plan"], running, estimates)
         numbers = {each.id for each in estimates}
+        # One number is of the only operator; with several it would be guessed which one is meant.
         if (None in self.keys and len(estimates) != 1) or not self.keys.keys() <= numbers | {None}:
             node_numbers = ", ".join(f"{number}: ..." for number in sorted(numbers))
             raise SpecError(
@@ -203,7 +208,10 @@ class _Flow:
         sampled, whole = (sum(side) for side in zip(*flows, strict=True))
         if not isinstance(node, Stateful):
             return sampled, whole
+        # None stands for the number that was given without a node.
         key_count = self.keys.get(described["id"], self.keys.get(None))
         grown = Grown(next(running), described, whole / max(sampled, 1), key_count, self.by_rows)
+        # Without keys there is one bucket, whatever the number of all.
         estimates.append(grown.estimate(self.buckets if described["keys"] else 1))
+        # What flows on from an operator are its keys: each has a row of the result.
         return estimates[-1].keys_in_sample, estimates[-1].keys

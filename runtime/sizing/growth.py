@@ -28,12 +28,14 @@ class Grown:
         self.seen = self.holdings[0].keys
         self.factor, self.by_rows = factor, by_rows or keys is None
         self.keys = self._keys() if keys is None else keys
+        # With a number of keys, everything else grows in proportion to them.
         if not self.by_rows:
             self.factor = self.keys / max(1, self.seen)
 
     def estimate(self, buckets: int) -> OperatorEstimate:
         now, later = self._parts(grown=False), self._parts(grown=True)
         before, after = (sum(part.bytes for part in parts) for parts in (now, later))
+        # The plain backend has no bytes of a key: its objects are measured by their snapshot alone.
         compiled = self.state["bytes_per_key"] is not None
         ratio = after / max(1, before) if compiled else self.keys / max(1, self.seen)
         return OperatorEstimate(
@@ -44,12 +46,14 @@ class Grown:
             keys=self.keys,
             keys_in_sample=self.seen,
             bytes=after if compiled else None,
+            # A larger state has no smaller snapshot, even where the rounded estimate is.
             checkpoint_bytes=round(len(self.operator.snapshot()) * max(1.0, ratio)),
             buckets=buckets,
             parts=later if compiled else (),
         )
 
     def _keys(self) -> int:
+        # A global aggregate has its one row however long it runs.
         if not self.described["keys"] and "per" not in self.state:
             return self.seen
         return round(_more(self.holdings[0].met, self.seen, self.factor))
@@ -59,9 +63,11 @@ class Grown:
         if self.state["bytes_per_key"] is None:
             return ()
         by_key = {part["name"]: part["bytes_per_key"] for part in self.state["parts"]}
+        # Last emitted results are a state of their own, with keys of its own.
         emitted = by_key.pop("emitted", 0)
         parts: list[PartEstimate] = []
         for place, holdings in enumerate(self.holdings):
+            # Keys of the second state keep their ratio to those of the first.
             scale = self.keys / max(1, self.seen) if grown else 1.0
             name, each = ("emitted", emitted) if place else ("keys", sum(by_key.values()))
             number = round(holdings.keys * scale)
@@ -71,6 +77,7 @@ class Grown:
 
     def _inside(self, holdings: Holdings, keys: int, factor: float) -> Iterator[PartEstimate]:
         """The entries of views, and texts."""
+        # A text may have several holders, so the number of holders grows first, and texts follow from it.
         texts, holders = (float(holdings.texts_by_key * number) for number in (holdings.keys, keys))
         for part in self.state["parts"]:
             if "entries" not in part:
@@ -81,6 +88,7 @@ class Grown:
             yield PartEstimate(
                 part["name"], number, round(number * (part["bytes_per_entry"] + own))
             )
+            # Entries of pooled views are holders too, each of one text for each pooled word.
             texts, holders = texts + view.pooled * view.live, holders + view.pooled * number
         if self.state["texts"] and len(holdings.texts):
             number = round(expect_distinct(holdings.texts, holders / max(1.0, texts)))
@@ -90,6 +98,7 @@ class Grown:
 
     def _entries(self, view: Entries, keys: int, factor: float) -> float:
         number = _more(view.met if self.by_rows else None, view.live, factor)
+        # A sketch is bounded for each key, and its entries do not grow beyond that.
         return number if view.most is None else min(number, float(max(view.live, keys * view.most)))
 
 

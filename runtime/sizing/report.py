@@ -46,6 +46,7 @@ class OperatorEstimate:
     @property
     def bucket_bytes(self) -> int | None:
         """Bytes in memory of one bucket."""
+        # Rounded up: the largest bucket decides how much memory a worker needs.
         return None if self.bytes is None else -(-self.bytes // self.buckets)
 
 
@@ -128,6 +129,7 @@ def _lines(operator: OperatorEstimate) -> Iterator[str]:
 def _size(number: float) -> str:
     """Bytes as people read them."""
     unit = 0
+    # Not at 1000: 999.6 bytes would be rounded to 1,000 and not to 1.0 kB.
     while number >= 999.5 and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1
     return f"{number:,.1f} {_UNITS[unit]}" if unit else f"{number:,.0f} {_UNITS[unit]}"

@@ -29,6 +29,7 @@ def name_samples(sample: Any, query: str | list[str]) -> dict[str, Any]:
         raise SpecError(
             f"estimate: the query is a {type(query).__name__}; give SQL, or an AggSpec."
         )
+    # A sample without a name belongs to the only table that there is.
     names = tables_read(query) if isinstance(query, str) else query
     if len(names) != 1:
         examples = ", ".join(f"{name!r}: ..." for name in names)
@@ -39,6 +40,7 @@ def name_samples(sample: Any, query: str | list[str]) -> dict[str, Any]:
 def schema_of(table: pa.Table) -> pa.Schema:
     """The columns of a sample without that of its changes."""
     change = _change_column(table, [])
+    # The column of changes is no column of the table.
     return to_schema(pa.schema([field for field in table.schema if field.name != change]))
 
 
@@ -63,6 +65,7 @@ def rows_of(name: str, samples: Mapping[str, pa.Table], schema: pa.Schema) -> Ro
     if change is not None:
         kinds = parse_kinds(table.column(change), f"estimate: the sample of {name!r}")
     if not columns:
+        # A query such as COUNT(*) reads no column, only rows.
         empty = pa.array([{}] * table.num_rows, pa.struct([]))
         return pa.RecordBatch.from_struct_array(empty), kinds
     return pa.RecordBatch.from_arrays(columns, schema=schema), kinds
@@ -85,6 +88,7 @@ def _arrow(sample: Any, name: str) -> pa.Table:
 
 def _change_column(table: pa.Table, columns: list[str]) -> str | None:
     """The column that says what each row does, if it is none of the table's own."""
+    # A column of that name that the schema declares is data.
     columns_of_change = [name for name in CHANGE_COLUMNS.values() if name in table.column_names]
     return next((name for name in columns_of_change if name not in columns), None)
 
