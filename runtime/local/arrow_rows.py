@@ -115,9 +115,9 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     try:
         return column.cast(field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
+        # The first line of Arrow's message says what it is; the others are its source files.
         message = str(error).splitlines()[0]
         hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(column.type) else ""
-        # The first line of Arrow's message says what it is; the others are its source files.
         raise TypeMismatchError(f"{wrong}, and not all of it fits: {message}{hint}") from None
 
 

@@ -36,7 +36,6 @@ def _tuple(number: int, row: Any, names: Sequence[str], words: Sequence[str]) ->
     kinds = [name for name in row if name in words]
     if len(kinds) > 1:
         raise DataError(f"{where}: both {kinds[0]!r} and {kinds[1]!r} are there; keep one")
-    # Only the one name that is used as the kind is left out, so a second would be reported.
     left = {name: value for name, value in row.items() if name not in kinds}
     values = []
     for name in names:

@@ -107,7 +107,7 @@ class MemoryHost:
 
 def handlers(backend: Backend) -> Handlers:
     """The handler classes of specs, generated when they are first asked for."""
-    # Before the cache, which needs a value that can be hashed.
+    # Before the cache, whose keys have to be hashable.
     if not isinstance(backend, str):
         raise SpecError(f"backend is {backend!r}; it must be 'numba' or 'python'.")
     return _handlers(backend)

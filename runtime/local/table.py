@@ -42,8 +42,8 @@ class RowTable(list[tuple[Any, ...]]):
             **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in _NUMBERS},
             pa.bool_(): pd.BooleanDtype(),
         }
-        # Dates as Python's own: pandas' timestamps do not reach all years that SQL has.
         table = self.to_arrow()
+        # Dates as Python's own: pandas' timestamps do not reach all years that SQL has.
         frame = table.to_pandas(types_mapper=kinds.get, date_as_object=True)
         for place, column in enumerate(table.columns):
             # From pandas 3 on a NULL among texts would be NaN.

@@ -306,8 +306,8 @@ class _Picture:
         """Draw the legend of the signs in the picture below `y`; return its parts and the height where it ends."""
         x, middle, parts = float(_MARGIN), y + 12, []
         for shape, css, words in self._signs():
-            need = 22 + 0.86 * wide(words)
             # The estimate of a width is an upper bound, and legends use common letters, which are narrower.
+            need = 22 + 0.86 * wide(words)
             if x + need > self.right:
                 x, middle = float(_MARGIN), middle + 17
             parts += [*_sign(shape, css, x, middle), text("dim", x + 18, middle + 4, words)]

@@ -236,7 +236,6 @@ class TimeAxis:
         dated = first // _DAY != (last - 1) // _DAY
         labels = [_label(int(each), step, dated) for each in times]
         pairs = zip(places.tolist(), labels, strict=True)
-        # A time that the clocks skip maps to one beyond the ends.
         return [(self.at(each), label) for each, label in pairs if self.low <= each <= self.high]
 
 
