@@ -17,6 +17,7 @@ class BucketThreads:
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or _count_cores()
+        # One thread would only be a detour.
         self._pool = (
             ThreadPoolExecutor(self.threads, "aggloom-bucket") if self.threads > 1 else None
         )
@@ -49,5 +50,6 @@ class BucketThreads:
 def _count_cores() -> int:
     """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
+        # A container may have fewer cores than the machine, which this knows.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

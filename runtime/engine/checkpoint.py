@@ -80,10 +80,13 @@ class LocalCheckpoint:
         try:
             if not forgets:
                 refuse_unfinished(root)
+            # Written once, so a sink that knows the id recognises the checkpoint after any restart.
             self.id = read_id(root) or write_mark(root, str(uuid.uuid4()))
+            # Before anything is looked for in them: a run may have been killed between two of them.
             for name in DIRECTORIES:
                 make_directory(root / name)
             _remove_unfinished(root)
+            # The state first: it decides which planned batch runs again, and which snapshots are needed.
             self.last, self.rows = load_state(root)
             self.planned = self._read_planned()
             self._needed: dict[int, int] = {}
@@ -115,6 +118,7 @@ class LocalCheckpoint:
 
     def plan(self, plan: BatchPlan) -> None:
         """Note durably what the next batch reads."""
+        # The input of a batch is fixed before it runs, so that it is the same when it runs again.
         text = with_checksum(json.dumps(asdict(plan), separators=(",", ":")))
         write_whole(self.root / "plans" / str(plan.batch), [text.encode()])
         self.planned = plan
@@ -128,6 +132,7 @@ class LocalCheckpoint:
             # Rows in one old commit would keep the files of all commits since.
             if state.places and not state.replaces and batch - state.since > _RENEWED_AFTER:
                 self._renew(state)
+            # A bucket that is written anew, or for the first time, needs no row of an earlier commit.
             since[key] = batch if state.replaces or not state.text else state.since
             if state.is_changed:
                 added[key] = self._add(key, batch, state, rows)
@@ -135,6 +140,7 @@ class LocalCheckpoint:
         heads = {key: (state.text, since[key]) for key, state in self.rows.items() if state.text}
         commit = Commit(batch, heads=heads, added=added, **known)
         file = f"commits/{batch}"
+        # Only the lengths of start and header are asked for here, which say where rows will begin.
         size = [0, *map(len, commit_pieces(commit, ()))]
         # The batch is committed by this rename: a run that is killed from here on begins with the next one.
         write_whole(self.root / file, commit_pieces(commit, rows))
@@ -155,10 +161,12 @@ class LocalCheckpoint:
     def _add(self, key: BucketId, batch: int, state: StateRows, rows: list[bytes]) -> AddedRows:
         """Put what a bucket adds among the rows of the commit, or if it is much into a file of its own."""
         lengths = tuple(map(len, state.added))
+        # A log grows by small rows only, so it always lies in the commit.
         if not state.replaces or sum(lengths) <= IN_COMMIT:
             rows += state.added
             return AddedRows(lengths)
         name = f"snapshots/{key[0]}.{key[1]}.{batch}"
+        # Before the commit that names it: a file that no commit names is deleted at the next start.
         write_whole(self.root / name, state.added)
         return AddedRows(lengths, name, len(lengths))
 
@@ -171,6 +179,7 @@ class LocalCheckpoint:
         needed = min(oldest, *self._needed.values())
         for _ in range(min(needed - self._first, _DELETED_AT_ONCE)):
             for directory in ("commits", "plans"):
+                # A file may be missing already, where a run was killed while it deleted.
                 (self.root / directory / str(self._first)).unlink(missing_ok=True)
             self._first += 1
         for at, name in [each for each in self._snapshots if each[0] < oldest]:
@@ -182,6 +191,7 @@ class LocalCheckpoint:
         assert self.last is not None
         used = {Path(place.file).name for state in self.rows.values() for place in state.places}
         for number in batches(self.root / "commits"):
+            # The commits between the first that is needed and the last may have rows of a live log.
             if self.last.first_needed > number != self.last.batch:
                 (self.root / "commits" / str(number)).unlink()
         for directory, needed_names in (("plans", {str(self.last.batch)}), ("snapshots", used)):
@@ -196,6 +206,7 @@ class LocalCheckpoint:
     def _read_planned(self) -> BatchPlan | None:
         """The plan of a batch that did not come to its commit."""
         numbers = batches(self.root / "plans")
+        # A plan beyond the next batch says that its predecessor was committed, and that file is gone.
         if numbers and numbers[-1] > self.next_batch:
             raise corrupt(
                 f"commits/{numbers[-1] - 1} is missing, and batch {numbers[-1]} is planned"
@@ -218,6 +229,7 @@ class LocalCheckpoint:
             if f"snapshots/{file.name}" not in needed:
                 file.unlink()
         used = {place.file for state in self.rows.values() for place in state.places}
+        # Listed under the next batch, so that they stay as long as any commit that may still be looked at.
         return [(self.next_batch, name) for name in needed if name not in used]
 
 
@@ -273,8 +285,10 @@ def check_local_directory(root: Path) -> None:
     """Raise CheckpointError unless a directory is empty, not there yet, or a checkpoint of this engine."""
     if not root.exists():
         return
+    # Nothing is written yet: a wrong path must not make a directory of someone else a checkpoint.
     if not root.is_dir():
         raise CheckpointError(f"{root}: a checkpoint is a directory, and this is a file. {_OWN}")
+    # A lock or half a mark is left by a run that was killed at its very start.
     names = {path.name for path in root.iterdir()} - {"lock", LOCAL_MARK_FILE + ASIDE}
     refuse_moved(root)
     if not names or LOCAL_MARK_FILE in names:

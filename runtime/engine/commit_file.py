@@ -69,6 +69,7 @@ class Commit:
     @property
     def first_needed(self) -> int:
         """The first commit whose rows are needed."""
+        # Without heads no row is needed but those of this commit.
         return min((since for _, since in self.heads.values()), default=self.batch)
 
     def to_json(self) -> str:
@@ -79,6 +80,7 @@ class Commit:
             "watermarks": self.watermarks,
             "watermark": self.watermark,
             "heads": [[*key, *head] for key, head in sorted(self.heads.items())],
+            # Lengths alone say where a row begins: rows lie one behind the other, by bucket.
             "added": [
                 [*key, each.lengths, each.snapshot, each.in_snapshot]
                 for key, each in sorted(self.added.items())
@@ -118,6 +120,7 @@ class Commit:
                 place = RowPlace(each.snapshot if inside else file, start, length)
                 places_by_bucket.setdefault(key, []).append(place)
                 at += length
+            # Rows in a snapshot file take no room in the commit.
             body += sum(each.lengths[each.in_snapshot :])
         return places_by_bucket
 
@@ -139,6 +142,7 @@ def collect_rows(
 def commit_pieces(commit: Commit, rows: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the bytes of a commit's file; rows: those of `added`, without snapshots, in its order."""
     header = commit.to_json().encode()
+    # The checksum runs along with the pieces, so that a commit is never copied into one block.
     checksum = 0
     for piece in (_START.pack(MAGIC, LAYOUT, len(header)), header, *rows):
         checksum = zlib.crc32(piece, checksum)
@@ -172,6 +176,7 @@ def parse_commit(root: Path, number: int, data: bytes) -> tuple[Commit, int]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise corrupt(f"{where} cannot be read: {type(error).__name__}: {error}") from None
     added = sum(sum(each.lengths[each.in_snapshot :]) for each in commit.added.values())
+    # A file under another number, or cut and joined, may have a valid header: both sums have to fit.
     if commit.batch != number or body + added != end:
         raise corrupt(f"{where} is that of batch {commit.batch}, or has other rows than it says")
     return commit, body

@@ -81,13 +81,16 @@ class FileLog:
 
     def add(self, batch: int, files: Sequence[ListedFile]) -> None:
         """Note the files of the next batch."""
+        # A note of this batch itself, from a run that was killed, is overwritten.
         numbers = [n for n in batches(self._directory) if n < batch]
         # A note that was made one of many, for a batch that was not committed, is written once more as one of many.
         lost = self._last is not None and not (self._directory / str(self._last)).exists()
+        # From time to time all notes become one, so that a start reads few files.
         whole = lost or len(numbers) >= _NOTES
         listed = [*(self.known.values() if whole else ()), *files]
         before = None if whole else self._last
         _write_note(self._directory / str(batch), before, listed)
+        # The old notes go last: killed in between, they lie there unread.
         if whole:
             for number in numbers:
                 (self._directory / str(number)).unlink()

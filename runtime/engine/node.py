@@ -128,6 +128,7 @@ class DurableNode:
             partial(bucket.run, each, clock, called)
             for bucket, each in zip(self.buckets, cast_bundles, strict=True)
         ]
+        # Handing calls to threads takes longer than a few rows do (decision 078).
         if self._is_parallel and sum(map(_count_rows, bundles)) >= MANY_ROWS:
             return self._threads.run(calls)
         return [call() for call in calls]
@@ -180,6 +181,7 @@ class DurableBucket:
         if self._evolves:
             carried = self._evolve(clock)
         elif not (called or _has_rows(bundles) or self._is_first() or self.is_due(clock)):
+            # A bucket with nothing to do writes nothing, so its log does not grow with every batch.
             return no_rows(self.fragment.root.schema)
         # Begun before the operators run, so that another thread packs beside them.
         packed = self._pack(bundles)
@@ -192,12 +194,14 @@ class DurableBucket:
     def _forget(self, forgetter: Forgetter, bundles: Bundles, clock: Clock) -> Rows:
         """Apply a bundle, forget a subject, and have nothing but a snapshot of what is left."""
         carried = [self._evolve(clock)] if self._evolves else []
+        # A bucket that was never written has nothing to forget.
         if self._store.head() is None and not _has_rows(bundles):
             return no_rows(self.fragment.root.schema)
         place = self._place
         changes = self.fragment.run(
             bundles, clock, lambda n, each: forgetter.forget(place, n, each)
         )
+        # Written as a whole: a log would still contain the rows of the subject.
         self._store.rewrite(self.fragment)
         return concat_changes([*carried, changes], self.fragment.root.schema)
 
@@ -211,12 +215,14 @@ class DurableBucket:
 
     def is_due(self, clock: Clock) -> bool:
         """Tell whether the operators have something to do by the clock alone."""
+        # State of another version has to be carried over, with rows or without.
         if self._evolves:
             return True
         event, processing = self.fragment.next_timers()
         if event is not None and event <= clock.watermark:
             return True
         if self._ttl:
+            # Keys may expire a fraction of the TTL late, so that idle buckets need not run with every batch.
             return clock.processing - self._last_run >= max(1, self._ttl // _TIMER_STEPS)
         return processing is not None and processing <= clock.processing
 
@@ -238,6 +244,7 @@ class DurableBucket:
 def _cast_bundle(bundle: InputBatch, schema: pa.Schema) -> InputBatch:
     """The bundle in the names and types of its input: the log has no others, and what is replayed is what has run."""
     batch = bundle.batch
+    # Without columns `from_arrays` would lose the number of rows.
     if batch.schema.equals(schema) or not schema.names:
         return bundle
     columns = [

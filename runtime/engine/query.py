@@ -103,6 +103,7 @@ class LocalQuery:
 
     def _open(self, root: Path, open_source: OpenSource, added: AddedColumns | None) -> None:
         plan, settings = self.plan, self.settings
+        # The checkpoint is opened first, as its lock keeps all others away.
         opened = LocalCheckpoint(root, forgets=settings.forgets)
         self.checkpoint = self._closing.enter_context(opened)
         last = self.checkpoint.last
@@ -135,6 +136,7 @@ class LocalQuery:
         if last is not None:
             for name, ms in last.watermarks.items():
                 self._watermarks.advance(name, ms)
+            # Not by `advance`, which combines: the committed watermark may be ahead of every table's.
             self._watermarks.current = last.watermark
         names = added.names if added else frozenset()
         keys = settings.key_columns

@@ -45,8 +45,10 @@ class ReadAhead(Generic[Item]):
 
     def _read_first(self) -> Item:
         """Read without the thread, which is started where more is to come."""
+        # Whoever runs a small batch waits for its rows alone, and not for a thread to start.
         item = next(self._items)
         if self._goes_on(item):
+            # A daemon: a process that ends must not wait for a read that blocks.
             self._thread = threading.Thread(target=self._read, name="aggloom-read", daemon=True)
             self._thread.start()
         return item
@@ -63,8 +65,10 @@ class ReadAhead(Generic[Item]):
 
     def _read(self) -> None:
         try:
+            # Errors travel through the queue, so that they are raised where the item would have been.
             for item in self._items:
                 self._queue.put((item, None, False))
+                # Asked after the item is in the queue: `close` empties the queue until the thread has seen it.
                 if self._is_closed.is_set():
                     return
         except BaseException as error:

@@ -49,6 +49,7 @@ class ReplayedInput:
     def plan(self, batch: int, position: Any) -> Any:
         """The range of a batch; None where nothing was read."""
         planned = self._ranges[batch] if batch < len(self._ranges) else None
+        # Files of a batch have to be noted again, as their log belongs to another checkpoint.
         if planned is not None and isinstance(self._source, FileInput):
             return self._source.plan_files(batch, planned)
         return planned
@@ -72,6 +73,7 @@ def align_files(
     for table, listed in files.items():
         files_by_table[table] = [None] * len(numbers)
         for each in listed:
+            # A batch without files of this table stays None, which differs from one with an empty list.
             batch = files_by_table[table][places[each.batch]] or []
             files_by_table[table][places[each.batch]] = [*batch, each]
     return files_by_table, numbers

@@ -40,6 +40,7 @@ def settle_plan(root: Path, plan: Plan, backend: Backend, buckets: int) -> Settl
     texts = handler_texts(backend)
     parts = known_buckets(root) or buckets
     old = read_committed_query(root)
+    # Only a committed query has a plan that began: without one there is nothing that could have grown.
     begun = read_begun_query(root, "plans") if old is not None else None
     return settle_columns(old, plan, ZONE, lambda each: describe_nodes(each, texts, parts), begun)
 
@@ -66,6 +67,7 @@ def note_query(root: Path, plan: Plan, factories: Factories, added: AddedColumns
             _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
         for line in tell_added(added):
             _LOG.warning("%s: %s", root, line)
+    # Written last: a query that is refused leaves the note of the one before.
     write(root, new)
 
 
@@ -82,6 +84,7 @@ class _DescribingHost:
         """Note the factory of a node."""
         texts = tuple(None if each is None else self.texts(each) for each in spec.handler_specs)
         self.factories[place] = factory_of(nodes, place, buckets, texts, spec)
+        # A described plan has no operators; only the factory of each node is of interest.
         return MemoryNode([])
 
     def aggregate(

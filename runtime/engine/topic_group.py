@@ -30,6 +30,7 @@ class TopicGroup:
     @property
     def planner(self) -> TransactionPlanner:
         """The planner, which asks the brokers when it is made."""
+        # Made late: a query that is only described asks no broker.
         if self._own_planner is None:
             _, source, marks = self._joint
             self._own_planner = TransactionPlanner(source, marks, self._joint.where)
@@ -43,8 +44,10 @@ class TopicGroup:
     def take_part(self, table: str) -> PlannedOffsets:
         """Return the plan of all tables, of which this one has not had its part."""
         if table not in self._parts:
+            # All tables of the group get the same plan, so that no transaction is cut between them.
             planned = self.planner.plan(self._join_positions(), self._ids, self._most)
             self._parts = dict.fromkeys(self._positions, planned)
+        # Handed out once: asked again, the table wants the next batch.
         return self._parts.pop(table)
 
     def _join_positions(self) -> Offsets | None:
@@ -109,6 +112,7 @@ def group_topics(
     """The groups of tables that are read together, by table; sources, marks: as of join_tables. Raises SpecError."""
     groups: dict[str, TopicGroup] = {}
     for joint in join_tables(sources, marks):
+        # The group's batch is as large as those of its tables together.
         most = sum(sources[name].max_messages_per_trigger or MOST_MESSAGES for name in joint.names)
         groups |= dict.fromkeys(joint.names, TopicGroup(joint, most))
     return groups
