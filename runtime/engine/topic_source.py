@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from aggloom.codegen.planner import Scan
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
-from aggloom.runtime.connectors.kafka.message_facts import locate_messages, read_facts
 from aggloom.runtime.connectors.kafka.offsets import OffsetPlanner, Offsets
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.engine.sources import other_source
 from aggloom.runtime.engine.topic_group import MOST_MESSAGES, GroupedPlanner, TopicGroup
-from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.local.message_reader import MessageReader, Read
 
 
@@ -45,7 +42,7 @@ class TopicInput:
             self._planner = OffsetPlanner(source, self._where)
         else:
             self._planner = GroupedPlanner(group, scan.table, source.topics, self._end_topic)
-        self._fetcher = MessageFetcher(source, self._where)
+        self._fetcher = MessageFetcher(source, self._where, self._reader.topic_facts)
         self._most = source.max_messages_per_trigger or MOST_MESSAGES
         self.waiting: dict[str, int] = {}
         self._planner.check_ids(self._ids_of(position))
@@ -76,11 +73,7 @@ class TopicInput:
             for place, both in sorted(self._places_of(planned).items())
             if place.topic != self._end_topic
         ]
-        for block in self._fetcher.fetch(ranges):
-            values = [message.value() for message in block]
-            keys = [message.key() for message in block]
-            facts = partial(read_facts, block)
-            yield self._reader.read(Messages(values, keys, locate_messages(block), facts))
+        yield from map(self._reader.read, self._fetcher.fetch(ranges))
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""

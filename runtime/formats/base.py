@@ -59,7 +59,7 @@ class Messages(Sequence[Message]):
     def __init__(
         self,
         values: list[bytes | None],
-        keys: list[bytes | None],
+        keys: Sequence[bytes | None],
         place: Callable[[int], str],
         read_fact: Callable[[str], Sequence[Any]] | None = None,
     ) -> None:

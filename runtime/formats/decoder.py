@@ -22,7 +22,7 @@ from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable, 
 from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.inferred_values import is_checked
 from aggloom.runtime.formats.lines import NOTHING
-from aggloom.runtime.formats.message_columns import MessageColumns, message_columns
+from aggloom.runtime.formats.message_columns import TOPIC_FACTS, MessageColumns, message_columns
 from aggloom.runtime.formats.registry import MESSAGES, format_of
 
 if TYPE_CHECKING:
@@ -113,6 +113,12 @@ class Decoder:
     @cached_property
     def _image_columns(self) -> pa.Schema:
         return with_absent(self.schema) if self._format.settings.partial else self.schema
+
+    @property
+    def topic_facts(self) -> frozenset[str]:
+        """The facts that topics say of messages which its columns need, by Flink's words."""
+        columns = () if self.beside is None else self.beside.columns
+        return frozenset(each.source for each in columns if each.source in TOPIC_FACTS)
 
     @property
     def sends_notices(self) -> bool:

@@ -62,6 +62,11 @@ class MessageReader:
             )
         self._scan, self._source = scan, source
 
+    @property
+    def topic_facts(self) -> frozenset[str]:
+        """The facts that topics say of messages which the columns need, by Flink's words."""
+        return self._decoder.topic_facts
+
     def read(
         self,
         messages: Sequence[Message],

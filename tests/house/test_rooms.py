@@ -199,6 +199,7 @@ TOOLS = {
     "runtime/connectors/iceberg/sink.py": {"pyiceberg"},
     "runtime/connectors/iceberg/table.py": {"pyiceberg"},
     "runtime/connectors/kafka/broker.py": {"confluent_kafka"},
+    "runtime/connectors/kafka/clients.py": {"confluent_kafka"},
     "runtime/connectors/kafka/sink.py": {"confluent_kafka"},
     # Files of connectors that read and write by Spark.
     **{

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import aggloom as al
 from aggloom.errors import CheckpointError, DataError, SpecError
 from aggloom.job import complete
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
+from aggloom.runtime.connectors.kafka.clients import ColumnClient, ObjectClient
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
 from aggloom.runtime.connectors.kafka.offsets import (
+    OffsetPlanner,
     cut_ranges,
     find_ranges,
     read_offsets,
@@ -46,7 +49,8 @@ class PlayedSpark:
         self.source, self.knows_start = source, knows_start
         self.offsets: list[Any] = []
         self.batches: list[list[tuple[int, int, bytes]]] = []
-        self._fetcher = MessageFetcher(source, "a test")
+        self._objects = MessageFetcher(source, "a test")
+        self._columns = MessageFetcher(source, "a test", {"partition", "offset"})
 
     def begin(self) -> None:
         """Start the query once more; a batch that was planned runs again, and has the same messages."""
@@ -74,12 +78,16 @@ class PlayedSpark:
         return self.offsets[number - 1] if number else self.stream.initialOffset()
 
     def _read(self, start: Any, end: Any) -> list[tuple[int, int, bytes]]:
-        found = []
+        found, in_columns = [], list[tuple[int, int, bytes]]()
         for each in self.stream.partitions(start, end):
             ((text,),) = self.stream.read(each)
             ranges = [OffsetRange(TopicPlace(t, p), a, b) for t, p, a, b in json.loads(text)]
-            for block in self._fetcher.fetch(ranges):
+            for block in self._objects.fetch_objects(ranges):
                 found += [(m.partition(), m.offset(), m.value()) for m in block]
+            for some in self._columns.fetch(ranges):
+                places = some.read_fact("partition"), some.read_fact("offset")
+                in_columns += zip(*places, some.values, strict=True)
+        assert in_columns == found
         return found
 
     @property
@@ -100,6 +108,41 @@ def played(broker: Any) -> Iterator[Any]:
         return made
 
     yield play
+
+
+def test_messages_in_columns_are_those_of_objects(broker: Any) -> None:
+    """Values and keys that are not there, are empty, long, or have ends of lines in them; facts, and places."""
+    from confluent_kafka import Producer
+
+    rng, topic = random.Random(3), broker.topic("ranges.columns", 3)
+    texts = (None, b"", b"x", b"\n", b"a\nb\n", b"0123456789ab", b"0123456789abc", b"\x00" * 70_000)
+    producer = Producer({"bootstrap.servers": broker.servers})
+    for number in range(3_000):
+        # At first nothing is odd, as is usual.
+        both = rng.choices(texts if number > 1_000 else (b"{}", b'{"id": 7}'), k=2)
+        producer.produce(topic, *both, partition=rng.randrange(3))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    source = source_of(broker, topic)
+    planned = OffsetPlanner(source, "a test").plan_whole()
+    ranges = [OffsetRange(place, 5, end - 5) for place, end in sorted(planned.ends.items())]
+    objects = chain.from_iterable(MessageFetcher(source, "a test").fetch_objects(ranges))
+    expected = [(m.value(), m.key(), m.topic(), m.partition(), m.offset()) for m in objects]
+    fetcher = MessageFetcher(source, "a test", {"offset"})
+    assert isinstance(fetcher._client, ColumnClient)
+    found, places = [], []
+    # A range may be read once more by the same client.
+    for block in [*fetcher.fetch(ranges), *fetcher.fetch(ranges)]:
+        facts = map(block.read_fact, ("topic", "partition", "offset"))
+        found += zip(block.values, [each.key for each in block], *facts, strict=True)
+        places += [block[at].place for at in range(len(block))]
+        assert [each.key for each in block[7:9]] == [block[7].key, block[8].key]
+    assert found == 2 * expected
+    assert places[-1] == "topic {}, partition {}, offset {}".format(*expected[-1][2:])
+    # What a topic says besides is told by objects, and so are settings that the library does not know.
+    assert isinstance(MessageFetcher(source, "a test", {"timestamp"})._client, ObjectClient)
+    with pytest.raises(SpecError, match="properties are not those of librdkafka"):
+        MessageFetcher(replace(source, properties={"no.such": 1}), "a test", ())
 
 
 @pytest.mark.parametrize("knows_start", [True, False], ids=["4.2", "4.1"])

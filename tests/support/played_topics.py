@@ -97,7 +97,7 @@ class PlayedTopics:
             def __init__(self, source: KafkaSource, where: str) -> None:
                 pass
 
-            def fetch(self, ranges: Sequence[Any]) -> Iterator[list[Sent]]:
+            def fetch_objects(self, ranges: Sequence[Any]) -> Iterator[list[Sent]]:
                 block = [
                     each
                     for place, start, end in ranges

@@ -1,10 +1,13 @@
-"""Messages of ranges of offsets, fetched by librdkafka: partition by partition, so that they come in one order."""
+"""Messages of ranges of offsets, fetched by librdkafka: partition by partition, so that they come in one order.
+
+`fetch` gives them as a decoder takes them; `fetch_objects` as objects that say all that a topic tells of a message.
+"""
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from aggloom.errors import DataError
@@ -13,9 +16,18 @@ from aggloom.runtime.connectors.kafka.broker import (
     broker_error,
     client_config,
     kafka_client,
-    open_client,
+)
+from aggloom.runtime.connectors.kafka.clients import ColumnClient, ObjectClient
+from aggloom.runtime.connectors.kafka.fetched import (
+    COLUMN_FACTS,
+    Fetched,
+    FetchingClient,
+    Notice,
+    ObjectPiece,
+    join_pieces,
 )
 from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.sinks.stop import STOP
 
 AT_ONCE = 20_000
@@ -49,121 +61,119 @@ class OffsetRange(NamedTuple):
 
 
 class _Part:
-    """A range under way: messages that have come and wait, and the end that its partition is known to have."""
+    """A range under way: pieces that have come and wait, and the end that its partition is known to have."""
 
     def __init__(self, offsets: OffsetRange) -> None:
         self.place, self.next, self.end = offsets
-        self.messages: list[Any] = []
+        self.pieces: list[Fetched] = []
         self.is_done = False
         self.log_end: int | None = None
 
-    def add(self, message: Any) -> None:
-        """Take a message, unless it is behind the range."""
-        offset = message.offset()
-        if self.next <= offset < self.end:
-            self.messages.append(message)
+    def add(self, piece: Fetched) -> None:
+        """Take messages, but for those behind the range."""
+        own = piece.cut_between(self.next, self.end)
+        if len(own):
+            self.pieces.append(own)
         # Offsets have gaps, where messages were compacted and where transactions end: what counts is the next one.
-        self.next = offset + 1
+        self.next = max(self.next, piece.last + 1)
         self.is_done |= self.next >= self.end
 
 
 class MessageFetcher:
     """Fetches ranges of a source's topics; where: begins messages.
 
-    What is gone is an error, or is passed over, as the source says. Raises DataError, SpecError for a client that
-    cannot be made.
+    facts: what is read of messages beside keys and values, by Flink's words; None: they are wanted as objects. What is
+    gone is an error, or is passed over, as the source says. Raises DataError, SpecError for a client that cannot be
+    made.
     """
 
-    def __init__(self, source: KafkaSource, where: str) -> None:
+    def __init__(
+        self, source: KafkaSource, where: str, facts: Collection[str] | None = None
+    ) -> None:
         self._source, self._where = source, where
         self._is_strict = source.lost_data == "error"
         reset = {"auto.offset.reset": "error" if self._is_strict else "earliest"}
-        client = kafka_client(where)
         config = {**_USUAL, **client_config(source), **reset}
-        self._new, self._failure = client.TopicPartition, client.KafkaException
-        self._consumer = open_client(client.Consumer, config, where)
-        weakref.finalize(self, self._consumer.close)
+        self._failure = kafka_client(where).KafkaException
+        in_columns = facts is not None and COLUMN_FACTS.issuperset(facts)
+        client = ColumnClient.open(config) if in_columns else None
+        self._client: FetchingClient
+        self._client = opened = client or ObjectClient(config, where)
+        weakref.finalize(self, opened.close)
 
-    def fetch(self, ranges: Sequence[OffsetRange]) -> Iterator[list[Any]]:
+    def fetch(self, ranges: Sequence[OffsetRange]) -> Iterator[Messages]:
         """Yield the messages of ranges in their order, some thousands at a time."""
+        return map(join_pieces, self._fetch(ranges))
+
+    def fetch_objects(self, ranges: Sequence[OffsetRange]) -> Iterator[list[Any]]:
+        """The same as objects of the package confluent_kafka, of a fetcher that is asked for these."""
+        for pieces in self._fetch(ranges):
+            yield [each for piece in pieces if isinstance(piece, ObjectPiece) for each in piece]
+
+    def _fetch(self, ranges: Sequence[OffsetRange]) -> Iterator[list[Fetched]]:
         for group in _group(ranges):
             parts = [_Part(each) for each in group]
-            # Assigned and not subscribed to: the checkpoint says from where to where, and no consumer group does.
-            self._consumer.assign([self._new(*p.place, p.next) for p in parts])
             try:
+                # Assigned and not subscribed to: the checkpoint says from where to where, and no consumer group does.
+                self._client.assign({part.place: part.next for part in parts})
                 yield from self._fetch_parts(parts)
             except self._failure as error:
                 raise broker_error(self._where, self._source, error) from error
             finally:
-                self._consumer.unassign()
+                self._client.unassign()
 
-    def _fetch_parts(self, parts: list[_Part]) -> Iterator[list[Any]]:
-        by_place: dict[tuple[str, int], _Part] = {part.place: part for part in parts}
-        left, ready = list(parts), list[Any]()
+    def _fetch_parts(self, parts: list[_Part]) -> Iterator[list[Fetched]]:
+        by_place = {part.place: part for part in parts}
+        left, ready, count = list(parts), list[Fetched](), 0
         heard = time.monotonic()
         while left:
-            messages = self._consumer.consume(AT_ONCE, _WAIT_SECONDS)
-            if messages:
+            # The client waits until it has as many as it is asked for: no more than the ranges have.
+            most = sum(part.end - part.next for part in left if not part.is_done)
+            pieces = self._client.consume(min(AT_ONCE, most), _WAIT_SECONDS)
+            if pieces:
                 heard = time.monotonic()
-                self._sort(messages, by_place)
+                self._sort(pieces, by_place)
             else:
                 self._check_patience(left, time.monotonic() - heard)
             while left:
                 # In the order of the ranges, however their messages arrive: a batch that runs again has the same order.
-                ready += left[0].messages
-                left[0].messages = []
+                ready += left[0].pieces
+                count += sum(map(len, left[0].pieces))
+                left[0].pieces = []
                 if not left[0].is_done:
                     break
                 left.pop(0)
-            if len(ready) >= AT_ONCE or (ready and not left):
+            if count >= AT_ONCE or (count and not left):
                 yield ready
-                ready = []
+                ready, count = [], 0
 
-    def _sort(self, messages: list[Any], parts: dict[tuple[str, int], _Part]) -> None:
+    def _sort(self, pieces: list[Fetched | Notice], parts: dict[TopicPlace, _Part]) -> None:
         """Give messages to their parts, and read what the client says between them."""
-        if len(parts) == 1:
-            ((_, only),) = parts.items()
-            if self._take_all(messages, only):
-                return
-        for message in messages:
-            part = parts.get((message.topic(), message.partition()))
-            if message.error() is not None:
-                self._hear(message, part)
-            elif part is not None and not part.is_done:
-                part.add(message)
+        for piece in pieces:
+            part = parts.get(piece.place)
+            if part is None:
+                continue
+            if isinstance(piece, Notice):
+                self._hear(piece, part)
+            elif not part.is_done:
+                part.add(piece)
 
-    def _take_all(self, messages: list[Any], part: _Part) -> bool:
-        """Take messages of the one partition that is fetched; False where they have to be looked at one by one."""
-        if [message for message in messages if message.error() is not None]:
-            return False
-        # The usual case: messages of one partition arrive in order, and none has to be looked at by itself.
-        first, last = messages[0].offset(), messages[-1].offset()
-        if first < part.next or last >= part.end or part.is_done:
-            return False
-        part.messages += messages
-        part.next = last + 1
-        part.is_done = part.next >= part.end
-        return True
-
-    def _hear(self, message: Any, part: _Part | None) -> None:
+    def _hear(self, notice: Notice, part: _Part) -> None:
         """Read what the client says in place of a message."""
-        error = message.error()
-        name = str(error.name())
-        if part is None:
-            return
+        name = notice.name
         if name == "_PARTITION_EOF":
-            part.log_end = int(message.offset())
+            part.log_end = notice.offset
             part.is_done |= part.log_end >= part.end
         elif name == "_AUTO_OFFSET_RESET":
             raise lost_error(
-                self._where, f"{part.place} has no offset {part.next} any more ({error.str()})"
+                self._where, f"{part.place} has no offset {part.next} any more ({notice.text})"
             )
         elif name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
             if self._is_strict:
                 raise lost_error(self._where, f"{part.place} is not there any more")
             part.is_done = True
         elif "AUTHORIZATION" in name or "AUTHENTICATION" in name:
-            raise DataError(f"{self._where}: {part.place} cannot be read: {error.str()}")
+            raise DataError(f"{self._where}: {part.place} cannot be read: {notice.text}")
 
     def _check_patience(self, left: list[_Part], seconds: float) -> None:
         """Raise DataError where nothing comes any more, or the run is to stop meanwhile."""

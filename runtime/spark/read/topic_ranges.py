@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -26,7 +25,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
-from aggloom.runtime.connectors.kafka.message_facts import locate_messages, read_facts
 from aggloom.runtime.connectors.kafka.offsets import (
     OffsetPlanner,
     cut_ranges,
@@ -243,7 +241,7 @@ def _read_task(text: str) -> list[OffsetRange]:
 
 
 def _fetch_blocks(
-    source: KafkaSource, batches: Iterable[pa.RecordBatch]
+    source: KafkaSource, batches: Iterable[pa.RecordBatch], facts: frozenset[str]
 ) -> Iterator[tuple[Messages, int]]:
     """Yield the messages of a task, some thousands at once, the first with the number of its texts."""
     texts = [text for batch in batches for text in batch.column(0).to_pylist()]
@@ -251,33 +249,33 @@ def _fetch_blocks(
     if source.transaction_topic is not None:
         # Tables that are read together share their ranges.
         ranges = [each for each in ranges if each.place.topic in source.topics]
-    number, blocks = len(texts), _fetch(source, ranges)
-    for block in blocks:
-        values = [message.value() for message in block]
-        keys = [message.key() for message in block]
-        yield Messages(values, keys, locate_messages(block), partial(read_facts, block)), number
+    number = len(texts)
+    for block in _fetch(source, ranges, facts):
+        yield block, number
         number = 0
     if number:
         yield Messages([], [], str), number
 
 
-def _fetch(source: KafkaSource, ranges: Sequence[OffsetRange]) -> Iterator[list[Any]]:
+def _fetch(
+    source: KafkaSource, ranges: Sequence[OffsetRange], facts: frozenset[str]
+) -> Iterator[Messages]:
     """Yield the messages of ranges."""
     if not ranges:
         return
     # A client that has failed is not used again.
-    about = _key_of(source)
-    fetcher = _FETCHERS.pop(about, None) or MessageFetcher(source, _WHERE)
+    about = _key_of(source, facts)
+    fetcher = _FETCHERS.pop(about, None) or MessageFetcher(source, _WHERE, facts)
     yield from fetcher.fetch(ranges)
     _FETCHERS[about] = fetcher
     while len(_FETCHERS) > _KEPT_FETCHERS:
         del _FETCHERS[next(iter(_FETCHERS))]
 
 
-def _key_of(source: KafkaSource) -> str:
+def _key_of(source: KafkaSource, facts: frozenset[str]) -> str:
     """The text by which a worker knows the client of a source."""
     properties = sorted((source.properties or {}).items())
-    return json.dumps([source.servers, source.lost_data, properties], default=str)
+    return json.dumps([source.servers, source.lost_data, sorted(facts), properties], default=str)
 
 
 @dataclass(frozen=True)
@@ -308,7 +306,7 @@ class PackRanges:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        blocks = _fetch_blocks(self.source, batches)
+        blocks = _fetch_blocks(self.source, batches, self.packing.decoder.topic_facts)
         decoded = ((self.packing.decode(block), texts) for block, texts in blocks)
         yield from self.packing.pack_decoded(decoded, context.partitionId() if context else 0)
 
@@ -332,7 +330,7 @@ class ReadRanges:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one task's messages."""
         work_for_this_batch()
-        for block, texts in _fetch_blocks(self.source, batches):
+        for block, texts in _fetch_blocks(self.source, batches, self.decoder.topic_facts):
             yield self._rows(block, texts)
 
     def _rows(self, messages: Messages, texts: int) -> pa.RecordBatch:

@@ -156,7 +156,7 @@ class TransactionPlanner:
         def place_of(message: Any) -> TopicPlace:
             return TopicPlace(message.topic(), message.partition())
 
-        for block in self._fetcher.fetch(ranges):
+        for block in self._fetcher.fetch_objects(ranges):
             first = place_of(block[0])
             if first == place_of(block[-1]):
                 # Partition comes after partition, so that all between are of this one.
