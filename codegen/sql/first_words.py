@@ -9,6 +9,7 @@ from typing import Final
 from sqlglot.tokens import Token, TokenType
 
 from aggloom.codegen.sql.errors import place_error, refusal
+from aggloom.codegen.sql.recursion import BOUNDED_VIEW
 from aggloom.errors import SqlError, nearest
 
 _STATEMENTS = (
@@ -21,6 +22,17 @@ _PLAN: Final = "run the script: a plan is made anew from it, and the checkpoint 
 _PROCEDURE: Final = "call it in the system that has the table"
 _TYPED: Final = "write the statement out"
 _INSERTED: Final = "write CREATE TABLE, and INSERT INTO t SELECT .."
+_VALUE: Final = "write the value where the variable stands"
+_BLOCK: Final = "write its statements one after the other, without variables, loops and conditions"
+_ELSEWHERE: Final = "run it in the system that has the table"
+_AS_IT_IS: Final = (
+    "take it out: each batch is a transaction, and checkpoints say what has been read"
+)
+_RESULT: Final = "run the query itself: its result is a changelog"
+_SHELL: Final = "take it out of the script: it is a command of a shell"
+_SET: Final = (
+    "`aggloom run` runs the script; al.sql and the harness take one of its INSERTs at a time"
+)
 _REFUSED: Final[dict[tuple[str, ...], str]] = {
     ("UPDATE",): _AT_SOURCE,
     ("DELETE", "FROM"): _AT_SOURCE,
@@ -33,8 +45,39 @@ _REFUSED: Final[dict[tuple[str, ...], str]] = {
     ("COMPILE", "AND", "EXECUTE", "PLAN"): _PLAN,
     ("EXECUTE", "PLAN"): _PLAN,
     ("EXECUTE", "IMMEDIATE"): _TYPED,
-    ("DECLARE", "VARIABLE"): _TYPED,
-    ("DECLARE", "OR"): _TYPED,
+    # Of several entries the first that fits is the one: longer ones stand first.
+    ("DECLARE", "RECURSIVE", "VIEW"): BOUNDED_VIEW,
+    ("DECLARE", "VARIABLE"): _VALUE,
+    **{(verb, noun): _VALUE for verb in ("SET", "RESET") for noun in ("VAR", "VARIABLE")},
+    ("DECLARE",): _VALUE,
+    ("EXECUTE", "STATEMENT", "SET"): _SET,
+    ("BEGIN", "STATEMENT", "SET"): _SET,
+    **{
+        (word,): _BLOCK
+        for word in ("BEGIN", "IF", "WHILE", "FOR", "REPEAT", "LOOP", "CASE", "SIGNAL", "RESIGNAL")
+    },
+    ("CREATE", "PROCEDURE"): _BLOCK,
+    ("CREATE", "OR", "REPLACE", "PROCEDURE"): _BLOCK,
+    ("TABLE",): "write SELECT * FROM and its name",
+    ("CREATE", "SOURCE"): "write CREATE TABLE t (..) WITH ('connector' = ..)",
+    ("CREATE", "SINK"): _INSERTED,
+    ("CREATE", "FLOW"): "write its INSERT INTO alone",
+    ("CREATE", "STREAMING", "TABLE"): _INSERTED,
+    ("CREATE", "OR", "REFRESH"): _INSERTED,
+    ("CREATE", "INDEX"): "take it out: each operator finds its state by key",
+    ("CREATE", "CONNECTION"): "write its options into WITH (..) of each table",
+    ("CREATE", "SECRET"): "write the option into WITH (..) of the table",
+    ("CREATE", "TYPE"): "write the type out, as STRUCT<a: INT>",
+    ("CREATE", "AGGREGATE"): "register it in Python (docs/user-functions.md)",
+    ("CREATE", "SUBSCRIPTION"): _RESULT,
+    **{(word,): _RESULT for word in ("SUBSCRIBE", "TAIL", "FETCH")},
+    **{("CREATE", noun): _ELSEWHERE for noun in ("CLUSTER", "USER", "ROLE")},
+    **{(word,): _ELSEWHERE for word in ("GRANT", "REVOKE", "OPTIMIZE", "VACUUM", "MSCK", "COPY")},
+    ("ALTER", "SYSTEM"): "write SET 'option' = 'value'",
+    **{(word,): _AS_IT_IS for word in ("COMMIT", "ROLLBACK", "FLUSH", "WAIT", "RECOVER")},
+    ("START", "TRANSACTION"): _AS_IT_IS,
+    ("PREPARE",): _TYPED,
+    **{(word,): _SHELL for word in ("HELP", "QUIT", "EXIT", "CLEAR", "LIST")},
     ("CALL",): _PROCEDURE,
     ("STOP", "JOB"): "stop the run itself, with Ctrl-C or a signal",
     ("CREATE", "MATERIALIZED", "TABLE"): _INSERTED,

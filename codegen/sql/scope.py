@@ -242,6 +242,9 @@ class Scope:
     def refuse_aggregates(self, node: exp.Expression, where: str, fix: str) -> None:
         """Raise if there is an aggregate in the expression."""
         for part in node.find_all(CallNode):
+            if part.name.upper() in ("ANY", "SOME") and isinstance(part.parent, exp.Binary):
+                fix = "write ARRAY_CONTAINS(a, x), or a sub-query in the parentheses"
+                raise refusal(part, f"a comparison with {part.name.upper()} of an array is", fix)
             raise refusal(part, f"an aggregate in {where} is", fix)
 
     @contextmanager

@@ -99,3 +99,83 @@ def test_a_statement_that_no_run_does_is_refused_by_its_name(statement: str, nam
 def test_a_parameter_is_refused_by_its_name() -> None:
     with pytest.raises(UnsupportedSqlError, match=r"^the parameter :least is not supported here; "):
         al.Harness.from_sql("SELECT i FROM t WHERE i > :least", TABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "DECLARE x INT DEFAULT 1; SELECT i FROM t",
+            "DECLARE is not supported here; write the value",
+        ),
+        ("DECLARE VARIABLE x INT; SELECT i FROM t", "DECLARE VARIABLE is"),
+        ("SET VAR x = 5; SELECT i FROM t", "SET VAR is not supported here; write the value"),
+        ("EXECUTE IMMEDIATE 'SELECT 1'", "EXECUTE IMMEDIATE is"),
+        (
+            "BEGIN DECLARE x INT = 1; SELECT i FROM t WHERE i > x; END",
+            "BEGIN is not supported here; write its",
+        ),
+        ("IF 1 > 0 THEN SELECT 1; END IF", "IF is"),
+        ("WHILE TRUE DO SELECT 1; END WHILE", "WHILE is"),
+        ("FOR r AS SELECT i FROM t DO SELECT 1; END FOR", "FOR is"),
+        ("CREATE PROCEDURE p() BEGIN SELECT 1; END", "CREATE PROCEDURE is"),
+        (
+            "EXECUTE STATEMENT SET BEGIN INSERT INTO u SELECT i FROM t; END",
+            "EXECUTE STATEMENT SET is",
+        ),
+        (
+            "CREATE SOURCE s (a INT) WITH (connector = 'kafka') FORMAT PLAIN ENCODE JSON",
+            "CREATE SOURCE is",
+        ),
+        ("CREATE SINK s AS SELECT i FROM t WITH (connector = 'kafka')", "CREATE SINK is"),
+        ("CREATE INDEX a ON t (i)", "CREATE INDEX is"),
+        ("CREATE STREAMING TABLE x AS SELECT i FROM t", "CREATE STREAMING TABLE is"),
+        ("SUBSCRIBE TO (SELECT i FROM t)", "SUBSCRIBE is"),
+        ("TABLE t", "TABLE is not supported here; write SELECT * FROM"),
+        ("VACUUM t", "VACUUM is"),
+        ("COMMIT", "COMMIT is"),
+        (
+            "SELECT i FROM IDENTIFIER('t')",
+            "IDENTIFIER is not supported here; write the name itself",
+        ),
+        ("SELECT IDENTIFIER('i') FROM t", "IDENTIFIER is"),
+        ("SELECT TRANSFORM(i) USING 'cat' FROM t", "TRANSFORM with USING is"),
+        ("SELECT i MOD 2 FROM t", "MOD between two values is"),
+        ("SELECT i FROM t WHERE v ~ 'a'", "~ between two texts is"),
+        ("SELECT i FROM t WHERE v @> 'a'", "@> is"),
+        ("SELECT E'a' FROM t", "a text E'..' is"),
+        ("SELECT CAST(UPPER(v) AS STRING NOT NULL) FROM t", "NOT NULL in a CAST is"),
+        ("SELECT CAST(i AS RAW('a', 'b')) FROM t", "AS RAW is"),
+        ("SELECT MULTISET[1, 2] FROM t", "MULTISET is"),
+        ("SELECT * FROM JSON_TABLE(v, '$' COLUMNS (a INT PATH '$.a'))", "JSON_TABLE is"),
+        ("SELECT * FROM ROWS FROM (f(1))", "ROWS FROM is"),
+        ("SELECT COLUMNS('i.*') FROM t", "COLUMNS is"),
+        ("SELECT i FROM t LATERAL JOIN u", "LATERAL JOIN is"),
+        ("SELECT i FROM t AS OF 5", "AS OF behind a table is"),
+        ("SELECT i FROM t AS OF now()", "AS OF behind a table is"),
+        ("SELECT i FROM t WHERE mz_now() <= ts", "MZ_NOW is not supported here; write NOW()"),
+        ("SELECT i FROM t EMIT ON UPDATE", "EMIT ON UPDATE is"),
+        ("SELECT i FROM t WHERE i = ANY(ARRAY[1, 2])", "a comparison with ANY of an array is"),
+    ],
+)
+def test_a_statement_or_clause_of_another_system_is_refused_by_its_name(
+    text: str, message: str
+) -> None:
+    with pytest.raises(UnsupportedSqlError) as raised:
+        al.Harness.from_sql(text, TABLES)
+    assert str(raised.value).startswith(message)
+    assert "\nAt line 1, column " in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT i AS mod, MOD(i, 2) AS m FROM t",
+        "SELECT i mod, ~i AS inverse FROM t mod",
+        "SELECT i AS of, CAST(v IS NOT NULL AS INT) AS known FROM t",
+        "SELECT i AS identifier, v AS e, i AS columns FROM t",
+        "SELECT `mod` FROM (SELECT i AS `mod` FROM t) AS x WHERE (`mod` IS NOT NULL)",
+    ],
+)
+def test_names_that_are_words_elsewhere_are_read(query: str) -> None:
+    al.Harness.from_sql(query, TABLES, backend="python").close()
