@@ -73,6 +73,7 @@ class FileInput:
         self.waiting = {}
         if not new:
             return None
+        # Before the note is written: a file that came out of order must not become part of a batch.
         if self._reader.by_name:
             check_name_order(self._table, (each.path for each in new), self._log.known)
         else:
@@ -91,12 +92,14 @@ class FileInput:
         if not isinstance(planned, int):
             raise other_source(self._table, planned)
         files = self._log.files_of(planned)
+        # Checked before the first row is read, so that a batch is never half of what it was planned to be.
         gone = [each.path for each in files if _stat(Path(each.path)) is None]
         if gone:
             raise MissingFileError(
                 f"table {self._table}: {len(gone)} of the files of batch {planned} are gone: {format_paths(gone)}. "
                 "Put them back, or start over with an empty checkpoint directory."
             )
+        # Time and size stand for the contents: a digest would read each file twice.
         changed = [f.path for f in files if _stat(Path(f.path)) != (f.time, f.size)]
         if changed:
             raise MissingFileError(
@@ -107,6 +110,7 @@ class FileInput:
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""
+        # A batch that was planned before a restart is not among the known files yet.
         self._log.settle(int(planned))
         return planned
 
@@ -120,6 +124,7 @@ class FileInput:
             return []
         listed = []
         for file in files:
+            # Paths are absolute, so a restart in another directory recognises the files.
             path = os.path.normpath(file.absolute())
             status = None if path in self._log.known else _stat(file)
             if status is not None:
@@ -146,6 +151,7 @@ class FileInput:
                 "not in the result. Put new rows into new files.",
                 *(self._table, format_paths(changed)),
             )
+        # A renamed file has the time and the size of one that is gone.
         gone = {(each.time, each.size) for each in known if now[each.path] is None}
         if not gone:
             return
@@ -173,5 +179,6 @@ def _stat(file: Path) -> tuple[int, int] | None:
     try:
         status = file.stat()
     except FileNotFoundError:
+        # Gone between the listing and the look: it will not be read, and is no error yet.
         return None
     return status.st_mtime_ns // 1_000_000, status.st_size

@@ -51,6 +51,7 @@ def take_over(source: LocalCheckpoint) -> HandOver:
         raise CheckpointError(
             f"{root}: no batch is committed, so that there is nothing to move. Start the query on the other engine."
         )
+    # The sink may have the batch, and another engine would cut the input elsewhere and write it again.
     if source.planned is not None:
         raise CheckpointError(
             f"{root}: batch {source.planned.batch} is planned and not committed; the sink may have it. Run the query "
@@ -66,6 +67,7 @@ def read_facts(root: Path) -> HandOver:
     assert last is not None and checkpoint_id is not None
     files = {}
     for name, position in last.positions.items():
+        # A number is the batch of a source of files or of rows; other sources have offsets.
         if isinstance(position, int):
             if not has_files(root, name):
                 raise CheckpointError(
@@ -96,6 +98,7 @@ def write_checkpoint(root: Path, facts: HandOver, states: Iterable[BucketState])
     """Write a new checkpoint of the local engine, bucket by bucket; the commit is the last file."""
     for name in layout.DIRECTORIES:
         make_directory(root / name)
+    # Sinks know batches by the id, so it moves with the checkpoint and no batch is written twice.
     write_mark(root, facts.id)
     for table, files in facts.files.items():
         if files:
@@ -121,4 +124,5 @@ def write_checkpoint(root: Path, facts: HandOver, states: Iterable[BucketState])
         heads=heads,
         added=added,
     )
+    # Without this file the directory has no commit: a move that is killed before it leaves no state to go on from.
     write_whole(root / "commits" / str(facts.batch), commit_pieces(commit, rows))

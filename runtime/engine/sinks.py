@@ -58,6 +58,7 @@ class FunctionBatches:
 
     def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
         """Call the function with the changes of a batch, whose last column says their kinds, and its number."""
+        # Spark's words, so that a function serves both engines.
         words = pa.array(PROFILES["spark"]).take(pa.array(kinds))
         self._function(rows.append_column(CHANGE_COLUMNS["spark"], words), batch)
 
@@ -81,6 +82,7 @@ class NotedBatches:
 
     def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
         """Hand a batch on, and note its first changes."""
+        # The sink first: what is noted for watchers has been written.
         self._sink.write(rows, kinds, batch)
         note_changes(self._checkpoint, rows, kinds, batch)
 

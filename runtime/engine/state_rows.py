@@ -49,6 +49,7 @@ class StateRows:
 
     def settle(self, places: Sequence[RowPlace], since: int) -> None:
         """Note where the rows of the batch lie, once it is committed; since: the first commit that is needed."""
+        # Called after the commit is durable; until then these rows still have to be read from memory.
         self.places = list(places) if self.replaces else [*self.places, *places]
         self.since, self.added, self.replaces = since, [], False
 
@@ -74,10 +75,12 @@ def read_rows(root: Path, places: Sequence[RowPlace]) -> Iterator[bytes]:
     while at < len(places):
         name = places[at].file
         try:
+            # Rows of one file lie together, so each file is opened once.
             with open_file(root, root / name, LARGEST) as stream:
                 while at < len(places) and places[at].file == name:
                     stream.seek(places[at].start)
                     row = stream.read(places[at].length)
+                    # A read that is cut short gives fewer bytes and no error.
                     if len(row) != places[at].length:
                         raise corrupt(f"{name} is cut short")
                     yield row
