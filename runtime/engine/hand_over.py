@@ -105,12 +105,12 @@ def write_checkpoint(root: Path, facts: HandOver, states: Iterable[BucketState])
             write_files(root, table, int(facts.positions[table]), files)
     heads: dict[BucketId, tuple[str, int]] = {}
     added: dict[BucketId, AddedRows] = {}
-    rows: list[bytes] = []
+    rows: dict[BucketId, Sequence[bytes]] = {}
     for state in states:
         lengths = tuple(map(len, state.rows))
         heads[state.key] = (state.head, facts.batch)
         if sum(lengths) <= layout.IN_COMMIT:
-            rows += state.rows
+            rows[state.key] = state.rows
             added[state.key] = AddedRows(lengths)
             continue
         name = f"snapshots/{state.key[0]}.{state.key[1]}.{facts.batch}"
@@ -125,4 +125,6 @@ def write_checkpoint(root: Path, facts: HandOver, states: Iterable[BucketState])
         added=added,
     )
     # Without this file the directory has no commit: a move that is killed before it leaves no state to go on from.
-    write_whole(root / "commits" / str(facts.batch), commit_pieces(commit, rows))
+    # A commit has its rows in the order of the buckets, in which another engine need not give them.
+    ordered = [row for _, each in sorted(rows.items()) for row in each]
+    write_whole(root / "commits" / str(facts.batch), commit_pieces(commit, ordered))
