@@ -75,6 +75,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         self.schema, self.keep, self.order = schema, keep, order
         self._end, self._zone, self._is_chained = window_end, zone, is_chained
         self._ttl, self._hands_out = state_ttl_ms, late_rows
+        # Without an order the window's end alone decides when a row is emitted, so no other time is stored.
         times = ("due",) if order is None else ("time", "due")
         self.state = DeduplicateState(schema, keys, True, times, directory)
         self._late: list[Rows] = []
@@ -108,6 +109,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         waiting = self.state.with_rows()
         if not len(waiting):
             return None, None
+        # The earliest of all keys: one timer serves the whole bucket.
         return int(self.state.time("due")[waiting].min()), None
 
     def take_late(self) -> list[Rows]:
@@ -119,6 +121,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         if not self._ttl:
             return
         used = self.state.used_slots()
+        # Keys whose row waits stay: forgetting them would drop a row that was never emitted.
         used = used[self.state.row[used] == EMITTED]
         expired = used[now >= self.state.write_times[used] + self._ttl]
         if len(expired):
@@ -152,10 +155,12 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
             state.row,
             None if times is None else state.time("time"),
         )
+        # Winners at or beyond the number of rows are rows that were stored already, and stay.
         fresh = choice.winners < len(slots)
         touched, winners = choice.slots[fresh], choice.winners[fresh]
         state.drop_rows(touched[state.row[touched] > 0])
         encoded = state.rows.encode(batch)
+        # 0 is a key without a row, so ids are stored one higher.
         state.row[touched] = state.rows.insert(encoded, rows[winners]) + 1
         state.time("due")[touched] = due[rows[winners]]
         if order_times is not None:
@@ -173,6 +178,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
             return no_rows(self.schema)
         slots = slots[np.lexsort((state.row[slots], due[over]))]
         rows = state.gather(slots)
+        # A window is over for good; without one the key is remembered, so that it takes no second row.
         if self._end is not None:
             state.forget(slots)
         else:

@@ -91,6 +91,7 @@ class OverOnceOperator(TimedRowsOperator):
         state = self.state
         slots = np.arange(state.table.capacity, dtype=np.int64)
         emitted, sizes = state.number("emitted"), state.sorted.sizes(slots)[0]
+        # The due time of a key is derived from its first row that waits, so a snapshot has it twice.
         if not ((emitted >= 0) & (emitted <= sizes)).all():
             raise corrupt_snapshot("more rows were emitted than there are")
         waiting = slots[emitted < sizes] if self._waits else slots[:0]
@@ -118,6 +119,7 @@ class OverOnceOperator(TimedRowsOperator):
         times = state.number("due")
         # Nothing waits there: the time of rows that are out already must not win over those that come.
         times[slots[none]] = np.iinfo(np.int64).max
+        # `minimum.at`, as plain assignment would take only one row of a slot that stands there several times.
         np.minimum.at(times, slots, due)
         state.sorted.insert(slots, batch)
         state.table.stamps("written")[slots] = clock.processing
@@ -131,6 +133,7 @@ class OverOnceOperator(TimedRowsOperator):
             return due <= clock
         slots = self.state.table.find(batch)
         known = slots >= 0
+        # An unknown key has no last time, and no row is late for it.
         last = np.full(len(due), np.iinfo(np.int64).min)
         last[known] = np.where(
             self.state.number("seen")[slots[known]] > 0,
@@ -177,6 +180,7 @@ class OverOnceOperator(TimedRowsOperator):
         position = np.arange(len(ids)) - opens[stretch] + emitted[stretch]
         standing = Standing(state.sorted, state.pool, slots[stretch], ids, position)
         values = self._values(rows, standing, stretch, due)
+        # Before rows are dropped below, whose places would be given to others.
         arrivals = state.sorted.arrays.arrival[ids]
         self._mark_emitted(slots, counts, opens, due, stretch)
         order = pa.array(np.lexsort((arrivals, due)))
@@ -214,6 +218,7 @@ class OverOnceOperator(TimedRowsOperator):
     def _peers(self, standing: Standing) -> Array:
         """Return for each row the number of its key and time, rising."""
         new = np.ones(len(standing.ids), np.bool_)
+        # Rows of one time are peers and get one value; without an event time no two rows are.
         if self._waits:
             words = standing.words[0]
             new[1:] = (standing.slots[1:] != standing.slots[:-1]) | (words[1:] != words[:-1])
@@ -240,6 +245,7 @@ class OverOnceOperator(TimedRowsOperator):
         """Note what was emitted, and forget the rows that no frame reaches any more."""
         state = self.state
         row_counts, last, times = (state.number(name) for name in ("seen", "last", "times"))
+        # Counted by different times, for DENSE_RANK; by rows for the other two.
         new = np.r_[True, (stretch[1:] != stretch[:-1]) | (due[1:] != due[:-1])]
         times[slots] += np.bincount(stretch, weights=new, minlength=len(slots)).astype(np.int64)
         row_counts[slots] += counts
@@ -250,6 +256,7 @@ class OverOnceOperator(TimedRowsOperator):
     def _drop(self, slots: SlotArray, until: Array) -> None:
         """Forget the rows of slots up to a position."""
         state = self.state
+        # Rows that wait are never dropped, whatever the frame says of them.
         until = np.clip(until, 0, state.number("emitted")[slots])
         _, ids = state.sorted.collect_between(slots, np.zeros(len(slots), np.int64), until)
         state.number("emitted")[slots] -= until
@@ -274,6 +281,7 @@ class OverOnceOperator(TimedRowsOperator):
         over = with_rows[self._over(with_rows) <= int(state.clock[0])]
         if not len(over):
             return
+        # Frames of rows may reach back to the last rows at any later time, so those stay.
         if not self._keeping.rows:
             self._drop(over, state.number("emitted")[over])
         if self._keeping.forgets:

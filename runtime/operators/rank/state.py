@@ -59,6 +59,7 @@ class RankState(SortedState):
 
     def count_slot_rows(self, slots: SlotArray) -> Array | None:
         """Return the number of times that rows met each slot; None where it keeps too few of them to tell."""
+        # With only a few rows kept of a key, how many it has says little about how many it had.
         if self.most is not None and self.most <= _TELLING:
             return None
         return self.sorted.sizes(slots)[0]
@@ -112,6 +113,7 @@ class RankState(SortedState):
 
     def _fit(self) -> None:
         slots = self.table.capacity
+        # The table grows by itself when a key comes; the arrays by slot follow it here.
         if len(self.end) != slots:
             self.arena.resize("end", slots)
             self.sorted.reserve_slots(slots)
@@ -126,6 +128,7 @@ class RankState(SortedState):
         self.sorted.copy_into(arena, pool, moved, table.capacity)
         if self.debts is not None:
             self.debts.copy_into(arena, pool, moved, table.capacity)
+        # Slots that are not in use were not copied.
         there = np.flatnonzero(moved >= 0)
         arena.array("end", table.capacity, "i8")[moved[there]] = was[there]
         self.arena.adopt(arena)
