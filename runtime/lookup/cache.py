@@ -34,15 +34,18 @@ class Partial:
         now, settings = self._times.now(), self._settings
         old = settings.expire_after_write and now >= written + settings.expire_after_write / 1000
         unused = settings.expire_after_access and now >= used + settings.expire_after_access / 1000
+        # Asked anew, and not used once more while it is fetched: an old answer would be wrong without a word.
         if old or unused:
             self._drop(key)
             return None
+        # Moved to the end, so that the first entry is the one that was not asked for longest.
         self._entries[key] = rows, written, now
         self._entries.move_to_end(key)
         return rows
 
     def put(self, key: Key, rows: list[Row]) -> None:
         """Keep an answer."""
+        # Without this setting, a row that is added to the table later is found at once.
         if not rows and not self._settings.caches_misses:
             return
         if key in self._entries:
@@ -71,6 +74,7 @@ class Whole:
     ) -> None:
         self._settings, self._times, self._read, self._key_of = settings, times, read, key_of
         self._rows: dict[Key, list[Row]] | None = None
+        # An object of its own, as None is a batch that a caller may name.
         self._since, self._batch = 0.0, object()
 
     def get(self, key: Key) -> list[Row]:
@@ -92,4 +96,5 @@ class Whole:
             # A NULL in a key equals nothing, so that no row would ever find it.
             if None not in key:
                 rows_by_key.setdefault(key, []).append(row)
+        # Only after all was read: an error leaves the rows of before, with their time.
         self._rows, self._since, self._batch = rows_by_key, now, batch

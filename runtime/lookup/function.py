@@ -24,6 +24,7 @@ class FunctionSource:
         source = request.table.source
         assert isinstance(source, Function)
         self._request, self._call, self._asking = request, source.call, request.table.asking
+        # An object whose method is a coroutine is called as one, too.
         plain = getattr(source.call, "__call__", source.call)  # noqa: B004
         self._is_async = inspect.iscoroutinefunction(source.call) or inspect.iscoroutinefunction(
             plain
@@ -43,6 +44,7 @@ class FunctionSource:
         return [_rows(each) for each in outcomes]
 
     def close(self) -> None:
+        # The loop belongs to its thread, and may be stopped from there alone.
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
         if self._threads is not None:
@@ -51,6 +53,7 @@ class FunctionSource:
 
     @property
     def _seconds(self) -> float | None:
+        # 0 is no limit, which asyncio and threads call None.
         return self._asking.timeout / 1000 or None
 
     def _too_late(self) -> LookupFailedError:
@@ -61,6 +64,7 @@ class FunctionSource:
     def _await_all(self, arguments: Sequence[Key]) -> list[Outcome]:
         """The outcomes of coroutines, so many at once."""
         if self._loop is None:
+            # A daemon: a function that never answers must not keep the process alive.
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, daemon=True).start()
         room = asyncio.Semaphore(self._asking.capacity)
@@ -72,6 +76,7 @@ class FunctionSource:
                 except TimeoutError:
                     return self._too_late()
                 except Exception as error:
+                    # As an outcome, so that one key that fails does not cancel those that are asked beside it.
                     return error
 
         async def every() -> list[Any]:

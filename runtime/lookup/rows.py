@@ -34,6 +34,7 @@ def shaped_row(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
     """
     names = request.read.names
     if isinstance(row, Mapping):
+        # The key is known from the question; what the row says of it wins, and is compared later.
         values_by_name = dict(zip(request.asked, key, strict=True)) if key is not None else {}
         values_by_name |= row
         missing = [name for name in names if name not in values_by_name]
@@ -64,8 +65,10 @@ def _column(request: Request, field: pa.Field, values: list[Any], key: Key | Non
     if pa.types.is_nested(field.type):
         return cast_values
     for answer, value in zip(values, cast_values, strict=True):
+        # Equal values may be of two types, such as 1 and 1.0, and NaN is of the same type as NaN.
         if answer is None or value == answer or type(answer) is type(value):
             continue
+        # A decimal or an integer may be rounded to a double, as in a cast.
         if pa.types.is_floating(field.type) and not isinstance(answer, str | bytes):
             continue
         # Arrow cuts fractions off, and takes numbers for dates.

@@ -59,6 +59,7 @@ class OpenTable:
         self._source = SOURCES[type(table.source)](request)
         self._asking = table.asking
         self._places = [request.read.names.index(name) for name in request.asked]
+        # Unique only if all columns of the key are asked by: a part of a key may have several rows.
         self._is_unique = bool(table.key) and set(table.key) <= set(request.asked)
         cache_settings = table.cache
         self._partial = (
@@ -108,6 +109,7 @@ class OpenTable:
         outcomes: dict[Key, Outcome] = {}
         self._ask(keys, outcomes)
         asking = self._asking
+        # Failures first: a key that could not be asked may still turn out to be missing.
         self._again(outcomes, _is_failure, asking.attempts, asking.delay)
         self._again(outcomes, _is_miss, asking.misses, asking.miss_delay)
         answers: dict[Key, Answer] = {}
@@ -139,6 +141,7 @@ class OpenTable:
 
     def _ask(self, keys: list[Key], outcomes: dict[Key, Outcome]) -> None:
         """Ask the source, and bring rows into the table's types."""
+        # One call for all keys, so that a source can ask in one statement.
         assert isinstance(self._source, Asked)
         answer = self._source.ask(keys)
         outcomes.update(zip(keys, answer, strict=True))
@@ -161,6 +164,7 @@ class OpenTable:
         fitted: dict[Key, Outcome] = {}
         for key, rows in answered:
             fitted[key] = mine = [next(values) for _ in rows]
+            # Answers are joined by the key that was asked, so a row of another key would join wrongly.
             other = next((row for row in mine if self._key(row) != key), None)
             if other is not None:
                 raise LookupAnswerError(

@@ -98,21 +98,27 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-LEAST_COMMENTS = 3.3
+LEAST_COMMENTS = 3.8
 """Comments for each hundred lines of code in all of production: the number may only rise."""
 COMMENTED = {
     "aggloom": 2.5,
     "codegen": 4.4,
     "runtime/arithmetic": 7.0,
+    "runtime/asking": 7.5,
     "runtime/avro": 4.6,
     "runtime/connectors": 2.8,
-    "runtime/engine": 1.4,
+    "runtime/engine": 3.8,
     "runtime/formats": 3.2,
     "runtime/handlers": 2.2,
     "runtime/hosting": 3.0,
+    "runtime/inspection": 6.0,
+    "runtime/local": 5.7,
+    "runtime/lookup": 3.8,
     "runtime/operators": 2.8,
     "runtime/page": 2.4,
+    "runtime/plain": 7.4,
     "runtime/platform": 3.6,
+    "runtime/sizing": 8.9,
     "runtime/state": 7.0,
     "runtime/storage": 4.5,
     "runtime/values": 7.0,
