@@ -1,7 +1,9 @@
 """Kafka and PostgreSQL: topics read and added up, a result written into a table, beside Spark and Flink SQL.
 
-    python benchmarks/servers.py                 # some ten minutes
+    python benchmarks/servers.py                 # some twenty minutes
     python benchmarks/servers.py --quick
+    python benchmarks/servers.py --messages 20000 --rounds 1 --case counted     # a try
+    python benchmarks/servers.py --case counted --width 1000                    # messages of 1 kB
 
 The broker and the database are those of the tests, on this machine, and have a part of its cores.
 """
@@ -12,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,8 @@ from streams import Stream, batch_seconds, start
 from throughput import HEADER, Table, cells, compute_expected, differences
 
 import aggloom as al
+from aggloom import local
+from aggloom.runtime.hosting.journal_files import read_progress
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "support"))
@@ -43,18 +47,21 @@ JARS = ROOT / "build" / "peers" / "jars"
 PARTITIONS = 4
 MESSAGES = "Spark's own, messages as they are"
 BY_CONNECTOR = f"{LOOM}, messages by Spark's connector"
+LOCAL = f"{LOOM}, local engine"
+BLACKHOLE = {"kind": "blackhole"}
 COUNT = "SELECT 1 AS g, COUNT(*) AS n FROM t"
 SUMS = "SELECT k, SUM(v) AS s, COUNT(*) AS n, MAX(v) AS m FROM t GROUP BY k"
 FLINKS = (MINI, Setup("mini-batch", backend="rocksdb"))
 NOTES = (
-    "Messages come from a topic of {parts} partitions of a broker on the same machine, on Spark in {batches} "
-    "micro-batches. Medians (least..greatest) of {rounds} rounds, in which the contenders took turns; ratios are of "
+    "Messages come from a topic of {parts} partitions of a broker on the same machine, in {batches} batches. Medians "
+    "(least..greatest) of {rounds} rounds, in which the contenders took turns; ratios are of "
     f"the same round. Before them all contenders read at most {FEW:,} rows, and had to give the table that DuckDB "
     "gives.\n\n"
-    "Whole run: from the start to the end, with what starting costs. Under way: on Spark the messages of all batches "
-    "but the first over their times; of Flink all messages over the net time of the job, from its first task on.\n\n"
+    "Whole run: from the start to the end, with what starting costs. Under way: the messages of all batches but the "
+    "first over their times; of Flink all messages over the net time of the job, from its first task on.\n\n"
     f"{LOOM} fetches messages in the workers that pack their rows; {BY_CONNECTOR[len(LOOM) + 2 :]}: as it did before. "
-    f"{MESSAGES}: Spark's connector into the noop sink, nothing is parsed. {OWN}: `from_json`, then its streaming "
+    f"{LOCAL}: without Spark and Java, in the process of the benchmark. {MESSAGES}: Spark's connector into the noop "
+    f"sink, nothing is parsed. {OWN}: `from_json`, then its streaming "
     "aggregate in update mode, RocksDB with logs of changes; it reads insertions only. Flink SQL "
     f"{VERSION}: flink-sql-connector-kafka 5.0.0-2.2 and its JDBC connector 4.0.0-2.0, parallelism 2, bundles of "
     "a second or 100,000 rows, checkpoints every 2 s.\n\n"
@@ -66,16 +73,23 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Topic:
-    """Rows as the messages of a topic."""
+    """Rows as the messages of a topic; width: the bytes that a row has at least."""
 
     rows: Rows
     servers: str
     changes: bool = False
+    width: int = 0
+
+    @property
+    def schema(self) -> str:
+        """The columns as DDL."""
+        return f"{self.rows.schema}, w STRING" if self.width else self.rows.schema
 
     @property
     def name(self) -> str:
         """The topic's."""
-        return f"{'changes' if self.changes else 'rows'}-{self.rows.rows}-{self.rows.keys}"
+        kind = "changes" if self.changes else "rows"
+        return f"{kind}-{self.rows.rows}-{self.rows.keys}-{self.width}"
 
     @property
     def format(self) -> str:
@@ -86,7 +100,7 @@ class Topic:
         """Keys and values, an update in one message."""
         before, key = "null", 0
         for row in self.rows.table().to_pylist():
-            key, value = row["k"], f'{{"k":{row["k"]},"v":{row["v"]}}}'
+            key, value = row["k"], self._widen(f'{{"k":{row["k"]},"v":{row["v"]}')
             if not self.changes:
                 yield key, value
             elif row["op"] == BEFORE:
@@ -98,6 +112,11 @@ class Topic:
         if before != "null":
             # The rows end within an update.
             yield key, f'{{"before":{before},"after":null,"op":"d"}}'
+
+    def _widen(self, row: str) -> str:
+        """An object that is not closed, closed and as wide as rows are to be, by a text."""
+        left = self.width - len(row) - len(',"w":""}')
+        return f'{row},"w":"{"x" * left}"}}' if left > 0 else row + "}"
 
     def fill(self, broker: Any) -> int:
         """Write the messages, those of a key into one partition; how many there are."""
@@ -144,18 +163,26 @@ class Place:
 
         def build(spark: SparkSession, _: Any, live: Path) -> DataFrame:
             format_ = "debezium-json" if self.topic.changes else "jsonl"
-            about = (self.topic.servers, self.topic.name, format_, self.topic.rows.schema)
+            about = (self.topic.servers, self.topic.name, format_, self.topic.schema)
             t = al.read_kafka(spark, *about, max_messages_per_trigger=self.a_batch, fetch=fetch)
             changes = "retract" if self.topic.changes else "append"
             return al.sql(sql, t=t, input_changes={"t": changes}, state_directory=live)
 
         return Stream(build, changelog=True)
 
+    def local(self, sql: str) -> Any:
+        """The same on the local engine."""
+        format_ = "debezium-json" if self.topic.changes else "jsonl"
+        about = (self.topic.servers, self.topic.name, format_, self.topic.schema)
+        kinds = "retract" if self.topic.changes else "append"
+        t = local.read_kafka(*about, changes=kinds, max_messages_per_trigger=self.a_batch)
+        return local.sql(sql, t=t)
+
     def own(self, sql: str) -> Stream:
         """The same by Spark alone."""
 
         def build(spark: SparkSession, _: Any, live: Path) -> DataFrame:
-            parsed = F.from_json(F.col("value").cast("string"), self.topic.rows.schema)
+            parsed = F.from_json(F.col("value").cast("string"), self.topic.schema)
             self.read(spark).select(parsed.alias("row")).select("row.*").createOrReplaceTempView(
                 "t"
             )
@@ -169,7 +196,7 @@ class Place:
 
     def statements(self) -> list[str]:
         """The topic and the table as Flink's tables."""
-        columns = self.topic.rows.schema
+        columns = self.topic.schema
         about = {
             "connector": "kafka",
             "topic": self.topic.name,
@@ -196,6 +223,11 @@ class Place:
         server = f"127.0.0.1:{self.database.port}"
         return f"jdbc:postgresql://{server}/postgres?user=tests&reWriteBatchedInserts=true"
 
+    @property
+    def sink(self) -> dict[str, Any]:
+        """The table as a sink of aggloom's."""
+        return {"kind": "database", "table": "totals", "connect": self.database.dsn}
+
     def empty_tables(self) -> None:
         """An empty table, and none that knows of earlier runs."""
         with self.database.connect() as db:
@@ -213,14 +245,27 @@ def on_spark(stream: Stream, place: Place, spark: SparkSession) -> Run:
     return _run(place, *stream.batches(spark, place))  # type: ignore[arg-type]
 
 
+def on_local_engine(sql: str, place: Place, sink: Mapping[str, Any] = BLACKHOLE) -> Run:
+    """A run on the local engine; sink: as of `local.write_changes`."""
+    if sink is not BLACKHOLE:
+        place.empty_tables()
+    changes = place.local(sql)
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        begin = time.perf_counter()
+        query = local.write_changes(changes, sink, Path(scratch, "checkpoint"))
+        local.await_end(query)
+        seconds = time.perf_counter() - begin
+        noted = read_progress(Path(scratch, "checkpoint")).batches.values()
+    return _run(place, seconds, [each["took"] / 1000 for each in noted if each["rows"]])
+
+
 def into_database(stream: Stream, place: Place, spark: SparkSession) -> Run:
     """A run of aggloom into the table, by its key."""
     place.empty_tables()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         out = stream.build(spark, place, Path(scratch, "live"))  # type: ignore[arg-type]
-        sink = {"kind": "database", "table": "totals", "connect": place.database.dsn}
         begin = time.perf_counter()
-        query = al.write_changes(out, sink, Path(scratch, "checkpoint"))
+        query = al.write_changes(out, place.sink, Path(scratch, "checkpoint"))
         al.await_end(query)
         return _run(place, time.perf_counter() - begin, batch_seconds(query))
 
@@ -278,11 +323,13 @@ class Case:
         runs: dict[str, Contender] = {
             LOOM: partial(on_spark, ours, place, spark),
             BY_CONNECTOR: partial(on_spark, by_connector, place, spark),
+            LOCAL: partial(on_local_engine, self.sql, place),
         }
         if self.database:
             runs = {
                 LOOM: partial(into_database, ours, place, spark),
                 BY_CONNECTOR: partial(into_database, by_connector, place, spark),
+                LOCAL: partial(on_local_engine, self.sql, place, place.sink),
                 f"{LOOM}, noop sink": partial(on_spark, ours, place, spark),
                 f"{OWN}, append": partial(append_rows, own, place, spark),
             }
@@ -304,6 +351,8 @@ class Case:
             LOOM: place.loom(self.sql).table(spark, rows),
             BY_CONNECTOR: place.loom(self.sql, "connector").table(spark, rows),
         }
+        rows_of_local = local.collect(place.local(self.sql)).to_pylist()
+        tables[LOCAL] = Counter(tuple(row.values()) for row in rows_of_local)
         if not self.changes:
             tables[OWN] = place.own(self.sql).table(spark, rows)
         if flink.version:
@@ -311,6 +360,8 @@ class Case:
         if self.database:
             into_database(place.loom(self.sql), place, spark)
             tables[f"{LOOM}, the table"] = place.totals()
+            on_local_engine(self.sql, place, place.sink)
+            tables[f"{LOCAL}, the table"] = place.totals()
             if flink.version:
                 on_flink(flink, place, self.sql, MINI, "totals")
                 tables[f"{VERSION}, the table"] = place.totals()
@@ -318,9 +369,10 @@ class Case:
             raise click.ClickException("\n".join([f"{self.name}: wrong results", *wrong]))
 
 
-def cases(quick: bool) -> list[Case]:
-    """List the cases to measure."""
+def cases(quick: bool, messages: int | None = None) -> list[Case]:
+    """List the cases to measure; messages: instead of what is usual."""
     many, few = (200_000, 100_000) if quick else (1_000_000, 400_000)
+    many, few = messages or many, messages or few
     appends, changes = Rows(many, 10_000), Rows(many, 10_000, "retract")
     return [
         Case("read and counted, JSON", COUNT, appends),
@@ -336,13 +388,19 @@ def cases(quick: bool) -> list[Case]:
 
 
 def measure(
-    spark: SparkSession, flink: Flink, chosen: list[Case], rounds: int, broker: Any, database: Any
+    spark: SparkSession,
+    flink: Flink,
+    chosen: list[Case],
+    rounds: int,
+    broker: Any,
+    database: Any,
+    width: int = 0,
 ) -> list[Series]:
-    """Every case: few rows compared, then the rounds."""
+    """Every case: few rows compared, then the rounds; width: the bytes that a message has at least."""
     counts: dict[str, int] = {}
 
     def place_of(rows: Rows, changes: bool) -> Place:
-        topic = Topic(rows, broker.servers, changes)
+        topic = Topic(rows, broker.servers, changes, width)
         if topic.name not in counts:
             counts[topic.name] = topic.fill(broker)
         return Place(topic, counts[topic.name], database)
@@ -361,13 +419,21 @@ def measure(
 @click.command()
 @click.option("--quick", is_flag=True, help="Few messages, two rounds.")
 @click.option("--rounds", type=int, help="Instead of 3, or of 2 with --quick.")
+@click.option("--messages", type=int, help="Instead of 1,000,000, or 400,000 into PostgreSQL.")
+@click.option("--width", default=0, help="Bytes that the rows in messages have at least.")
 @click.option("--case", "part", default="", help="Only cases with this in their names.")
 @click.option("--no-flink", is_flag=True, help="Leave Flink out; it is installed otherwise (once).")
 @click.option(
     "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
 )
 def main(
-    quick: bool, rounds: int | None, part: str, no_flink: bool, flink_python: Path | None
+    quick: bool,
+    rounds: int | None,
+    messages: int | None,
+    width: int,
+    part: str,
+    no_flink: bool,
+    flink_python: Path | None,
 ) -> None:
     """Measure, and write benchmarks/results."""
     rounds = rounds or (2 if quick else 3)
@@ -383,14 +449,14 @@ def main(
     with kafka.broker() as broker, postgres.server() as database:
         spark = al.session("aggloom-bench", **settings)
         spark.sparkContext.setLogLevel("ERROR")
-        chosen = [case for case in cases(quick) if part in case.name]
-        made = measure(spark, flink, chosen, rounds, broker, database)
+        chosen = [case for case in cases(quick, messages) if part in case.name]
+        made = measure(spark, flink, chosen, rounds, broker, database, width=width)
         spark.stop()
     flink.close()
     notes = NOTES.format(parts=PARTITIONS, batches=BATCHES, rounds=rounds)
     raw = [each.__dict__ for each in made]
     facts = {"flink": flink.version or "not installed"}
-    page = "servers-quick" if quick else "servers"
+    page = "servers-quick" if quick or messages or width or part else "servers"
     publish_rows(page, HEADER, list(cells(made)), raw, notes, facts)
 
 
