@@ -16,13 +16,13 @@ from aggloom.options_cli import SingleOption, debug_option
 @click.option(
     "--no-state",
     is_flag=True,
-    help="Leave the heaviest keys out, for which state is read, and Spark starts where it is Spark's.",
+    help="Leave the heaviest keys out. Reading them starts Spark if the checkpoint is Spark's.",
 )
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @click.option(
-    "--trust", is_flag=True, help="Run the Python source of functions that lies in the checkpoint."
+    "--trust", is_flag=True, help="Allow the Python source of functions in the checkpoint to run."
 )
 @debug_option
 def analyze(checkpoint: str, no_state: bool, form: Literal["text", "json"], trust: bool) -> None:

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from aggloom.runtime.asking.snapshot import Snapshot
 
 _TRUST = click.option(
-    "--trust", is_flag=True, help="Run the Python source of functions that lies in a checkpoint."
+    "--trust", is_flag=True, help="Allow the Python source of functions in a checkpoint to run."
 )
 _SECONDS = click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
     default=60.0,
     show_default=True,
-    help="A query may take so long.",
+    help="How many seconds a query may take.",
 )
 _MEMORY = click.option(
     "--memory",
     default="1GB",
     show_default=True,
-    help="A query may take so much, as DuckDB says it.",
+    help="How much memory a query may use, in DuckDB's form.",
 )
 
 
@@ -102,9 +102,11 @@ def _list_tables(snapshot: Snapshot, form: Form) -> None:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="On which of the machine's addresses; any other than the default needs --user.",
+    help="The address to listen on; any other than the default needs --user.",
 )
-@click.option("--user", help="Who may ask; the password is in the variable AGGLOOM_PASSWORD.")
+@click.option(
+    "--user", help="The user who may run queries; the password is in the variable AGGLOOM_PASSWORD."
+)
 @click.option(
     "--tls-cert",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -135,9 +135,9 @@ for _command in (
     help="Rows of a table: a Parquet, CSV or JSON lines file, or NAME=FILE for each of several tables; of CSV with"
     " options, as in t=f.csv,sep=;.",
 )
-@click.option("--table", "tables", multiple=True, help='A table\'s types, "name=DDL".')
-@click.option("--rows", type=click.IntRange(1), help="The rows of the whole input.")
-@click.option("--keys", type=click.IntRange(1), help="The keys that there will be, if you know.")
+@click.option("--table", "tables", multiple=True, help='The columns of a table, "name=DDL".')
+@click.option("--rows", type=click.IntRange(1), help="The number of rows of the whole input.")
+@click.option("--keys", type=click.IntRange(1), help="The number of keys, if you know it.")
 @click.option("--buckets", type=click.IntRange(1), help="As in group_aggregate.")
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
@@ -185,7 +185,7 @@ def sample(directory: Path) -> None:
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where progress and state are kept; run again with it to go on. Without one nothing is kept.",
+    help="Where progress and state are kept; a later run with it continues. Without one nothing is kept.",
 )
 @click.option(
     "--engine",
@@ -208,7 +208,7 @@ def sample(directory: Path) -> None:
     help="Leave windows open at the end of the files, for files that a later run adds.",
 )
 @click.option(
-    "--json", is_flag=True, help="Say what was counted, and the folded table, as JSON at the end."
+    "--json", is_flag=True, help="Print counters and the folded table as JSON at the end."
 )
 @debug_option
 def run(
@@ -255,7 +255,7 @@ def run(
 def state(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **options: Any
 ) -> None:
-    """Show what a checkpoint holds: operators, sizes and, with --key, a key's accumulators."""
+    """Show the contents of a checkpoint: operators, sizes and, with --key, the accumulators of a key."""
     put_off_pandas()
     show_state(checkpoint, keys, limit, form, **options)
 
@@ -274,7 +274,7 @@ def why(
 @main.command()
 @click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--partitions", type=click.IntRange(1), required=True, help="As many as there will be."
+    "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions."
 )
 @debug_option
 def repartition(checkpoint: Path, partitions: int) -> None:

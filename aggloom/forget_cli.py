@@ -21,9 +21,9 @@ from aggloom.options_cli import SingleOption, debug_option
     required=True,
     help="COLUMN=VALUE of the subject, once for each column; NULL is NULL, 'NULL' the text.",
 )
-@click.option("--sql", help="The query, where the checkpoint does not know its job.")
-@click.option("--table", "tables", multiple=True, help="Its tables, as of `aggloom run`.")
-@click.option("--sink", help="Its sink, as of `aggloom run`.")
+@click.option("--sql", help="The query, if the checkpoint does not contain its job.")
+@click.option("--table", "tables", multiple=True, help="Its tables, as in `aggloom run`.")
+@click.option("--sink", help="Its sink, as in `aggloom run`.")
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -38,7 +38,7 @@ def forget(
 ) -> None:
     """Remove a subject from the state, the logs and the table of CHECKPOINT, and write a receipt.
 
-    The query must not run. JOB: a script or job file, where the checkpoint does not know it.
+    The query must not run. JOB: a script or job file, if the checkpoint does not contain it.
     """
     from aggloom.forget import forget as forget_subject
     from aggloom.verify_cli import read_given_job

@@ -26,7 +26,7 @@ def checkpoint_options(command: Command) -> Command:
         ),
         click.option(
             "--operator",
-            help="The operator's number, as 0, or as 0.1 where several share a stateful node.",
+            help="The operator's number: 0, or 0.1 if several share a stateful node.",
         ),
         click.option("--batch", type=int, help="As of this batch; without it, the last."),
         click.option(
@@ -45,7 +45,7 @@ def checkpoint_options(command: Command) -> Command:
         click.option(
             "--trust",
             is_flag=True,
-            help="Run the Python source of functions that lies in the checkpoint.",
+            help="Allow the Python source of functions in the checkpoint to run.",
         ),
     ]
     for option in reversed(options):

@@ -46,7 +46,7 @@ def move_checkpoint(source: Path, target: Path, to: str) -> int:
     if (source / HAND_OVER).is_dir():
         raise CheckpointError(
             f"{source}: it was moved to Spark, which has not begun from it. Delete it, and {MOVED_FILE} in the "
-            "directory that it was moved from, to go on there."
+            "directory that it was moved from, to continue there."
         )
     require_checkpoint(source)
     refuse_moved(source)

@@ -13,7 +13,7 @@ from aggloom.options_cli import SingleOption, debug_option
 @click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option(
-    "--to", type=click.Choice(("spark", "local")), required=True, help="The engine that goes on."
+    "--to", type=click.Choice(("spark", "local")), required=True, help="The engine that continues."
 )
 @debug_option
 def move(checkpoint: Path, target: Path, to: str) -> None:

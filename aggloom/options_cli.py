@@ -50,7 +50,7 @@ def debug_option(command: Command) -> Command:
 def trust_option() -> Callable[[Command], Command]:
     """The switch by which Python source that comes with a spec may run."""
     return click.option(
-        "--trust", is_flag=True, help="Run the Python source of functions that the spec carries."
+        "--trust", is_flag=True, help="Allow the Python source of functions in the spec to run."
     )
 
 
@@ -66,7 +66,7 @@ def spec_options(command: Command) -> Command:
             type=click.Choice(TABLE_CHANGES),
             default="retract",
             show_default=True,
-            help="Whether the input takes rows back, only adds them, or sends them by key.",
+            help="Whether the input retracts rows, only adds them, or sends upserts by key.",
         ),
         click.option(
             "--yaml",
@@ -137,5 +137,5 @@ port_option = click.option(
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
-    help="Where to listen; 0 takes a port that is free.",
+    help="The port to listen on; 0 takes a free one.",
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _CHECKPOINTS = click.argument("checkpoints", nargs=-1)
 _TRUST = click.option(
-    "--trust", is_flag=True, help="Run the Python source of functions that lies in a checkpoint."
+    "--trust", is_flag=True, help="Allow the Python source of functions in a checkpoint to run."
 )
 
 
@@ -26,7 +26,7 @@ _TRUST = click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="On which of the machine's addresses; any other than the default shows the page to others.",
+    help="The address to listen on; any other than the default shows the page to others.",
 )
 @click.option("--open", "opens", is_flag=True, help="Show the page in a browser.")
 @_TRUST
@@ -71,7 +71,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
 @click.option(
     "--no-state",
     is_flag=True,
-    help="Leave the state out, for which Spark starts where it is Spark's.",
+    help="Leave the state out. Reading it starts Spark if the checkpoint is Spark's.",
 )
 @_TRUST
 @debug_option

@@ -41,9 +41,9 @@ _WORDS = (
 @click.argument("script", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     *("-c", "--command", "--sql", "text"),
-    help="Statements to run, instead of those typed or piped.",
+    help="Statements to run, instead of typed or piped ones.",
 )
-@click.option("--table", "tables", multiple=True, help="A table in files, as `aggloom run` has it.")
+@click.option("--table", "tables", multiple=True, help="A table in files, as in `aggloom run`.")
 @click.option("--changes", type=click.Choice(TABLE_CHANGES), default="retract")
 @click.option("--dialect", type=click.Choice(DIALECTS), default="spark", show_default=True)
 @click.option(
@@ -65,7 +65,7 @@ _WORDS = (
 )
 @click.option("--changelog", is_flag=True, help="Show the changes of results instead of tables.")
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
-@click.option("--keep-going", is_flag=True, help="Go on after a statement that fails.")
+@click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
 @debug_option
 def sql_shell(
     script: Path | None,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="The directory to write into; without it, the per-user cache.",
 )
-@click.option("--name", help="The module's name, instead of one made of its digest.")
+@click.option("--name", help="The name of the module; by default it follows from the digest.")
 def generate(
     sql: str | None,
     schema: str | None,
@@ -155,7 +155,7 @@ def explain(
     settings: tuple[str, ...],
     form: Literal["text", "flink", "source", "json", "svg"],
 ) -> None:
-    """Explain the plan of a query: why it is so, calls and types, a key's state, what is compiled."""
+    """Explain the plan of a query: its reasons, calls and types, the state of a key, the compiled kernels."""
     from aggloom.codegen import explain as explained
 
     if tables and (sql is None or schema is not None or yaml_file is not None):

@@ -15,9 +15,9 @@ from aggloom.options_cli import SingleOption, debug_option, pairs_of
 @click.command(cls=SingleOption)
 @click.argument("checkpoint")
 @click.argument("job", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--sql", help="The query, where the checkpoint does not know its job.")
-@click.option("--table", "tables", multiple=True, help="Its tables, as of `aggloom run`.")
-@click.option("--sink", help="Its sink, as of `aggloom run`.")
+@click.option("--sql", help="The query, if the checkpoint does not contain its job.")
+@click.option("--table", "tables", multiple=True, help="Its tables, as in `aggloom run`.")
+@click.option("--sink", help="Its sink, as in `aggloom run`.")
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option(
     "--limit",
@@ -30,7 +30,7 @@ from aggloom.options_cli import SingleOption, debug_option, pairs_of
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @click.option(
-    "--trust", is_flag=True, help="Run the Python source of functions that lies in the checkpoint."
+    "--trust", is_flag=True, help="Allow the Python source of functions in the checkpoint to run."
 )
 @debug_option
 @click.pass_context
@@ -46,7 +46,7 @@ def verify(
 ) -> None:
     """Run the query of CHECKPOINT once more over what it has read, and compare its state and its sink, key by key.
 
-    JOB: a script or job file, where the checkpoint does not know it. Exit code 0: equal, 1: different, 2: it cannot be
+    JOB: a script or job file, if the checkpoint does not contain it. Exit code 0: equal, 1: different, 2: it cannot be
     verified.
     """
     spark = session_for(checkpoint)

@@ -27,7 +27,9 @@ _SUFFIXES = (".yaml", ".yml")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first test that does not pass.")
 @click.option("-q", "--quiet", is_flag=True, help="Name only the tests that do not pass.")
 @click.option(
-    "--backend", type=click.Choice(BACKENDS), help="Instead of what the files say (python)."
+    "--backend",
+    type=click.Choice(BACKENDS),
+    help="Use this backend instead of that of the files (python).",
 )
 @debug_option
 def run_tests(

@@ -269,9 +269,9 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
     if order is None and keep == "last":
         fix = (
             "say order_by=..., keep='first', or, if a row replaces the one before by its key, "
-            "input_changes='upsert'; or 'append' if nothing is ever taken back"
+            "input_changes='upsert'; or 'append' if no row is ever retracted"
         )
-        raise SpecError(f"deduplicate: the last row to arrive may be taken back; {fix}.")
+        raise SpecError(f"deduplicate: the last row to arrive may be retracted; {fix}.")
     items: tuple[SortItem, ...] = ()
     if order is not None:
         items = (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)

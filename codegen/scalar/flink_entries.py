@@ -67,7 +67,7 @@ def _round_time(kernel: str) -> Rule:
         unit = literal_text(node.expressions[1], node).upper()
         value = low.lower(node.expressions[0])
         if unit not in _UNITS:
-            raise unsupported_error(node, f"TO {unit} is none of {', '.join(_UNITS)}.")
+            raise unsupported_error(node, f"TO {unit} is not one of {', '.join(_UNITS)}.")
         if value.type not in (pa.date32(), WALL_CLOCK, INSTANT):
             raise unsupported_error(node, f"{type_name(value.type)} is no DATE and no TIMESTAMP.")
         text = f'pc.{kernel}_temporal({{0}}, unit="{unit.lower()}")'

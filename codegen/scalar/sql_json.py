@@ -41,7 +41,7 @@ def _words(node: exp.Anonymous, start: int, *choices: tuple[str, ...]) -> list[s
     words = [literal_text(each, node) for each in node.expressions[start : start + len(choices)]]
     for word, known in zip(words, choices, strict=False):
         if known and word not in known:
-            raise unsupported_error(node, f"{word!r} is none of {', '.join(known)}.")
+            raise unsupported_error(node, f"{word!r} is not one of {', '.join(known)}.")
     # Words that are left out are those of the standard's defaults.
     return words + [known[0] for known in choices[len(words) :]]
 

@@ -52,7 +52,9 @@ def _from_spark(schema: Any) -> pa.Schema:
     struct = getattr(schema, "schema", schema)
     if not hasattr(struct, "fields"):
         kind = type(schema).__name__
-        raise SpecError(f"schema: a {kind} is none; give DDL text such as 'name STRING, cnt INT'.")
+        raise SpecError(
+            f"schema: a {kind} is not a schema; give DDL text such as 'name STRING, cnt INT'."
+        )
     fields = []
     for field in struct.fields:
         try:

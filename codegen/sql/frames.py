@@ -90,7 +90,7 @@ def frame_of(spec: exp.Expression | None, order: pa.Schema, place: exp.Expressio
     exclude = _EXCLUDES["NO OTHERS" if excluded is None else text_of(excluded).upper()]
     rows, groups = kind == "ROWS", kind == "GROUPS"
     if groups and not len(order):
-        message = "GROUPS counts rows that tie in ORDER BY, which there is none of; add it, or write ROWS."
+        message = "GROUPS counts rows that tie in ORDER BY, and there is no ORDER BY; add it, or write ROWS."
         raise place_error(SqlError(message), place)
     sides = [(spec.args.get(s), spec.args.get(f"{s}_side")) for s in ("start", "end")]
     # `ROWS 3 PRECEDING` ends at the current row.

@@ -19,7 +19,7 @@ _PHRASES: Final[dict[tuple[str, ...], str]] = {
     ("EMIT", "ON", "WINDOW", "CLOSE"): (
         "take it out: windows over a table with a WATERMARK give their results when they end"
     ),
-    ("EMIT", "WITH"): "SET 'table.exec.emit.early-fire.enabled' and its kin",
+    ("EMIT", "WITH"): "SET 'table.exec.emit.early-fire.enabled' and the other emit options",
     ("EMIT", "CHANGES"): _CHANGES,
     ("EMIT", "ON", "UPDATE"): _CHANGES,
     ("EMIT", "FINAL"): "take it out: windows give their results when they end",

@@ -207,7 +207,7 @@ def _take_months(call: WindowCall, arguments: dict[str, exp.Expression]) -> dict
         return {}
     if "SIZE" not in lengths or ("SLIDE" in names and "SLIDE" not in lengths):
         short = "SIZE" if "SIZE" not in lengths else "SLIDE"
-        fix = f"beside months needs months for {short} too; a length of time is none of months"
+        fix = f"beside months needs months for {short} too; a fixed length of time is no number of months"
         raise _error(call, fix, arguments.get(short, call))
     if "OFFSET" in arguments:
         raise _error(call, "of months has no offset; take it out", arguments["OFFSET"])

@@ -15,7 +15,7 @@ from aggloom.runtime.asking.point_lookup import Equalities, find_equalities
 from aggloom.runtime.asking.snapshot import LiveSnapshots, Snapshot
 
 SECONDS = 60.0
-"""A query may take so long."""
+"""The longest time of a query, in seconds."""
 MEMORY = "1GB"
 # A query comes from a client, so it must not read files, variables of this process, or load extensions.
 _LOCKED = (

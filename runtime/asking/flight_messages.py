@@ -86,7 +86,7 @@ def read_message(data: bytes) -> tuple[str, Any]:
         message = _classes()[name]()
         message.ParseFromString(wrapped.value)
     except DecodeError:
-        raise SqlError("Flight SQL: the message is none of protobuf") from None
+        raise SqlError("Flight SQL: the message is not valid protobuf") from None
     return name, message
 
 

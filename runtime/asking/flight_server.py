@@ -170,7 +170,7 @@ def _read_handle(handle: bytes) -> tuple[str, list[Any]]:
         table.validate(full=True)
         return sql, [column[0].as_py() for column in table.columns]
     except (ValueError, TypeError, IndexError, RecursionError, pa.ArrowException):
-        raise SqlError("Flight SQL: the handle is none of this server") from None
+        raise SqlError("Flight SQL: the handle does not belong to this server") from None
 
 
 @contextmanager

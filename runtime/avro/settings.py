@@ -145,7 +145,7 @@ def _split_url(url: str) -> SplitResult:
         # Reading the port checks it.
         _ = parts.port
     except ValueError:
-        raise SpecError(f"{_WHERE}: its url is none such as 'https://registry:8081'") from None
+        raise SpecError(f"{_WHERE}: its url is not of the form 'https://registry:8081'") from None
     return parts
 
 

@@ -83,7 +83,7 @@ class FileBatches:
             )
         if newest > batch:
             raise SinkError(
-                f"sink {self._kind}: {self._path} has batch {newest} already, and the checkpoint goes on with batch "
+                f"sink {self._kind}: {self._path} has batch {newest} already, and the checkpoint continues with batch "
                 f"{batch}, which would be passed over: it was put back from an older copy. Put the output back too, or "
                 "begin with an empty output and an empty checkpoint."
             )

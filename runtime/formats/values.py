@@ -217,7 +217,9 @@ def _is_none(value: Any, kind: str) -> bool:
         return False
     if kind == "null":
         return True
-    raise UnsaidError('a date that is none, as MySQL has it: zero_dates="null" takes it for NULL')
+    raise UnsaidError(
+        'a date that does not exist, as MySQL has them: zero_dates="null" reads it as NULL'
+    )
 
 
 class _Days:

@@ -190,8 +190,8 @@ class LakeSink(ABC):
             # The table may have been dropped and made anew; going on would leave a table of the last batches only.
             if batch and existing != "keep":
                 raise CheckpointError(
-                    f"{self.where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
-                    f"rows of those before would be missing. {_ANEW} existing=keep goes on with the rows that are there"
+                    f"{self.where}: it has no batch of this checkpoint, and batch {batch} is next, so the rows of "
+                    f"earlier batches would be missing. {_ANEW} existing=keep continues with the rows that are there"
                 )
             if existing == "error" and has_rows():
                 raise SinkError(

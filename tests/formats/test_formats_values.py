@@ -133,7 +133,7 @@ def test_canals_texts_are_values_of_every_type() -> None:
         ("+I", True, Decimal("1000.00"), 1000.0, NOON, NOON.date(), b"\xff", dt.time(10))
     ]
     with pytest.raises(
-        InputFormatError, match="'t' has '0000-00-00 00:00:00', a date that is none"
+        InputFormatError, match="'t' has '0000-00-00 00:00:00', a date that does not exist"
     ):
         read("canal-json", canal("INSERT", [{"t": "0000-00-00 00:00:00"}]), ddl="t TIMESTAMP")
 

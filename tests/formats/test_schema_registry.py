@@ -190,7 +190,7 @@ def test_what_is_said_of_a_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         ("registry:8081", "is no URL such as"),
         ("ftp://h", "'ftp://h' is no URL"),
         ("http://h?x=1", "'http://h' is no URL"),
-        ("http://h:port", "its url is none such as"),
+        ("http://h:port", "its url is not of the form"),
         ({"url": "http://h", "urll": 1}, "no option 'urll'. Did you mean 'url'"),
         ({"url": "http://h", "timeout": "soon"}, "timeout is 'soon'; it must be seconds above 0"),
         ({"url": "http://h", "attempts": 0}, "attempts is 0; it must be a whole number above 0"),

@@ -309,7 +309,7 @@ def test_a_view_of_the_last_rows_has_versions_however_batches_are_cut() -> None:
             "STATE_TTL by side",
         ),
         (TEMPORAL.format("RIGHT "), {}, "FOR SYSTEM_TIME AS OF in a RIGHT JOIN"),
-        (TEMPORAL.format(""), {"input_changes": "retract"}, "rows that may be taken back"),
+        (TEMPORAL.format(""), {"input_changes": "retract"}, "rows that may be retracted"),
         (TEMPORAL.format(""), {"keys": {}}, "without a primary key"),
         (
             TEMPORAL.format("").replace("l.k = r.k", "l.id = LENGTH(r.v)"),

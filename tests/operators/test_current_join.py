@@ -142,7 +142,7 @@ def test_orphans_of_the_table_are_dealt_with() -> None:
 REFUSED = [
     (
         "FROM d JOIN o FOR SYSTEM_TIME AS OF PROCTIME() ON o.k = d.k",
-        "may be taken back is not .*JOIN alone",
+        "may be retracted is not .*JOIN alone",
     ),
     (
         "FROM o RIGHT JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON o.k = d.k",

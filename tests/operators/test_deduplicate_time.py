@@ -356,7 +356,7 @@ def test_the_call_on_the_harness() -> None:
         ({"keys": ["b", "b"]}, "names a column twice"),
         ({"keys": "b", "keep": "lats"}, "Did you mean 'last'"),
         ({"keys": "b", "order_by": "b"}, "column 'b' is STRING; order by a TIMESTAMP"),
-        ({"keys": "b", "input_changes": "retract"}, "the last row to arrive may be taken back"),
+        ({"keys": "b", "input_changes": "retract"}, "the last row to arrive may be retracted"),
     ],
 )
 def test_calls_that_ask_for_what_is_not_there(asked: dict[str, Any], match: str) -> None:

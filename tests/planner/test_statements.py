@@ -98,7 +98,7 @@ def test_a_function_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("DROP VIEW v; SELECT 1", "DROP names view 'v', which is not created before"),
         ("CREATE VIEW vv AS SELECT 1; DROP VIEW v; SELECT 1", "Did you mean 'vv'?"),
         ("DROP INDEX i; SELECT 1", "this form of DROP is"),
-        ("RESET 'a' 'b'; SELECT 1", "RESET takes back one option or all"),
+        ("RESET 'a' 'b'; SELECT 1", "RESET resets one option or all"),
         ("CREATE VIEW v AS SELECT 1 AS a; DROP VIEW v; SELECT a FROM v", "'v'"),
     ],
 )

@@ -105,7 +105,7 @@ def test_values(sql: str, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("sql", "error", "match"),
     [
-        ("FLOOR(n TO WEEK)", UnsupportedExpressionError, "TO WEEK is none of YEAR, QUARTER"),
+        ("FLOOR(n TO WEEK)", UnsupportedExpressionError, "TO WEEK is not one of YEAR, QUARTER"),
         ("FLOOR(s TO DAY)", UnsupportedExpressionError, "STRING is no DATE and no TIMESTAMP"),
         ("ELEMENT(s)", TypeMismatchError, "takes an ARRAY, not STRING"),
         ("TRUNCATE(s)", UnsupportedExpressionError, "STRING is no number"),

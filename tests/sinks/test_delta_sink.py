@@ -154,9 +154,7 @@ def test_other_checkpoints_and_older_ones(tmp_path: Path) -> None:
     assert sorted(rows(path)) == [(1, 1.0, "a"), (2, 1.0, "c"), (9, 1.0, "z")]
     assert sink(path, existing="replace").write(*batch([("+I", (7, 1.0, "y"))]), 0, "c3")
     assert rows(path) == [(7, 1.0, "y")]
-    with pytest.raises(
-        CheckpointError, match="no batch of this checkpoint, which comes to batch 3"
-    ):
+    with pytest.raises(CheckpointError, match="no batch of this checkpoint, and batch 3 is next"):
         first.write(*one, 3, "c1")
     assert sink(path, existing="replace").write(*batch([("-D", (7, 1.0, "y"))]), 1, "c3")
     assert rows(path) == []

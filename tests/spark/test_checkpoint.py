@@ -377,7 +377,7 @@ def test_a_file_that_vanishes_under_a_running_query_is_named_or_counted(
         assert start(spark, tmp_path, files=1) == [("a", 1), ("c", 3)]
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
-    assert any("the query goes on without their rows" in text for text in caplog.messages)
+    assert any("the query continues without their rows" in text for text in caplog.messages)
 
 
 @pytest.mark.spark

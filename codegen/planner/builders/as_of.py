@@ -74,7 +74,7 @@ def _current(pairing: Pairing, as_of: AsOf) -> Node:
     columns = tuple(name for side in pairing.sides for name in side.schema.names)
     # A retraction would have to find the rows that its row met, which are forgotten (decision 108).
     if not pairing.sides[0].appends_only:
-        what = "FOR SYSTEM_TIME AS OF processing time of rows that may be taken back is"
+        what = "FOR SYSTEM_TIME AS OF processing time of rows that may be retracted is"
         fix = "say input_changes='append' of the left, or write JOIN alone, which corrects what it has emitted"
         raise refusal(as_of.place, what, fix)
     # `pair` takes equalities out; what it leaves is tested on each pair of rows.
@@ -120,7 +120,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     _refuse_unless_time(pairing, as_of, left.schema.field(as_of.time.name))
     # A row that waits for its version, and is then taken back, would have to be found among those that wait.
     if not left.appends_only:
-        what = "FOR SYSTEM_TIME AS OF the time of rows that may be taken back is"
+        what = "FOR SYSTEM_TIME AS OF the time of rows that may be retracted is"
         fix = "say input_changes='append' of the left, or write ASOF JOIN, which corrects what it has emitted"
         raise refusal(as_of.place, what, fix)
     versions = versions_of(right)

@@ -150,7 +150,7 @@ def _reset(text: str, statement: StatementTokens, before: Sequence[StatementToke
     start, end = statement.span(0, len(statement))
     match = _RESET.fullmatch(statement.sql[start:end])
     if match is None:
-        message = "RESET takes back one option or all: RESET 'table.exec.state.ttl'."
+        message = "RESET resets one option or all: RESET 'table.exec.state.ttl'."
         raise place_error(SqlError(message), (start, end))
     for each in before:
         own = _SET.match(each.sql, each.span(0, len(each))[0])

@@ -299,7 +299,7 @@ class DatabaseSink:
         if batch and self.options.existing != "keep":
             raise CheckpointError(
                 f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
-                f"rows of those before would be missing. {_ANEW} existing=keep goes on with the rows that are there"
+                f"rows of those before would be missing. {_ANEW} existing=keep continues with the rows that are there"
             )
         if self.options.existing == "keep":
             return

@@ -107,7 +107,7 @@ class FileSink:
             )
         if is_taken:
             raise SinkError(
-                f"{where} batch {newest} already, and the checkpoint goes on with batch {batch_id}, which would be "
+                f"{where} batch {newest} already, and the checkpoint continues with batch {batch_id}, which would be "
                 "passed over: it was put back from an older copy. Put the output back too, or begin with an empty "
                 "output and an empty checkpoint."
             )

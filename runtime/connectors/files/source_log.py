@@ -229,9 +229,9 @@ def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
     named = f"batch {batch}: {len(gone)} of its source files are gone: {format_paths(gone)}"
     if not ignore:
         raise MissingFileError(
-            f"{named}. Put them back, or set {_IGNORE}=true in the session to go on without their rows."
+            f"{named}. Put them back, or set {_IGNORE}=true in the session to continue without their rows."
         )
-    _log.warning("%s; the query goes on without their rows (%s)", named, _IGNORE)
+    _log.warning("%s; the query continues without their rows (%s)", named, _IGNORE)
 
 
 def ignores_missing(df: DataFrame) -> bool:

@@ -98,7 +98,7 @@ class OffsetPlanner:
                 raise CheckpointError(
                     f"{self._where}: topic {name} was deleted and made again since it was read, so that offsets mean "
                     "other messages: those before where the query stopped would be passed over. Start over with an "
-                    'empty checkpoint, or pass lost_data="ignore" to go on at the old offset.'
+                    'empty checkpoint, or pass lost_data="ignore" to continue at the old offset.'
                 )
 
     @property

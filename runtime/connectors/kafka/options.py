@@ -132,7 +132,7 @@ class KafkaSource:
             ),
             (
                 isolation != "read_committed",
-                "isolation.level=read_uncommitted, which reads what was taken back",
+                "isolation.level=read_uncommitted, which also reads messages of aborted transactions",
                 "keep the default",
             ),
             (

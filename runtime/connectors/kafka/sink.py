@@ -202,7 +202,7 @@ class KafkaSink:
                 raise CheckpointError(
                     f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now: it was "
                     "written elsewhere, or Kafka has forgotten the group of a query that rested for longer than "
-                    f"offsets.retention.minutes. {anew}; existing=keep goes on with the messages that are there"
+                    f"offsets.retention.minutes. {anew}; existing=keep continues with the messages that are there"
                 )
             if self.options.existing != "keep" and self._has_messages():
                 raise SinkError(
