@@ -28,6 +28,7 @@ from aggloom.errors import (
 Types = dict[str, pa.DataType]
 _MOST = 2_000
 """An alias of more nodes is not written out where another item names it: one of one of one is long."""
+_WHOLE_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 _TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
 
 
@@ -185,7 +186,24 @@ class Scope:
         if flink:
             for part in tree.find_all(exp.Bracket):
                 self._count_from_zero(part)
+            tree = self._type_added_dates(tree)
         return tree
+
+    def _type_added_dates(self, tree: exp.Expression) -> exp.Expression:
+        """In Flink a DATE with days or months added is a DATE, with hours or less a TIMESTAMP; in Spark an instant."""
+        root = exp.paren(tree, copy=False)
+        # The innermost first: what is added to a sum depends on the type of that.
+        for part in reversed(list(root.find_all(exp.Anonymous))):
+            if part.name.upper() != "TIMESTAMPADD" or len(part.expressions) != 3:
+                continue
+            unit, _, date = part.expressions
+            with suppress(SpecError):
+                if not pa.types.is_date(infer(date, self.types)):
+                    continue
+                date.replace(exp.cast(date.copy(), "TIMESTAMP_NTZ", dialect="spark"))
+                if unit.name.upper() in _WHOLE_DAYS:
+                    part.replace(exp.cast(part.copy(), "DATE"))
+        return root.this
 
     def _find_alias(
         self, part: exp.Column, left: Mapping[str, exp.Expression]
@@ -297,8 +315,11 @@ def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
     written = path(bare(item))
     if written:
         return written[-1]
-    sized = any(cast.to.expressions for cast in item.find_all(exp.Cast))
-    return pretty(bare(item) if sized else resolved)
+    casts = list(item.find_all(exp.Cast))
+    sized = any(cast.to.expressions for cast in casts)
+    # A cast that the dialect has added is no part of the name.
+    is_cast = len(casts) < len(list(resolved.find_all(exp.Cast)))
+    return pretty(bare(item) if sized or is_cast else resolved)
 
 
 def make_column(name: str) -> exp.Column:
