@@ -8,11 +8,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import arguments, by_row, call_by_row, entry, literal_text
-from aggloom.codegen.scalar.lowered_expression import LoweredExpression
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.scalar.shorthand import decode
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _TEXT: Final = pa.string()
 _BYTES: Final = pa.binary()
@@ -81,6 +82,38 @@ def _url_part(function: str, raises: bool) -> Rule:
     return rule
 
 
+def _hash_code(function: str) -> Rule:
+    """HASH and XXHASH64, which have no maps, and times only as they are."""
+
+    def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+        values = [low.lower(each) for each in node.expressions]
+        if not all(_has_hash(each.type) for each in values):
+            raise unsupported_error(node, NEEDS_SPARK)
+        places = ", ".join(f"{{{place}}}" for place in range(len(values)))
+        dtype = _INT if function == "hash_32" else _BIG
+        return call(f"scalar.hash_codes.{function}({places})", dtype, *values)
+
+    return rule
+
+
+def _has_hash(dtype: pa.DataType, nested: bool = False) -> bool:
+    if pa.types.is_list(dtype):
+        return _has_hash(dtype.value_type, nested=True)
+    if pa.types.is_struct(dtype):
+        return all(_has_hash(field.type, nested=True) for field in dtype)
+    plain = dtype in (_TEXT, _BYTES, pa.bool_(), pa.null()) or is_number(dtype)
+    return plain or (not nested and dtype in (pa.date32(), INSTANT, WALL_CLOCK))
+
+
+def _keyed_hash(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    key, message, *algorithm = node.expressions
+    if algorithm and literal_text(algorithm[0], node) not in _KEYED:
+        raise unsupported_error(node, NEEDS_SPARK)
+    values = [low.as_type(key, _BYTES), low.as_type(message, _BYTES), *map(low.lower, algorithm)]
+    return call_by_row("hashes.keyed_hash", _BYTES, values, node)
+
+
+_KEYED: Final = ("SHA1", "SHA224", "SHA256", "SHA384", "SHA512")
 _URL: Final = "'https://me@example.com:8080/a/b?q=1&r=x%20y#top'"
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("hex", ("hex(i)", "hex(s)", "hex(y)"), _hex),
@@ -124,6 +157,39 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         "sha2",
         ("sha2(s, 256)", "sha2(y, 0)", "sha2(s, 512)", "sha2(s, 1)"),
         by_row("hashes.sha2", _TEXT, _BYTES, _INT),
+    ),
+    entry(
+        "hash",
+        (
+            *("hash(i, s, NULL, p)", "hash(b, l, r, f)", "hash(y, d, n, w)"),
+            *("hash(m, n9, x38)", "hash(a, c, z, e)", "hash(repeat(s, 9), t)"),
+        ),
+        _hash_code("hash_32"),
+    ),
+    entry(
+        "xxhash64",
+        (
+            *("xxhash64(i, s, NULL, p)", "xxhash64(b, l, r, f)", "xxhash64(y, d, n, w)"),
+            *(
+                "xxhash64(m, n9, x38)",
+                "xxhash64(a, c, z, e)",
+                "xxhash64(repeat(s, 9), repeat(t, 20))",
+            ),
+        ),
+        _hash_code("hash_64"),
+    ),
+    entry(
+        "hmac",
+        ("hmac(t || 'k', s)", "hmac('key', y, 'SHA512')", "hmac('k', s, 'SHA1')"),
+        _keyed_hash,
+    ),
+    entry(
+        "to_base32", ("to_base32(s)", "to_base32(y)"), by_row("encodings.base32_of", _TEXT, _BYTES)
+    ),
+    entry(
+        "from_base32",
+        ("from_base32(to_base32(s))", "from_base32(s)", "from_base32('mFrG ggz')"),
+        by_row("encodings.base32_to_bytes", _BYTES, _TEXT),
     ),
     entry("url_encode", "url_encode(s)", by_row("urls.url_encode", _TEXT, _TEXT)),
     entry(

@@ -270,6 +270,14 @@ def _zip_type(arguments: Arguments) -> pa.DataType | None:
     return None if left is None or right is None else _list(arguments.lambda_type(2, left, right))
 
 
+def _zip_maps_type(arguments: Arguments) -> pa.DataType | None:
+    left, right = arguments.type(0), arguments.type(1)
+    if not (pa.types.is_map(left) and pa.types.is_map(right)) or left.key_type != right.key_type:
+        return None
+    kinds = (left.key_type, left.item_type, right.item_type)
+    return _map(left.key_type, arguments.lambda_type(2, *kinds))
+
+
 def _map_rule(keys: bool) -> Rule:
     def rule(arguments: Arguments) -> pa.DataType | None:
         argument = arguments.type(0)
@@ -339,6 +347,7 @@ RULES: Final[dict[str, Rule]] = {
     "map_from_entries": _from_entries,
     "map_keys": _of_map("key_type"),
     "map_values": _of_map("item_type"),
+    "map_zip_with": _zip_maps_type,
     "mod": _as(exp.Mod),
     "named_struct": _named_struct,
     "nanvl": _nanvl,

@@ -150,6 +150,21 @@ def _of_map(part: str) -> Rule:
     return rule
 
 
+def _zip_maps(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    maps = [low.lower(each) for each in node.expressions[:2]]
+    if not all(pa.types.is_map(each.type) for each in maps):
+        raise unsupported_error(node, NEEDS_SPARK)
+    first, second = (each.type for each in maps)
+    if first.key_type != second.key_type:
+        raise unsupported_error(node, NEEDS_SPARK)
+    kinds = (first.key_type, first.item_type, second.item_type)
+    body, names = _body(low, node, node.expressions[2], *kinds)
+    if len(names) != 3:
+        raise unsupported_error(node, NEEDS_SPARK)
+    dtype = pa.map_(first.key_type, body.type)
+    return _call(low, "zip_maps", dtype, maps, body, names, more=(type_text(dtype),))
+
+
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("transform", ("transform(a, x -> x + b)", "transform(c, (x, i) -> x || i)"), _transform),
     entry("filter", ("filter(a, x -> x > 1)", "filter(c, (x, i) -> i < 1 OR x = s)"), _filter),
@@ -176,4 +191,12 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("map_filter", "map_filter(k, (key, v) -> v > 1 OR key = 'a')", _of_map("keep")),
     entry("transform_keys", "transform_keys(k, (key, v) -> key || '!')", _of_map("key")),
     entry("transform_values", "transform_values(k, (key, v) -> v + length(key))", _of_map("value")),
+    entry(
+        "map_zip_with",
+        (
+            "map_zip_with(k, map('a', 2.5D, 'x', b), (key, v, w) -> v + w)",
+            "map_zip_with(k, k, (key, v, w) -> key || s || coalesce(v, 0))",
+        ),
+        _zip_maps,
+    ),
 )

@@ -8,7 +8,8 @@ from typing import Final
 
 _WORD: Final = 2**64
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9+/=]")
-_OUTSIDE_32: Final = re.compile(r"[^A-Z2-7]")
+_DIGITS_32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_OUTSIDE_32: Final = re.compile(r"[^A-Za-z2-7]")
 _CHARSETS: Final = {
     "US-ASCII": "ascii",
     "ISO-8859-1": "latin-1",
@@ -57,6 +58,26 @@ def unbase64(text: str) -> bytes:
     if len(bare) % 4 == 1 or rest.strip("=") or (rest + "=").count("=") > 2:
         raise ValueError("the text is not in base 64")
     return base64.b64decode(bare + "=" * (-len(bare) % 4))
+
+
+def base32_of(value: bytes) -> str:
+    """The bytes in base 32."""
+    return base64.b32encode(value).decode()
+
+
+def base32_to_bytes(text: str) -> bytes:
+    """The bytes of a text in base 32; other letters are passed over, and bits that make no whole byte.
+
+    Of a last letter alone Java makes a byte: its upper bits, behind those of the letter before it.
+    """
+    bare = _OUTSIDE_32.sub("", text.partition("=")[0]).upper()
+    count = len(bare) % 8
+    whole = bare[: len(bare) - (count in (1, 3, 6))]
+    value = base64.b32decode(whole + "=" * (-len(whole) % 8))
+    if count != 1:
+        return value
+    before, last = (_DIGITS_32.index(digit) for digit in ("A" + bare)[-2:])
+    return value + bytes([before << 3 & 0xFF | last >> 2])
 
 
 def base64_to_bytes(text: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import zlib
 from collections.abc import Callable
 from typing import Any, Final
@@ -35,3 +36,8 @@ def sha2(value: bytes, bits: int) -> str | None:
     """SHA-2 of 224, 256, 384 or 512 bits; 0 is 256, None for any other number."""
     algorithm = _SHA2.get(bits)
     return None if algorithm is None else str(algorithm(value).hexdigest())
+
+
+def keyed_hash(key: bytes, message: bytes, algorithm: str = "SHA256") -> bytes:
+    """HMAC."""
+    return hmac.digest(key, message, algorithm.lower())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.scalar.collections import Pairs, checked_pairs
+from aggloom.runtime.scalar.collections import Pairs, checked_pairs, key_of
 from aggloom.runtime.scalar.values import Value, array, whole
 
 Body = Callable[..., Value]
@@ -172,6 +172,38 @@ def of_pairs(
         )
         at += count
     return pa.array(new_maps, dtype)
+
+
+def zip_maps(
+    left: Value,
+    right: Value,
+    body: Body,
+    names: Sequence[str],
+    rows: pa.RecordBatch,
+    dtype: pa.DataType,
+) -> pa.Array:
+    """MAP_ZIP_WITH: what the body makes of each key of two maps and its two values, NULL where a map lacks it."""
+    maps = [array(each, rows.num_rows) for each in (left, right)]
+    merged = [_merge_maps(*pair) for pair in zip(*(each.to_pylist() for each in maps), strict=True)]
+    counts = [0 if each is None else len(each) for each in merged]
+    flat = [each for several in merged for each in several or []]
+    kinds = [maps[0].type.key_type, maps[0].type.item_type, maps[1].type.item_type]
+    columns = [pa.array([each[place] for each in flat], kind) for place, kind in enumerate(kinds)]
+    parents = pa.array(np.repeat(np.arange(len(merged)), counts))
+    results = array(body(_extend_batch(columns, names, rows, parents)), len(flat)).to_pylist()
+    pairs = iter(zip((each[0] for each in flat), results, strict=True))
+    zipped = [None if each is None else [next(pairs) for _ in each] for each in merged]
+    return pa.array(zipped, dtype)
+
+
+def _merge_maps(left: Pairs | None, right: Pairs | None) -> list[tuple[Any, Any, Any]] | None:
+    """The keys of the first map and then those of the second alone, with both values."""
+    if left is None or right is None:
+        return None
+    first, second = ({key_of(key): value for key, value in each} for each in (left, right))
+    keys = {key_of(key): key for key, _ in [*right, *left]}
+    order = dict.fromkeys([*first, *second])
+    return [(keys[name], first.get(name), second.get(name)) for name in order]
 
 
 def _relist(lists: pa.Array, items: pa.Array) -> pa.Array:

@@ -255,6 +255,7 @@ OTHERS = [
         "map_concat(m, m)",
         "map_entries(m)",
         "map_filter(m, (k, v) -> v > 1)",
+        "map_zip_with(m, m, (k, v, w) -> v + w)",
         "map_from_arrays(q, a)",
     ),
     *(
