@@ -1,4 +1,4 @@
-"""Plain rows: blocks of flat objects with columns of the table, perhaps the kind of change, and no other field."""
+"""Plain rows: blocks of flat objects with columns of the table, perhaps the kind of change, and other fields."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ class PlainRows:
         self._tokens = list(map(make_token, rows.names))
         # With none of them rows are insertions; what was there last is looked for first.
         self._words: list[str | None] = [None, *names]
+        # In any case, since the rules for single messages take names so. Kafka Connect has its schema beside the row.
+        meaningful = (*rows.names, *names, *changes.list_markers(rows.names), "schema", "payload")
+        self._meaningful = frozenset(name.lower() for name in meaningful)
 
     def read(self, messages: Sequence[Message]) -> MessageBlock | None:
         """The rows of messages, one each; None if one of them is not plain."""
@@ -109,7 +112,10 @@ class PlainRows:
     def _read(self, text: bytes, count: int, more: list[Any]) -> pa.Table | None:
         readers = self._rows.readers
         row, bare = self._columns.row(readers), self._columns.row(readers, numbers=False)
-        table = read_block(text, count, pa.schema([*row, *more]), "error")
+        known = pa.schema([*row, *more])
+        table = read_block(text, count, known, "error")
+        if table is None:
+            table = self._leave_others(read_block(text, count, known, "infer"), known)
         if table is None or bare == row:
             return table
         as_written = read_block(text, count, pa.schema([*bare, *more]), "infer")
@@ -118,6 +124,17 @@ class PlainRows:
         ):
             return None
         return table
+
+    def _leave_others(self, table: pa.Table | None, known: pa.Schema) -> pa.Table | None:
+        """The known columns of a table; None if another field has a meaning, or is within a column."""
+        if table is None:
+            return None
+        others = set(table.schema.names) - set(known.names)
+        if any(name.lower() in self._meaningful for name in others):
+            return None
+        columns = table.select(known.names)
+        # A field that is new within a row is one more part of its type here.
+        return columns if columns.schema.types == known.types else None
 
 
 def some_objects(texts: Sequence[bytes]) -> list[dict[str, object]]:

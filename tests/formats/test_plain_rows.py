@@ -101,7 +101,12 @@ def test_many_at_once_are_what_each_is_alone(ddl: str, rounds: int) -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [b"", b"null", b" {}", None, b'{"k":1,"s":"","x":1}', b'{"K": 1}', b'{"k":1,"s":"\xff"}'],
+    [
+        *(b"", b"null", b" {}", None, b'{"K": 1}', b'{"k":1,"s":"\xff"}'),
+        # Other fields that have a meaning, or that Arrow takes for one column of two types.
+        *(b'{"k":1,"s":"","OP":1}', b'{"k":1,"s":"","S":1}'),
+        *(b'{"k":1,"s":"","payload":{}}', b'{"k":1,"s":"","x":1}\n{"k":1,"s":"","x":"1"}'),
+    ],
 )
 def test_one_that_is_odd_leaves_all_to_the_rules(odd: bytes | None) -> None:
     reader = decoder("jsonl", "k INT, s STRING")
@@ -109,6 +114,18 @@ def test_one_that_is_odd_leaves_all_to_the_rules(odd: bytes | None) -> None:
     assert reader._format.block([good, good]) is not None
     assert reader._format.block([good, Message(odd)]) is None
     assert reader._format.block([]) is None
+
+
+def test_fields_that_are_no_columns_are_passed_over() -> None:
+    reader = decoder("jsonl", "k INT, d DECIMAL(5,1), s STRING")
+    others = '"x": {"k": 2, "y": [{"s": "b"}]}, "é": null'
+    texts = [f'{{{others}, "d": {n}, "s": "a", "k": 1}}' for n in ("0.5", "2")]
+    block = reader._format.block([Message(text.encode()) for text in texts])
+    assert block is not None and not block.left.any()
+    assert list(map(str, block.columns[1].to_pylist())) == ["0.5", "2.0"]
+    # A field that is no column of a ROW is left to the rules.
+    nested = decoder("jsonl", "k INT, r STRUCT<a: INT>")
+    assert nested._format.block([Message(b'{"k":1,"r":{"a":1,"b":2}}')]) is None
 
 
 @pytest.mark.parametrize(
