@@ -10,6 +10,11 @@ def is_wide_decimal(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(dtype) and dtype.precision > 18)
 
 
+def is_variant(dtype: pa.DataType) -> bool:
+    """Tell whether values are VARIANTs, which are texts of JSON."""
+    return isinstance(dtype, pa.JsonType)
+
+
 def is_text(dtype: pa.DataType) -> bool:
     """Tell whether values are strings of characters or bytes."""
     return bool(pa.types.is_string(dtype) or pa.types.is_binary(dtype))

@@ -13,7 +13,7 @@ from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, c
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS
-from aggloom.codegen.spec.dtypes import INSTANT
+from aggloom.codegen.spec.dtypes import INSTANT, VARIANT
 
 Arm = tuple[exp.Expression, exp.Expression]
 
@@ -58,7 +58,8 @@ def _choose(
         return constant(None, pa.null())
     # SQL computes a branch only for the rows that reach it: CASE WHEN b <> 0 THEN a / b END must not fail where b is 0.
     # Arrow's case_when computes every branch for every row. The first condition is of all rows, so it may raise.
-    if any(each.raises for each in (*conditions[1:], *values)):
+    # And it has no kernel for VARIANTs.
+    if dtype == VARIANT or any(each.raises for each in (*conditions[1:], *values)):
         pairs = zip(conditions, values[:-1], strict=True)
         listing = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)
         text = f"scalar.case([{listing}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
@@ -74,8 +75,8 @@ def _coalesce(low: ExpressionLowering, node: exp.Coalesce) -> LoweredExpression:
     _refuse_nested(dtype, node)
     if any(value.is_null for value in values):
         return constant(None, pa.null())
-    # The first value is of all rows in any case.
-    if any(value.raises for value in values[1:]):
+    # The first value is of all rows in any case; and Arrow has no kernel for VARIANTs.
+    if dtype == VARIANT or any(value.raises for value in values[1:]):
         listing = ", ".join(low.branch(value) for value in values)
         return _of(
             f"scalar.first_valid([{listing}], {type_text(dtype)}, {low.arguments})", dtype, values

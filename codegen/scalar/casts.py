@@ -25,7 +25,15 @@ from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.time_digits import digits_of_type, floor_time
-from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK, parse_type, type_name
+from aggloom.codegen.scalar.variant_casts import from_variant, to_variant
+from aggloom.codegen.spec.dtypes import (
+    INSTANT,
+    TIME_OF_DAY,
+    VARIANT,
+    WALL_CLOCK,
+    parse_type,
+    type_name,
+)
 from aggloom.errors import SpecError
 
 _EXACT: Final = decimal.Context(prec=200)
@@ -75,6 +83,8 @@ def _cast(
     # NULL has every type, also those that nothing else can be cast to.
     if value.is_null:
         return constant(None, dtype)
+    if VARIANT in (source, dtype):
+        return _cast_variant(low, value, dtype, node, (), sql)
     folded = _fold_literal(value, dtype)
     if folded is not None:
         return folded
@@ -101,6 +111,36 @@ def _cast(
     if pa.types.is_timestamp(source) or pa.types.is_timestamp(dtype):
         return _time(low, value, dtype, node, to)
     raise _cast_error(value, dtype, node)
+
+
+def cast_part(
+    low: ExpressionLowering,
+    value: LoweredExpression,
+    dtype: pa.DataType,
+    node: exp.Expression,
+    steps: tuple[str | int, ...],
+    tries: bool,
+) -> LoweredExpression:
+    """The part of a VARIANT at the end of these steps as a type; tries: what does not fit is NULL."""
+    sql = "None" if tries else quoted(spark_text(node))
+    return _cast_variant(low, value, dtype, node, steps, sql)
+
+
+def _cast_variant(
+    low: ExpressionLowering,
+    value: LoweredExpression,
+    dtype: pa.DataType,
+    node: exp.Expression,
+    steps: tuple[str | int, ...],
+    sql: str,
+) -> LoweredExpression:
+    if value.type != VARIANT:
+        return to_variant(value, node, sql, has_names=False)
+
+    def try_cast(part: LoweredExpression, kind: pa.DataType) -> LoweredExpression:
+        return _cast(low, part, kind, node, "None")
+
+    return from_variant(value, dtype, steps, sql, try_cast, node)
 
 
 def is_utc(zone: str) -> bool:

@@ -23,6 +23,7 @@ from aggloom.codegen.scalar.flink_functions import READ_AS_SPARKS
 from aggloom.codegen.scalar.json_words import PARSERS as JSON_PARSERS
 from aggloom.codegen.scalar.json_words import read_predicate
 from aggloom.codegen.scalar.spark_functions import ARITIES
+from aggloom.codegen.scalar.variant_paths import read_colon_path
 
 _BITS = {
     TokenType.PIPE: exp.BitwiseOr,
@@ -250,6 +251,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         }
         TERM: ClassVar = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         BITWISE: ClassVar[dict[TokenType, type[exp.Expression]]] = {}
+        COLON_IS_VARIANT_EXTRACT = True
         KEEPS_CHAR: ClassVar = False
         """True if CHAR and VARCHAR stay without a length too, for whoever reads the query to say what they are."""
 
@@ -287,6 +289,10 @@ class ScalarSpark(Spark):  # type: ignore[misc]
                 if map_literal is None
                 else self._parse_bracket(map_literal)
             )
+
+        def _parse_colon_as_variant_extract(self, this: Any) -> Any:
+            """A part of a VARIANT, as v:a.b[0], read as VARIANT_GET(v, '$["a"]["b"][0]')."""
+            return read_colon_path(self, this)
 
         def _parse_similar(self, this: Any) -> exp.Expression:
             """The pattern after SIMILAR TO, and its escape."""

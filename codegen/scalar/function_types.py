@@ -18,6 +18,7 @@ from aggloom.codegen.scalar.fixed_types import FIXED
 from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
 from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.scalar.promotion import is_number
+from aggloom.codegen.scalar.variant_types import RULES as VARIANT_RULES
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
 from aggloom.errors import SpecError
 
@@ -307,6 +308,7 @@ def _map_itself(arguments: Arguments) -> pa.DataType | None:
 
 
 RULES: Final[dict[str, Rule]] = {
+    **VARIANT_RULES,
     **{name: each.type for name, each in OWN_FUNCTIONS.items()},
     **{name: fixed_type(kind) for kind, names in FIXED.items() for name in names.split()},
     **dict.fromkeys(("abs", "negative", "nullifzero", "positive"), _number),

@@ -24,6 +24,7 @@ from aggloom.codegen.scalar import (
     shorthand,
     sql_json,
     texts,
+    variants,
     words,
 )
 from aggloom.codegen.scalar.lowering import LoweringEntry
@@ -38,6 +39,7 @@ FAMILIES: Final = {
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
     "JSON": json_texts.ENTRIES,
+    "VARIANT": variants.ENTRIES,
     OWN_FAMILY: (*sql_json.ENTRIES, *flink_entries.ENTRIES),
     "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES, *clocks.ENTRIES),
 }

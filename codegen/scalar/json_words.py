@@ -99,8 +99,7 @@ class JsonWords:
             if self._at_null_words():
                 return parts
             self.words("KEY")
-            # Not a whole condition: the colon behind a name would be read as part of it.
-            parts.append(self._parser._parse_bitwise())
+            parts.append(self._name())
             if not (
                 self.words("VALUE") or self._parser._match_set((TokenType.COLON, TokenType.COMMA))
             ):
@@ -109,6 +108,14 @@ class JsonWords:
             if not self._parser._match(TokenType.COMMA):
                 return parts
         return parts
+
+    def _name(self) -> Any:
+        """A name, after which a colon may stand before its value."""
+        self._parser.COLON_IS_VARIANT_EXTRACT = False
+        try:
+            return self._parser._parse_bitwise()
+        finally:
+            self._parser.COLON_IS_VARIANT_EXTRACT = True
 
     def items(self) -> list[Any]:
         """The values of JSON_ARRAY."""

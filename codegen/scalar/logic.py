@@ -23,6 +23,8 @@ from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.patterns import lower_like
 from aggloom.codegen.scalar.promotion import FLOATS
 from aggloom.codegen.scalar.result_types import field_type, infer
+from aggloom.codegen.scalar.variants import item_of_variant
+from aggloom.codegen.spec.dtypes import VARIANT
 
 _NULL_BOOL: Final = constant(None, pa.bool_())
 
@@ -142,6 +144,8 @@ def _field(low: ExpressionLowering, node: exp.Bracket) -> LoweredExpression:
     if len(node.expressions) == 1 and (pa.types.is_list(row.type) or pa.types.is_map(row.type)):
         key = low.lower(node.expressions[0])
         return item_of(low, node, row, key, "item_from_zero", pa.types.is_list(row.type))
+    if len(node.expressions) == 1 and row.type == VARIANT:
+        return item_of_variant(low, node, row)
     if len(node.expressions) != 1 or not pa.types.is_struct(row.type):
         raise unsupported_error(node, NEEDS_SPARK)
     name = literal_text(node.expressions[0], node)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from aggloom.codegen.templating import literal
+from aggloom.type_layout import is_variant
 
 Column = tuple[str, str]
 """The name of an input and of a column in it."""
@@ -71,6 +72,8 @@ def type_text(dtype: pa.DataType) -> str:
     if pa.types.is_struct(dtype):
         fields = ", ".join(f"({quoted(f.name)}, {type_text(f.type)})" for f in dtype)
         return f"pa.struct([{fields}])"
+    if is_variant(dtype):
+        return "pa.json_(pa.string())"
     # Arrow prints these types by other names than those of the functions that make them.
     names = {"bool": "bool_", "float": "float32", "double": "float64", "date32[day]": "date32"}
     return f"pa.{names.get(str(dtype), str(dtype))}()"

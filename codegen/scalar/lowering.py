@@ -10,13 +10,16 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant, quoted
-from aggloom.codegen.scalar.operand_types import fix_of_variant, unsupported_error
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import common_type
-from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.scalar.variant_types import compared_error
+from aggloom.codegen.spec.dtypes import VARIANT, type_name
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
 
 NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spark session."
 
+_CHOICES: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
+"""Nodes that take one of several values as it is; others compare them."""
 _DEEPEST: Final = 30
 
 
@@ -76,7 +79,7 @@ class ExpressionLowering:
         # A part of the node that the rule does not read would be dropped without a word, and the value be another.
         used = {name for name, value in node.args.items() if value}
         if entry is None or not used <= entry.parts:
-            raise unsupported_error(node, fix_of_variant(node) or NEEDS_SPARK)
+            raise unsupported_error(node, NEEDS_SPARK)
         return entry.lower(self, node)
 
     def cast(
@@ -109,6 +112,8 @@ class ExpressionLowering:
         """The values of several expressions in their common type; raises TypeMismatchError if there is none."""
         values = [self.lower(node) for node in nodes]
         dtype = common_type([value.type for value in values], texts)
+        if dtype == VARIANT and not isinstance(whole, _CHOICES):
+            raise compared_error(whole)
         if dtype is None:
             names = " and ".join(dict.fromkeys(type_name(v.type) for v in values if not v.is_null))
             raise TypeMismatchError(

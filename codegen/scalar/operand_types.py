@@ -32,16 +32,6 @@ def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
     return widest
 
 
-_VARIANTS = frozenset(
-    (
-        *("is_variant_null", "parse_json", "schema_of_variant", "to_variant_object"),
-        *("try_parse_json", "try_variant_get", "variant_get"),
-    )
-)
-_NO_VARIANT = (
-    "VARIANT is known to Spark alone; make a Spark session first, or read the text by JSON_VALUE(s, '$.a' RETURNING "
-    "INT) or GET_JSON_OBJECT(s, '$.a')."
-)
 _CAST = "its type is known to Spark alone; make a Spark session first, or write CAST(... AS type) around it."
 
 
@@ -52,13 +42,7 @@ def unsupported_error(node: exp.Expression, fix: str) -> UnsupportedExpressionEr
 
 def untold(node: exp.Expression, fix: str = _CAST) -> UnknownTypeError:
     """The error of an expression whose type only Spark's analyser may know."""
-    return UnknownTypeError(f"expression {node.sql('spark')}: {fix_of_variant(node) or fix}")
-
-
-def fix_of_variant(node: exp.Expression) -> str:
-    """The way to do without VARIANT, for an expression that has one; empty for others."""
-    names = {each.name.lower() for each in node.find_all(exp.Anonymous)}
-    return _NO_VARIANT if names & _VARIANTS or node.find(exp.ParseJSON) else ""
+    return UnknownTypeError(f"expression {node.sql('spark')}: {fix}")
 
 
 def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -12,31 +12,68 @@ from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.own_functions import is_own_call
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
-from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.scalar.variant_types import makes_variant
+from aggloom.codegen.spec.dtypes import holds_variant, type_name
 from aggloom.codegen.sql.depth import deep
-from aggloom.errors import UnsupportedExpressionError
+from aggloom.errors import SpecError, UnsupportedExpressionError
+
+_PASSING = (
+    *(exp.Paren, exp.Alias, exp.Not, exp.Connector),
+    *(exp.Case, exp.If, exp.Coalesce, exp.Nvl2),
+)
+"""Nodes that give a VARIANT out as it is, to what reads it."""
+
+
+def mentions_own_calls(tree: exp.Expression) -> bool:
+    """Tell whether there is a call that Spark lacks in an expression, or one that makes a VARIANT."""
+    return any(is_own_call(node) or makes_variant(node) for node in tree.walk())
+
+
+def needs_worker(node: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
+    """Tell whether a worker computes a node: Spark lacks the function, or it makes a VARIANT or reads one.
+
+    A VARIANT has another form in Spark, and never leaves the worker.
+    """
+    if is_own_call(node) or makes_variant(node):
+        return True
+    if isinstance(node, _PASSING) or not isinstance(node, exp.Condition):
+        return False
+    # The columns of no row are VARIANTs: without a part that makes one there is none.
+    children = [each for each in node.iter_expressions() if isinstance(each, exp.Condition)]
+    return any(
+        any(map(makes_variant, each.walk())) and _is_variant(each, types) for each in children
+    )
+
+
+def _is_variant(node: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
+    # Names of a lambda are no columns; what holds them is refused where it is replaced.
+    try:
+        return holds_variant(infer(node, types))
+    except (SpecError, KeyError):
+        return False
 
 
 @dataclass
 class OwnCalls:
     """The calls of some expressions that Spark lacks, by the column that stands in their place.
 
-    start: how the columns' names begin; no other column of the rows may.
+    start: how the columns' names begin; no other column of the rows may. types: those of the rows' columns by name.
     """
 
     start: str
+    types: Mapping[str, pa.DataType]
     columns: dict[str, str] = field(default_factory=dict)
 
     def take_out(self, sql: str) -> str:
         """The expression with a column in place of each such call; raises UnsupportedExpressionError in a lambda."""
         tree = parse_scalar(sql)
         # Unchanged text stays as its user wrote it: writing a tree anew could change its form.
-        if not any(map(is_own_call, tree.walk())):
+        if not mentions_own_calls(tree):
             return sql
         return deep(lambda: spark_text(tree.transform(self._replace_call)))
 
     def _replace_call(self, node: exp.Expression) -> exp.Expression:
-        if not is_own_call(node):
+        if not needs_worker(node, self.types):
             return node
         if node.find_ancestor(exp.Lambda) is not None:
             raise UnsupportedExpressionError(
@@ -55,13 +92,13 @@ def with_typed_nulls(sql: str, types: Mapping[str, pa.DataType]) -> str:
     """The expression with a NULL of its type for each call that Spark lacks, to ask Spark for the whole's type."""
 
     def replace_call(node: exp.Expression) -> exp.Expression:
-        if not is_own_call(node):
+        if not needs_worker(node, types):
             return node
         # Spark's analyser knows no such function, but the type of what is made of its value.
         kind = exp.DataType.build(type_name(infer(node, types)), dialect="spark")
         return exp.Cast(this=exp.null(), to=kind)
 
     tree = parse_scalar(sql)
-    if not any(map(is_own_call, tree.walk())):
+    if not mentions_own_calls(tree):
         return sql
     return deep(lambda: spark_text(tree.transform(replace_call)))

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from aggloom.codegen.spec.dtypes import INSTANT
+from aggloom.codegen.spec.dtypes import INSTANT, VARIANT
 
 INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 FLOATS: Final = (pa.float32(), pa.float64())
@@ -72,6 +72,8 @@ def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | N
         return right
     if is_number(left) and is_number(right):
         return _wider_number(left, right)
+    if VARIANT in (left, right):
+        return None
     for text, other in ((left, right), (right, left)):
         if texts and text == pa.string() and not pa.types.is_nested(other):
             # As ANSI mode of Spark: a text beside an INT becomes a BIGINT, so that '3000000000' beside 1 does not fail.

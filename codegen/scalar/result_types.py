@@ -33,7 +33,8 @@ from aggloom.codegen.scalar.operand_types import (
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.time_digits import is_interval
-from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
+from aggloom.codegen.scalar.variant_types import compared_error
+from aggloom.codegen.spec.dtypes import INSTANT, VARIANT, parse_type, type_name
 from aggloom.errors import (
     SpecError,
     UnknownColumnError,
@@ -51,6 +52,10 @@ _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
     *(exp.Boolean, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains),
+)
+_COMPARED: Final = (
+    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+    *(exp.In, exp.Between),
 )
 _GENERATORS: Final = (
     *("explode", "explode_outer", "posexplode", "posexplode_outer"),
@@ -99,6 +104,8 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Cast):
         return _cast_target(node)
     if isinstance(node, _BOOLEAN):
+        if isinstance(node, _COMPARED):
+            _refuse_variants(node, types)
         return _check_operands(node, pa.bool_(), types)
     if isinstance(node, exp.IntDiv):
         return _check_operands(node, pa.int64(), types)
@@ -124,10 +131,19 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
             return argument.value_type if pa.types.is_list(argument) else argument.item_type
         if pa.types.is_struct(argument) and node.expressions[0].is_string:
             return field_type(argument, node.expressions[0].name)
+        if argument == VARIANT:
+            return VARIANT
     if isinstance(node, exp.Extract):
         return _check_operands(node, part_type(node.name), types)
     dtype = _call_type(node, types) if isinstance(node, _CALLS) else None
     return _analysed_type(node, types) if dtype is None else dtype
+
+
+def _refuse_variants(node: exp.Expression, types: Types) -> None:
+    """Raise TypeMismatchError where a VARIANT is compared."""
+    for child in node.iter_expressions():
+        if isinstance(child, exp.Condition) and infer(child, types) == VARIANT:
+            raise compared_error(node)
 
 
 def field_type(row: pa.StructType, name: str) -> pa.DataType:
@@ -203,8 +219,12 @@ def _shift_type(
 
 def _operand(node: exp.Expression, types: Types) -> pa.DataType:
     # No column is an interval, but a time may be shifted by one.
-    interval = isinstance(node, exp.Interval) or is_interval(node)
-    return pa.duration("us") if interval else infer(node, types)
+    if isinstance(node, exp.Interval) or is_interval(node):
+        return pa.duration("us")
+    dtype = infer(node, types)
+    if dtype == VARIANT:
+        raise compared_error(node)
+    return dtype
 
 
 def _is_time(dtype: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, q
 from aggloom.codegen.scalar.lowering import ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text
-from aggloom.codegen.spec.dtypes import parse_type, type_name
+from aggloom.codegen.spec.dtypes import VARIANT, parse_type, type_name
 from aggloom.errors import SpecError
 
 _TEXT: Final = pa.string()
@@ -176,6 +176,8 @@ def _as_json(
     value = low.lower(node)
     if value.is_null:
         return low.cast(value, _TEXT, node)
+    if value.type == VARIANT:
+        return call_by_row("variants.to_json", _TEXT, [value], whole)
     _check_writable(value.type, whole)
     return call("scalar.json_building.json_strings({0})", _TEXT, value)
 

@@ -19,6 +19,8 @@ from aggloom.errors import DuplicateNameError, SpecError, nearest
 INSTANT: Final = pa.timestamp("us", "UTC")
 WALL_CLOCK: Final = pa.timestamp("us")
 TIME_OF_DAY: Final = pa.time64("us")
+VARIANT: Final = pa.json_(pa.string())
+"""Arrow's type of JSON texts; those of a VARIANT have one form (runtime/scalar/variant_documents.py)."""
 
 _NAMED: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
@@ -34,6 +36,7 @@ _NAMED: Final[dict[str, pa.DataType]] = {
     "TIME": TIME_OF_DAY,
     "TIMESTAMP": INSTANT,
     "TIMESTAMP_NTZ": WALL_CLOCK,
+    "VARIANT": VARIANT,
 }
 _ALIASES: Final[dict[str, str]] = {
     "BOOL": "BOOLEAN",
@@ -53,10 +56,6 @@ _ALIASES: Final[dict[str, str]] = {
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP_NTZ",
     "TIME WITHOUT TIME ZONE": "TIME",
 }
-_REFUSED: Final[dict[str, str]] = {
-    "VARIANT": "keep the JSON in a STRING, and read it with JSON_VALUE(v, '$.a' RETURNING INT) or GET_JSON_OBJECT",
-}
-"""Types of Flink and Spark that no column has here, with the fix."""
 _SIZED: Final = frozenset(
     {"VARCHAR", "CHAR", "BINARY", "VARBINARY", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
     | {"TIMESTAMP WITH LOCAL TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"}
@@ -103,8 +102,6 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
     # TIMESTAMP is a wall clock in Flink and in the standard, and an instant in Spark.
     if dialect == "flink" and name == "TIMESTAMP":
         name = "TIMESTAMP_NTZ"
-    if name in _REFUSED:
-        raise SpecError(f"{name} is not supported as the type of a column; {_REFUSED[name]}.")
     resolved = _NAMED.get(_ALIASES.get(name, name))
     if resolved is None or second is not None or (first is not None and name not in _SIZED):
         raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")
@@ -143,7 +140,7 @@ def is_supported(dtype: pa.DataType) -> bool:
         return is_supported(dtype.value_type)
     if pa.types.is_struct(dtype):
         return dtype.num_fields > 0 and all(is_supported(field.type) for field in dtype)
-    return dtype in _NAMES
+    return dtype in _NAMES and dtype != VARIANT
 
 
 def normalise_type(dtype: pa.DataType) -> pa.DataType:
@@ -243,9 +240,15 @@ def _parse_nested(kind: str, inner: str, dialect: str) -> pa.DataType:
 
 def _field(name: str, text: str, dialect: str, is_cut: bool) -> pa.Field:
     try:
-        return pa.field(name, parse_type(text, dialect, is_cut=is_cut))
+        dtype = parse_type(text, dialect, is_cut=is_cut)
     except SpecError as error:
         raise SpecError(f"schema: column {name!r}: {error}") from None
+    if holds_variant(dtype):
+        fix = "keep the JSON in a STRING, and read it with PARSE_JSON"
+        raise SpecError(
+            f"schema: column {name!r}: VARIANT is not supported as the type of a column; {fix}."
+        )
+    return pa.field(name, dtype)
 
 
 def _decimal(text: str, precision: int, scale: int) -> pa.DataType:
@@ -269,9 +272,20 @@ def _known_types(name: str) -> str:
 
 
 def has_order(dtype: pa.DataType) -> bool:
-    """Tell whether values can be sorted: all but maps, and what holds one."""
-    if pa.types.is_map(dtype):
+    """Tell whether values can be sorted: all but maps and VARIANTs, and what holds one."""
+    if pa.types.is_map(dtype) or dtype == VARIANT:
         return False
     if pa.types.is_list(dtype):
         return has_order(dtype.value_type)
     return not pa.types.is_struct(dtype) or all(has_order(field.type) for field in dtype)
+
+
+def holds_variant(dtype: pa.DataType) -> bool:
+    """Tell whether a type is VARIANT, or an array, map or row with one in it, which can be no key."""
+    if pa.types.is_map(dtype):
+        return holds_variant(dtype.key_type) or holds_variant(dtype.item_type)
+    if pa.types.is_list(dtype):
+        return holds_variant(dtype.value_type)
+    if pa.types.is_struct(dtype):
+        return any(holds_variant(field.type) for field in dtype)
+    return bool(dtype == VARIANT)

@@ -159,7 +159,10 @@ class _Parser(MatchParser):
     def _parse_items(self, pairs: bool) -> list[Any]:
         """The arguments, DISTINCT and clauses aside."""
         keyed = pairs and self._match_key()
+        # The colon behind the key of a pair is no path into it.
+        self.COLON_IS_VARIANT_EXTRACT = not pairs
         first = self._parse_item()
+        self.COLON_IS_VARIANT_EXTRACT = True
         if first is None:
             return []
         items = [first]

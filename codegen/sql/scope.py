@@ -13,7 +13,7 @@ from sqlglot.errors import ErrorLevel
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.content import Computed
-from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.dtypes import VARIANT, type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.sized_casts import with_sized_casts
@@ -235,15 +235,20 @@ class Scope:
         return value
 
     def _count_from_zero(self, part: exp.Bracket) -> None:
-        """Flink numbers the elements of an array from 1, Spark, which evaluates this, from 0."""
+        """Flink numbers the items of arrays and VARIANTs from 1; what evaluates this numbers them from 0."""
         with suppress(SpecError):
-            if pa.types.is_list(infer(part.this, self.types)):
+            whole = infer(part.this, self.types)
+            if pa.types.is_list(whole) or (whole == VARIANT and self._are_places(part)):
                 one = exp.Literal.number(1)
                 index = [exp.Sub(this=exp.paren(i), expression=one) for i in part.expressions]
                 whole = [isinstance(i, exp.Literal) and i.this.isdigit() for i in part.expressions]
                 if all(whole):
                     index = [exp.Literal.number(int(i.this) - 1) for i in part.expressions]
                 part.set("expressions", index)
+
+    def _are_places(self, part: exp.Bracket) -> bool:
+        """Tell whether what stands in brackets are numbers, and no names of fields."""
+        return all(pa.types.is_integer(infer(each, self.types)) for each in part.expressions)
 
     def find(self, name: str) -> str | None:
         """The schema's spelling of a name: exact, or the only one that differs in case."""

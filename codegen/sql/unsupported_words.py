@@ -5,7 +5,7 @@ They are found among the tokens, before the text is parsed. A word in quotes is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sqlglot.tokens import Token, TokenType
@@ -62,13 +62,7 @@ _INFIX: Final = {
 """Words that stand between two values in other systems, what they are called, and the way to do without."""
 _NAMES: Final = (TokenType.STRING, TokenType.IDENTIFIER)
 _VALUES: Final = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.R_BRACKET)
-"""Kinds of tokens that may end a value, behind which a colon asks for a part of it."""
-_TYPES: Final = ("STRUCT", "ROW", "MAP", "ARRAY")
-_PAIRS: Final = ("JSON_OBJECT", "JSON_OBJECTAGG")
-"""Functions whose arguments are pairs, perhaps with a colon between key and value."""
-_CLOSES: Final = {"<": TokenType.GT, "[": TokenType.R_BRACKET}
-"""The signs that close brackets; a parenthesis closes all others, which are known by the word before them."""
-_PATH: Final = "write GET_JSON_OBJECT(v, '$.a') for a text of JSON, and v.a for a STRUCT"
+"""Kinds of tokens that may end a value."""
 
 
 def check_words(tokens: Sequence[Token]) -> None:
@@ -85,10 +79,6 @@ def check_words(tokens: Sequence[Token]) -> None:
             what, fix = _INFIX[words[at]]
             raise refusal((token.start, token.end + 1), f"{what} is", fix)
         _check_pair(tokens, words, at)
-    for at in _find_paths(tokens, words):
-        begin, end = tokens[at - 1], tokens[at + 1]
-        path = f"{begin.text}:{end.text}" if begin.text not in ")]" else f":{end.text}"
-        raise refusal((begin.start, end.end + 1), f"a path behind a colon ({path}) is", _PATH)
 
 
 def _check_pair(tokens: Sequence[Token], words: Sequence[str], at: int) -> None:
@@ -130,25 +120,3 @@ def _stands_between_values(tokens: Sequence[Token], at: int) -> bool:
         TokenType.VAR,
         TokenType.IDENTIFIER,
     )
-
-
-def _find_paths(tokens: Sequence[Token], words: Sequence[str]) -> Iterator[int]:
-    """Yield the place of each colon that asks for a part of a value, as in `v:a`."""
-    open_brackets = [""]
-    for at, token in enumerate(tokens):
-        before = words[at - 1] if at else ""
-        kind = token.token_type
-        if kind == TokenType.L_PAREN:
-            open_brackets.append(before)
-        # STRUCT<a: INT> and MAP[k: v] have colons of their own.
-        elif kind == TokenType.L_BRACKET or (kind == TokenType.LT and before in _TYPES):
-            open_brackets.append(token.text)
-        elif kind == _CLOSES.get(open_brackets[-1], TokenType.R_PAREN) and len(open_brackets) > 1:
-            open_brackets.pop()
-        elif (
-            kind == TokenType.COLON
-            and 0 < at < len(tokens) - 1
-            and open_brackets[-1] not in ("<", "[", *_PAIRS)
-            and tokens[at - 1].token_type in _VALUES
-        ):
-            yield at

@@ -23,6 +23,8 @@ from aggloom.runtime.scalar import (
     strict_math,
     strict_powers,
     urls,
+    variant_casts,
+    variants,
     words,
     zones,
 )
@@ -202,6 +204,8 @@ __all__ = [
     "units_since_epoch",
     "upper",
     "urls",
+    "variant_casts",
+    "variants",
     "whole_to_bigint",
     "words",
     "zones",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.scalar.values import Value, array
+from aggloom.type_layout import is_variant
 
 Branch = Callable[..., Value]
 
@@ -61,8 +62,17 @@ def first_valid(
     values = array(branches[0](*inputs), inputs[0].num_rows)
     for branch in branches[1:]:
         missing = pc.is_null(values)
-        values = pc.coalesce(values, _on(branch, missing, dtype, inputs))
+        values = _fill(values, _on(branch, missing, dtype, inputs))
     return values
+
+
+def _fill(values: pa.Array, others: pa.Array) -> pa.Array:
+    """The values, those of the other array where they are NULL."""
+    if not is_variant(values.type):
+        return pc.coalesce(values, others)
+    # Arrow has no kernel for JSON's type, but for the texts below it.
+    filled = pc.coalesce(values.storage, others.storage)
+    return pa.ExtensionArray.from_storage(values.type, filled)
 
 
 def _on(

@@ -15,6 +15,8 @@ import pyarrow as pa
 from aggloom.runtime.scalar.java_numbers import double_to_text
 from aggloom.runtime.scalar.json_documents import order_names, read_json, write_json
 from aggloom.runtime.scalar.values import Value, by_row_with_nulls
+from aggloom.runtime.scalar.variants import to_json
+from aggloom.type_layout import is_variant
 
 
 def json_strings(value: Value) -> Value:
@@ -68,6 +70,8 @@ def _converter(dtype: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_list(dtype):
         item = _nullable(_converter(dtype.value_type))
         return lambda value: [item(each) for each in value]
+    if is_variant(dtype):
+        return lambda text: read_json(to_json(text))
     if pa.types.is_map(dtype):
         entry = _nullable(_converter(dtype.item_type))
         return lambda value: {key: entry(each) for key, each in value}

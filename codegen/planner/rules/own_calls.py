@@ -13,6 +13,8 @@ from aggloom.codegen.scalar.lowering import NEEDS_SPARK
 from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.own_functions import is_own_call
 from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.codegen.scalar.variant_types import column_error
+from aggloom.codegen.spec.dtypes import holds_variant
 from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import UnsupportedExpressionError
 
@@ -20,6 +22,9 @@ from aggloom.errors import UnsupportedExpressionError
 def check_own_calls(root: Node) -> None:
     """Raise UnsupportedExpressionError for a call in a filter or projection that no worker can compute."""
     for node in walk(root):
+        for field in node.schema:
+            if holds_variant(field.type):
+                raise column_error(_column_text(node, field.name))
         if not isinstance(node, Calc):
             continue
         expressions = [sql for _, sql in node.select] + ([node.where] if node.where else [])
@@ -28,6 +33,11 @@ def check_own_calls(root: Node) -> None:
                 # The body of a lambda is lowered with the function that it is given to, over names that no schema has.
                 if is_own_call(call) and call.find_ancestor(exp.Lambda) is None:
                     _check_call(call, node)
+
+
+def _column_text(node: Node, name: str) -> str:
+    """The expression of a column, or its name where it has none."""
+    return dict(node.select).get(name, name) if isinstance(node, Calc) else name
 
 
 def _check_call(call: exp.Anonymous, node: Calc) -> None:

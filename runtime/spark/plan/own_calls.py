@@ -24,7 +24,7 @@ def compute_own_calls(df: DataFrame, node: Calc, zone: str) -> tuple[DataFrame, 
 
     Raises UnsupportedExpressionError for an argument that only Spark evaluates.
     """
-    calls = OwnCalls(unused_name(_COLUMN, df.columns))
+    calls = OwnCalls(unused_name(_COLUMN, df.columns), _types(node))
     where = None if node.where is None else calls.take_out(node.where)
     select = tuple((name, calls.take_out(sql)) for name, sql in node.select)
     if not calls.columns:
@@ -32,6 +32,11 @@ def compute_own_calls(df: DataFrame, node: Calc, zone: str) -> tuple[DataFrame, 
     for name, sql in calls.columns.items():
         df = df.withColumn(name, _column(df, node, sql, zone))
     return df, replace(node, where=where, select=select)
+
+
+def _types(node: Calc) -> dict[str, pa.DataType]:
+    below = node.input.schema
+    return dict(zip(below.names, below.types, strict=True))
 
 
 def _column(df: DataFrame, node: Calc, sql: str, zone: str) -> Column:
