@@ -92,7 +92,9 @@ class OrderedRowsState(SortedState):
 
     def free(self, ids: RowIdArray) -> None:
         """Forget rows that are gone, and what was told of them."""
+        # Rows are freed and their ids used again: what is stored beside a row must not be there for the next one.
         if self.kept and len(ids):
+            # The store may have grown since, for rows whose values were never emitted.
             self.fit_rows()
             values = self.value_numbers[ids]
             self.results.delete(values[values > 0] - 1)
@@ -106,6 +108,7 @@ class OrderedRowsState(SortedState):
 
     def forget(self, slots: SlotArray) -> None:
         """Remove keys with their rows, and give memory back."""
+        # Slots are used again as well, so all that is stored by slot begins anew.
         _, ids = self.rows_of(slots)
         self.sorted.take(ids)
         self.free(ids)
@@ -155,6 +158,7 @@ class OrderedRowsState(SortedState):
             self.debts = RowBag(arena, self.pool, "debts", self.every, slots)
         for name in self._numbers:
             arena.array(name, slots, "i8")
+        # A restored arena has a clock, which must not run backwards.
         if "clock" not in arena:
             arena.array("clock", 1, "i8")[0] = BEFORE_ALL
 
@@ -175,6 +179,7 @@ class OrderedRowsState(SortedState):
         table, moved = self.table.copy_into(arena, pool)
         rows, places = self.sorted.copy_into(arena, pool, moved, table.capacity)
         if self.kept:
+            # Rows and values both get new ids, each by a map of its own.
             _, numbers = self.results.copy_into(arena)
             values = arena.array("values", rows.rows.capacity, "i8")
             old = np.flatnonzero((places >= 0) & (self.value_numbers[: len(places)] > 0))
@@ -189,5 +194,6 @@ class OrderedRowsState(SortedState):
         for name in self._numbers:
             arena.array(name, table.capacity, "i8")[moved[there]] = self.number(name)[there]
         arena.array("clock", 1, "i8")[:] = self.clock
+        # The arena keeps its directory and takes the new arrays, so views of the old ones have to be opened anew.
         self.arena.adopt(arena)
         self._open(self.arena)

@@ -53,6 +53,7 @@ class RowState(ABC):
 
     def lookup(self, batch: pa.RecordBatch) -> Array:
         """The slot of each row's key; new keys get one."""
+        # New keys may have made the table larger, and what is stored by slot follows.
         slots = self.table.lookup(batch)
         self._fit()
         return slots
@@ -64,11 +65,13 @@ class RowState(ABC):
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
         self.arena.restore(data)
+        # A damaged snapshot may fail at any line below, with any exception of Python's.
         with reading_snapshot():
             self._open(self.arena)
             audit = Audit(self.pool)
             self.check_restored(audit, self.table.check_restored(audit))
             audit.finish()
+            # Texts are read only after the audit has found their places in the pool right.
             check_pooled_values(audit)
 
     @property

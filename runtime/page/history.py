@@ -109,6 +109,7 @@ def history_of(root: Path, now: float | None = None) -> History:
     """The history of a local checkpoint; what cannot be read of it is left out."""
     noted = read_progress(root)
     plans = root / ("plans" if is_local_checkpoint(root) else "offsets")
+    # Engines delete old records, the query's log its older half: either may know batches that the other lacks.
     known = sorted(set(batches(plans)) | set(noted.batches))
     committed = set(batches(root / "commits"))
     found = tuple(
@@ -129,6 +130,7 @@ def _status(noted: Recorded, error: str, now: float) -> str:
         return "unknown"
     if "end" in noted.run:
         return "failed" if error else "ended"
+    # A process that is killed notes no end, but its beats stop.
     return "running" if now - (noted.beat or 0) < _ALIVE_SECONDS else "silent"
 
 
@@ -139,6 +141,7 @@ def _batch(root: Path, plan: Path, committed: bool, noted: Mapping[str, Any]) ->
         at, planned_watermark = _read_plan(root, plan)
     # A time that no calendar has would make an axis without end.
     at = at if at is not None and 0 <= at <= _LAST_MS else None
+    # A commit says nothing of its time, so the file's is the one there is.
     done = _read_modified_time(root / "commits" / str(number)) if committed else None
     phases = _numbers(noted.get("ms"))
     took = _number(noted.get("took")) or phases.get("triggerExecution")
@@ -180,6 +183,7 @@ def _read_plan(root: Path, plan: Path) -> tuple[int | None, int | None]:
             local_plan.watermark if BEFORE_ALL < local_plan.watermark < AFTER_ALL else None
         )
     try:
+        # Spark's format: a version, a line about the batch, then a line for each source.
         metadata = json.loads(read_file(root, plan).splitlines()[1])
         return _number(metadata.get("batchTimestampMs")), _number(metadata.get("batchWatermarkMs"))
     except (CheckpointError, OSError, ValueError, IndexError, AttributeError, RecursionError):
@@ -195,6 +199,7 @@ def _read_modified_time(file: Path) -> int | None:
 
 
 def _number(value: Any) -> int | None:
+    # To isinstance, True would be a number as well.
     return value if type(value) is int and abs(value) < _MOST else None
 
 

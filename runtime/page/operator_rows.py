@@ -48,8 +48,10 @@ def list_operators(
         OperatorRow(
             f"{prefix}{name_anchor(place)}",
             _list_cells(place, known.get(place), history, shares),
+            # Without the first link, which leads to this row.
             list_links(place, operators, prefix, number)[1:],
         )
+        # By numbers: as texts 10 stands before 9.
         for place in sorted(places, key=lambda place: [part.zfill(6) for part in place.split(".")])
     ]
 

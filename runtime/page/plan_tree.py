@@ -53,9 +53,11 @@ def stack_plan(
     """
 
     def stack(node: Mapping[str, Any], deep: int) -> PlanStack:
+        # Plans are read from files, which may nest deeper than Python's stack.
         if deep > _DEEPEST:
             raise ValueError("it is too deep")
         nodes = [_make_node(node, figures, links)]
+        # Chains are walked, so that only branches take depth.
         while len(node["inputs"]) == 1:
             node = node["inputs"][0]
             nodes.append(_make_node(node, figures, links))

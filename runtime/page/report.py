@@ -35,8 +35,10 @@ def write_report(
     names = ", ".join(each.name for each in listed)
     values = {**about(), "policy": policy(live=False)}
     text = page("page_report.html.j2", live=False, title=names, entries=entries, **values)
+    # Renamed when it is whole: nobody opens half a report, and one that fails leaves the former.
     draft = file.with_name(f".{file.name}.new")
     try:
+        # Names of files may hold bytes that no encoding has.
         draft.write_text(text, encoding="utf-8", errors="replace")
         draft.replace(file)
     finally:
@@ -57,6 +59,7 @@ def _entry(
         try:
             states = reading.states(watched, known, links=False)
         except (AggloomError, OSError) as error:
+            # One checkpoint that cannot be read must not take the others out of the report.
             problems.append(str(error))
         if key is not None:
             keys, wrong = _keys(watched, view, key, reading)

@@ -92,6 +92,7 @@ def draw_spark(name: str, values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return ""
+    # All values may be 0, and heights are shares of the highest.
     top = max(_find_limit(known), 1e-9)
     width = 100 / len(values)
     parts = []

@@ -17,6 +17,7 @@ def _to_signed(number: int, size: int) -> int:
 
 def shift_left(number: int, count: int, size: int) -> int:
     """The number with its bits moved to the left."""
+    # As Java does, by the lowest bits of the count alone: a shift by 32 leaves an INT as it is.
     return _to_signed(number << (count % size), size)
 
 
@@ -59,6 +60,7 @@ def round_half_even(number: float, digits: int) -> float:
 def width_bucket(value: float, low: float, high: float, count: int) -> int | None:
     """The bucket of a value among so many of one width, from 1; 0 before them, count + 1 after them."""
     known = all(map(math.isfinite, (low, high))) and not math.isnan(value)
+    # count + 1, the bucket behind the last, has to be a BIGINT, too.
     if count <= 0 or count == 2**63 - 1 or low == high or not known:
         return None
     if low < high:

@@ -20,6 +20,7 @@ Branch = Callable[..., Value]
 def and_then(left: Value, right: Branch, *inputs: pa.RecordBatch) -> pa.Array:
     """left AND right, the right side where the left one is not false."""
     known = array(left, inputs[0].num_rows)
+    # NULL AND false is false, so the right side counts where the left one is NULL.
     rest = _on(right, pc.fill_null(known, True), pa.bool_(), inputs)
     return pc.and_kleene(known, rest)
 
@@ -27,6 +28,7 @@ def and_then(left: Value, right: Branch, *inputs: pa.RecordBatch) -> pa.Array:
 def or_else(left: Value, right: Branch, *inputs: pa.RecordBatch) -> pa.Array:
     """left OR right, the right side where the left one is not true."""
     known = array(left, inputs[0].num_rows)
+    # NULL OR true is true, so the right side counts where the left one is NULL.
     rest = _on(right, pc.invert(pc.fill_null(known, False)), pa.bool_(), inputs)
     return pc.or_kleene(known, rest)
 
@@ -51,6 +53,7 @@ def case(
         rows = rows[~known]
         reached = [each.filter(pc.invert(holds)) for each in reached]
     parts.append(array(default(*reached), len(rows)))
+    # Parts stand in the order of arms; sorting the rows they are of leads back to the order of rows.
     order = np.argsort(np.concatenate([*places, rows]), kind="stable")
     return pa.chunked_array(parts, dtype).combine_chunks().take(pa.array(order))
 

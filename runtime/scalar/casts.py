@@ -28,9 +28,11 @@ from aggloom.runtime.scalar.values import (
 )
 from aggloom.runtime.scalar.zones import to_instant
 
+# Spark trims control characters as it trims blanks.
 _SPACE: Final = "".join(map(chr, [*range(0x21), 0x7F]))
 _INTEGER: Final = r"^[+-]?[0-9]+$"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# Java's parser takes the ending of a literal, as in 1.5d and 2f, and so does Spark.
 _SUFFIX: Final = r"^(.*[0-9.])[dDfF]$"
 _FAR_YEAR: Final = r"[+-]?\d{5,7}(?:-.*)?|[+-]\d{4}(?:-.*)?"
 _ONLY_SPARK: Final = {
@@ -116,6 +118,7 @@ def decimal_to_double(value: Value) -> Value:
 
 def decimal_to_text(value: Value) -> Value:
     """A decimal without an exponent."""
+    # Up to six digits neither Arrow nor Java's BigDecimal writes an exponent.
     if value.type.scale <= 6:
         return pc.cast(value, pa.string())
     return row_by_row(lambda number: f"{number:f}", pa.string(), value)
@@ -133,6 +136,7 @@ def text_to_integer(value: Value, dtype: pa.DataType, sql: str | None) -> Value:
     text = pc.utf8_trim(value, _SPACE)
     right = pc.match_substring_regex(text, _INTEGER)
     text = _keep(right, text, value, sql, _describe_misread(dtype))
+    # Arrow's parser takes no plus sign.
     bare = pc.replace_substring_regex(text, r"^\+?(-?)0*([0-9])", r"\1\2")
     return run_checked(
         lambda _, v: pc.cast(v, dtype),
@@ -165,6 +169,7 @@ def text_to_bool(value: Value, sql: str | None) -> Value:
     text = pc.utf8_lower(pc.utf8_trim(value, _SPACE))
     true = pc.is_in(text, value_set=pa.array(_TRUE))
     known = pc.or_(true, pc.is_in(text, value_set=pa.array(_FALSE)))
+    # is_in says false of NULL, where SQL does not know.
     known = pc.if_else(pc.is_valid(value), known, pa.scalar(None, pa.bool_()))
     true = pc.if_else(pc.is_valid(value), true, pa.scalar(None, pa.bool_()))
     return _keep(known, true, value, sql, _describe_misread(pa.bool_()))
@@ -202,6 +207,7 @@ def _by_grammar(
     def convert(text: str) -> int | None:
         parsed = parse(text.strip(_SPACE))
         if parsed is None:
+            # NULL would be a wrong answer without a word for a text that Spark might read.
             if sql is None and not _ONLY_SPARK[number].fullmatch(text.strip(_SPACE)):
                 return None
             if sql is None:

@@ -75,6 +75,7 @@ def months_between(end: Value, start: Value, rounded: bool = True) -> Value:
             return float(months)
         seconds = (one[2] - other[2]) * 86400 + one[4] - other[4]
         months_and_days = months + seconds / (31 * 86400.0)
+        # Java's Math.round goes half up, below zero as well, where Python's goes half to even.
         return math.floor(months_and_days * 1e8 + 0.5) / 1e8 if rounded else months_and_days
 
     numbers = (pc.cast(each, pa.int64()) for each in (end, start))
@@ -110,6 +111,7 @@ def seconds_to_microseconds(seconds: Decimal | float) -> int | None:
         if not math.isfinite(seconds):
             return None
         number = seconds * 1_000_000
+        # Java's cast stops at the ends of BIGINT.
         return int(number) if abs(number) < 2**63 else 2**63 - 1 if number > 0 else -(2**63)
     exact = seconds * 1_000_000
     if exact != int(exact):

@@ -41,8 +41,10 @@ def make_row(names: Sequence[str], rows: pa.RecordBatch, *values: Value) -> pa.A
 def _lists(dtype: pa.DataType, count: int, values: Sequence[Value]) -> pa.Array:
     arrays = [array(value, count) for value in values]
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(arrays))
+    # concat_arrays needs one array at least, and ARRAY() has none.
     if not arrays:
         return pa.ListArray.from_arrays(offsets, pa.nulls(0, dtype.value_type))
+    # Behind each other stand columns, where a list needs the values of one row side by side.
     order = np.arange(count * len(arrays)).reshape(len(arrays), count).T.ravel()
     items = pa.concat_arrays(arrays).take(pa.array(order))
     return pa.ListArray.from_arrays(offsets, items.cast(dtype.value_type))
@@ -51,6 +53,7 @@ def _lists(dtype: pa.DataType, count: int, values: Sequence[Value]) -> pa.Array:
 def key_of(value: Any) -> Any:
     """A value by which it is found again: NaN is one, -0.0 is 0.0, and lists can be hashed."""
     if isinstance(value, float):
+        # In Python NaN is not equal to itself. The sum of -0.0 and 0.0 is 0.0.
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, list | tuple):
         return tuple(map(key_of, value))
@@ -107,6 +110,7 @@ def overlap(left: Items, right: Items) -> bool | None:
     common = set(map(key_of, left)) & set(map(key_of, right))
     if common - {None}:
         return True
+    # What is empty has nothing in common with anything, NULL included.
     return None if left and right and (None in left or None in right) else False
 
 
@@ -143,6 +147,7 @@ def insert(items: Items | None, place: int | None, item: Any) -> Items | None:
             if short >= 0
             else [*items[: place - 1], item, *items[place - 1 :]]
         )
+    # -1 is the place behind the last item; Spark before 3.5 put it before that.
     at = len(items) + place + 1
     return [*items[:at], item, *items[at:]] if at >= 0 else [item, *[None] * -at, *items]
 
@@ -173,6 +178,7 @@ def cut(items: Items, start: int, length: int) -> Items:
         raise ValueError("places count from 1")
     if length < 0:
         raise ValueError("the length is negative")
+    # Before the first item there is nothing, where Python's slices would count from the end once more.
     at = start - 1 if start > 0 else len(items) + start
     return items[at : at + length] if 0 <= at < len(items) else []
 
@@ -195,6 +201,7 @@ def item(items: Items, place: int) -> Any:
 
 def try_item(items: Items, place: int) -> Any:
     """As `item`, with None if there is none."""
+    # As in Spark an error even here, since no array has such a place.
     if place == 0:
         raise ValueError("places count from 1")
     index = place - 1 if place > 0 else len(items) + place
@@ -229,6 +236,7 @@ def order_of(value: Any) -> tuple[bool, Any]:
     if isinstance(value, float):
         return math.isnan(value), 0.0 if math.isnan(value) else value
     if isinstance(value, list | tuple):
+        # Inside an array NULL is the least: False is below True.
         return False, [
             (each is not None, *(() if each is None else order_of(each))) for each in value
         ]

@@ -56,6 +56,7 @@ def is_in(value: Value, options: pa.Array) -> Value:
     """value IN (options): unknown if it is NULL, or is not found and an option is NULL."""
     unknown = pc.is_null(value)
     is_member = pc.is_in(value, value_set=options.drop_null())
+    # A value that is not found may still be equal to the option that is NULL.
     if options.null_count:
         unknown = pc.or_(unknown, pc.invert(is_member))
     return pc.if_else(unknown, pa.scalar(None, pa.bool_()), is_member)
@@ -72,5 +73,6 @@ def greatest(*values: Value) -> Value:
 
 
 def _better(best: Value, other: Value, wins: Value) -> Value:
+    # A comparison with NULL is unknown and wins nothing; a NULL that is best so far gives way below.
     chosen = pc.if_else(pc.coalesce(wins, pa.scalar(False)), other, best)
     return pc.coalesce(chosen, other)

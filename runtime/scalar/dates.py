@@ -31,6 +31,7 @@ def units_since_epoch(value: Value, unit: str) -> Value:
     """Whole seconds ("s"), milliseconds ("ms") or microseconds ("us") since 1970, rounded down."""
     names = {"s": "second", "ms": "millisecond", "us": "microsecond"}
     zone = value.type.tz
+    # A cast refuses to lose digits, and one that may lose them rounds towards zero before 1970.
     floored = pc.floor_temporal(value, unit=names[unit])
     return pc.cast(pc.cast(floored, pa.timestamp(unit, zone)), pa.int64())
 
@@ -109,10 +110,12 @@ def parse_timestamp(text: str, local: bool) -> int | None:
     hour, minute, second = (int(part or 0) for part in match.groups()[3:6])
     if day is None or hour > 23 or minute > 59 or second > 59:
         return None
+    # Spark cuts off digits beyond six and does not round.
     fraction = int((match[7] or "").ljust(6, "0")[:6] or 0)
     seconds = day * 86400 + hour * 3600 + minute * 60 + second
     if not local and match[8] not in (None, "Z", "UTC"):
         hours, _, minutes = match[8][1:].partition(":")
+        # Java knows no offset beyond 18 hours.
         if int(hours) > 18 or int(minutes or 0) > 59:
             return None
         offset = int(hours) * 3600 + int(minutes or 0) * 60

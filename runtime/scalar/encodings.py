@@ -95,6 +95,7 @@ def decode(value: bytes, charset: str) -> str:
     name = charset.upper()
     try:
         if name == "UTF-16":
+            # Without a mark Java takes the bytes for big-endian ones.
             big = not value.startswith(b"\xff\xfe")
             bare = value[2:] if value[:2] in (b"\xff\xfe", b"\xfe\xff") else value
             return bare.decode("utf-16-be" if big else "utf-16-le")
@@ -108,6 +109,7 @@ def encode(text: str, charset: str) -> bytes:
     name = charset.upper()
     try:
         if name == "UTF-16":
+            # Java writes a mark first, but none before an empty text.
             return b"\xfe\xff" + text.encode("utf-16-be") if text else b""
         return text.encode(_CHARSETS[name])
     except UnicodeEncodeError:

@@ -54,6 +54,7 @@ def parse_json(text: str) -> Any:
     try:
         return read_first_value(text, _DECODER)
     except ValueError:
+        # Only now: between double quotes a single one is a letter like others.
         if "'" not in text:
             raise
     return read_first_value(_QUOTED.sub(_quote_doubly, text), _DECODER)
@@ -71,6 +72,7 @@ def read_first_value(text: str, decoder: json.JSONDecoder) -> Any:
     start = _SPACE.match(text)
     assert start is not None
     value, end = decoder.raw_decode(text, start.end())
+    # An array or a text ends with a sign of its own. A number does not: 12ab must not be read as 12.
     if not isinstance(value, list | str) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
         raise ValueError("a word goes on")
     return value

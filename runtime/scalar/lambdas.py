@@ -20,6 +20,7 @@ def _extend_batch(
 ) -> pa.RecordBatch:
     """The rows of items: the item under its name, and the columns of the row that it stands in."""
     outer_rows = rows.take(parents)
+    # A name of the lambda's hides the column that is called so.
     hidden = [place for place, name in enumerate(rows.schema.names) if name not in names]
     arrays = [outer_rows.column(place) for place in hidden]
     names_of_hidden = [rows.schema.names[place] for place in hidden]
@@ -37,6 +38,7 @@ def for_each(
     parents = pc.list_parent_indices(lists)
     flat = pc.list_flatten(lists)
     columns = [flat]
+    # Only where the body asks for the places of items.
     if len(names) > 1:
         counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         places = np.concatenate([np.arange(count) for count in counts] or [np.arange(0)])
@@ -75,6 +77,7 @@ def every_item(items: Value, body: Body, names: Sequence[str], rows: pa.RecordBa
 
 def _judge(lists: pa.Array, holds: pa.Array, parents: pa.Array, polarity: bool) -> pa.Array:
     at = parents.to_numpy(zero_copy_only=False)
+    # One item decides: a true one for EXISTS, a false one for FORALL. Unknown ones count only without it.
     decided = pc.equal(holds, pa.scalar(polarity))
     verdicts = np.zeros(len(lists), np.bool_)
     unknown = np.zeros(len(lists), np.bool_)
@@ -97,6 +100,7 @@ def fold(
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     starts = np.cumsum(counts) - counts
     flat = pc.list_flatten(lists)
+    # A step folds the items at one place of all rows, so there are as many as the longest array has.
     for place in range(int(counts.max(initial=0))):
         longer = np.flatnonzero(counts > place)
         at = pa.array(longer)
@@ -104,6 +108,7 @@ def fold(
         inner = _extend_batch([state.take(at), elements], names, rows, at)
         merged = array(merge(inner), len(longer)).cast(state.type)
         order = np.arange(len(counts))
+        # Rows that had an item take their new value, which stands behind all old ones.
         order[longer] = len(counts) + np.arange(len(longer))
         state = pa.concat_arrays([state, merged]).take(pa.array(order))
     return pc.if_else(pc.is_valid(lists), state, pa.scalar(None, state.type))
@@ -122,6 +127,7 @@ def zip_with(
     """ZIP_WITH: what the body makes of the items at the same place, NULL where an array has ended."""
     lists = [array(each, rows.num_rows) for each in (left, right)]
     padded = [whole(_pad_lists(*pair), *pair) for pair in (lists, lists[::-1])]
+    # Where one array is NULL so is the result, and the body must not run, or fail, over the other's items.
     both = pc.and_(lists[0].is_valid(), lists[1].is_valid())
     first, second = (pc.if_else(both, each, pa.scalar(None, each.type)) for each in padded)
     columns = [pc.list_flatten(first), pc.list_flatten(second)]

@@ -81,6 +81,7 @@ def to_bigint(value: Value) -> Value:
         numbers = floats.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
         numbers = np.where(np.isnan(numbers), 0.0, numbers)
         above, below = numbers >= 2.0**63, numbers < -(2.0**63)
+        # NumPy casts what does not fit to whatever the processor makes of it.
         whole_numbers = np.where(above | below, 0.0, numbers).astype(np.int64)
         whole_numbers[above], whole_numbers[below] = 2**63 - 1, -(2**63)
         return pa.array(whole_numbers, mask=nulls)
@@ -128,6 +129,7 @@ def refuse_zero(left: Value, right: Value, sql: str) -> None:
 def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     nulls = pc.or_(pc.is_null(left), pc.is_null(right)).to_numpy(zero_copy_only=False)
     dividend = left.fill_null(0).to_numpy(zero_copy_only=False)
+    # Beside a NULL the divisor may be zero, which nothing may be divided by.
     divisor = np.where(nulls, 1, right.fill_null(1).to_numpy(zero_copy_only=False))
     with np.errstate(invalid="ignore"):
         result = np.fmod(dividend, divisor.astype(dividend.dtype))

@@ -123,9 +123,11 @@ def json_value(
     def find(text: str | None, *default_values: Any) -> Any:
         if text is None:
             return None
+        # Only words that are DEFAULT have a value: the first is that of ON EMPTY, the last that of ON ERROR.
         empty = default_values[0] if on_empty == "DEFAULT" else None
         try:
             item = _find_in(text, path)
+            # To a lax path an object is as good as nothing, to a strict one it is an error.
             if item is None or (path[0] == "lax" and isinstance(item, dict | list)):
                 if on_empty == "ERROR":
                     raise _EmptyResultError("JSON_VALUE finds nothing, and ERROR ON EMPTY is asked")
@@ -134,6 +136,7 @@ def json_value(
                 raise ValueError("JSON_VALUE finds an object or an array; JSON_QUERY returns these")
             return convert_scalar(item, dtype)
         except _EmptyResultError:
+            # It is a ValueError too, and must not be taken for an error that ON ERROR answers.
             raise
         except (ValueError, LookupError) as error:
             if on_error == "ERROR":
@@ -216,6 +219,7 @@ def _fit_number(number: Decimal, dtype: pa.DataType) -> Decimal | int | float | 
         return fit(number, dtype)
     if pa.types.is_integer(dtype):
         half = 1 << dtype.bit_width - 1
+        # 1e999999999 as an int would fill the memory; a number of more than 20 digits fits no type.
         whole = int(number) if number.adjusted() < 20 else half
         return whole if -half <= whole < half else None
     real = float(number)

@@ -76,9 +76,12 @@ def _reduce(x: Floats) -> tuple[Integers, Floats, Floats]:
     word = magnitude_word(x)
     away = np.copysign(0.5, x)
     k = np.trunc(ONE_BY_LN2 * x + away)
+    # Below 3/2 ln(2) k is 1 or -1, below 1/2 ln(2) it is 0: Java's branches, as bounds of the upper word.
     k = np.where(word < 0x3FF0A2B2, np.copysign(1.0, x), k)
     k = np.where(word > 0x3FD62E42, k, 0.0)
+    # Beyond this the result is infinite, zero or NaN whatever k is, and NaN is no whole number.
     k = np.where(np.abs(x) < 1100.0, k, 0.0)
+    # The upper part of ln(2) ends in zeros, so that its product with k is exact; the lower part has the rest.
     return k.astype(np.int64), x - k * LN2_HIGH, k * LN2_LOW
 
 
@@ -91,6 +94,7 @@ def exp(x: Floats) -> Floats:
     near = 1.0 - ((r * c) / (c - 2.0) - r)
     far = scale(1.0 - ((low - (r * c) / (2.0 - c)) - high), k)
     value = np.where(k == 0, near, far)
+    # Below 2**-28 the square is lost in rounding.
     value = np.where(magnitude_word(x) < 0x3E300000, 1.0 + x, value)
     value = np.where(x > 7.09782712893383973096e02, np.inf, value)
     value = np.where(x < -7.45133219101941108420e02, 0.0, value)
@@ -101,6 +105,7 @@ def expm1(x: Floats) -> Floats:
     """EXP(x) - 1."""
     k, high, low = _reduce(x)
     r = high - low
+    # What r lost in rounding.
     c = np.where(k == 0, 0.0, (high - r) - low)
     half = 0.5 * r
     square = r * half
@@ -112,6 +117,7 @@ def expm1(x: Floats) -> Floats:
     one_off = np.where(r < -0.25, -2.0 * (e - (r + 0.5)), 1.0 + 2.0 * (r - e))
     ones = np.ones_like(x)
     inverse = scale(ones, -k)
+    # Which order of operations loses least depends on k. All are computed, and each row takes its own.
     choices = [
         near,
         0.5 * (r - e) - 0.5,
@@ -123,7 +129,9 @@ def expm1(x: Floats) -> Floats:
     conditions = [k == 0, k == -1, k == 1, (k <= -2) | (k > 56), k < 20, k >= 20]
     value = np.select(conditions, choices)
     word = magnitude_word(x)
+    # Below 2**-54 the result rounds to x itself.
     value = np.where(word < 0x3C900000, x, value)
+    # Below -56 ln(2) nothing but -1 is left.
     value = np.where((word >= 0x4043687A) & (x < 0), -1.0, value)
     value = np.where(x > 7.09782712893383973096e02, np.inf, value)
     return np.where(np.isnan(x), x, value)
@@ -131,11 +139,13 @@ def expm1(x: Floats) -> Floats:
 
 def log(x: Floats) -> Floats:
     """The natural logarithm of what is above zero."""
+    # Subnormal numbers have no exponent of their own: 2**54 gives them one, and is taken off k.
     tiny = x < 2.2250738585072014e-308
     normal = np.where(tiny, x * 2.0**54, x)
     word = high_word(normal)
     k = (word >> 20) - 1023 - np.where(tiny, 54, 0)
     part = word & 0xFFFFF
+    # Above the root of 2 the next power of two is taken, so that 1 + f lies around 1.
     carry = (part + 0x95F64) & 0x100000
     f = with_high_word(normal, part | (carry ^ 0x3FF00000)) - 1.0
     k = k + (carry >> 20)
@@ -168,6 +178,7 @@ def log10(x: Floats) -> Floats:
     normal = np.where(tiny, x * 2.0**54, x)
     word = high_word(normal)
     k = (word >> 20) - 1023 - np.where(tiny, 54, 0)
+    # Negative exponents go up by one, so that both terms of the sum have one sign and do not cancel.
     below = np.where(k < 0, 1, 0)
     n = (k + below).astype(np.float64)
     reduced = with_high_word(normal, (word & 0xFFFFF) | ((0x3FF - below) << 20))
@@ -179,9 +190,11 @@ def log1p(x: Floats) -> Floats:
     """The natural logarithm of 1 + x, for x above -1."""
     word = high_word(x)
     near = (x > -1.0) & (word < 0x3FDA827A) & ((word > 0) | (word <= 0xBFD2BEC3 - 2**32))
+    # From 2**53 on, 1 is less than the last bit of x.
     huge = word >= 0x43400000
     u = np.where(huge, x, 1.0 + x)
     k = (high_word(u) >> 20) - 1023
+    # What 1 + x lost in rounding, as its logarithm has it.
     c = np.where(k > 0, 1.0 - (u - x), x - (u - 1.0)) / u
     c = np.where(huge, 0.0, c)
     part = high_word(u) & 0xFFFFF
@@ -217,6 +230,7 @@ def sinh(x: Floats) -> Floats:
         word < 0x3FF00000, half * (2.0 * t - t * t / (t + 1.0)), half * (t + t / (t + 1.0))
     )
     value = np.where(word < 0x3E300000, x, value)
+    # From 22 on EXP(-x) is below the last bit. Close to overflow EXP(x / 2) is multiplied twice instead.
     value = np.where(word < 0x40360000, value, half * exp(size))
     root = exp(0.5 * size)
     value = np.where(word < 0x40862E42, value, (half * root) * root)
@@ -234,6 +248,7 @@ def cosh(x: Floats) -> Floats:
     value = np.where(word < 0x40360000, value, 0.5 * e)
     root = exp(0.5 * size)
     value = np.where(word < 0x40862E42, value, (0.5 * root) * root)
+    # The square of both infinities is the positive one.
     return np.where(np.isfinite(x), value, x * x)
 
 
@@ -242,6 +257,7 @@ def tanh(x: Floats) -> Floats:
     word, size = magnitude_word(x), np.abs(x)
     large, small = expm1(2.0 * size), expm1(-2.0 * size)
     value = np.where(word >= 0x3FF00000, 1.0 - 2.0 / (large + 2.0), -small / (small + 2.0))
+    # From 22 on it is 1 to the last bit.
     value = np.copysign(np.where(word < 0x40360000, value, 1.0), x)
     value = np.where(word < 0x3C800000, x * (1.0 + x), value)
     return np.where(np.isnan(x), x, value)

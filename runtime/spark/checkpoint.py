@@ -28,10 +28,12 @@ from aggloom.runtime.hosting.checkpoint_paths import (
 )
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
+# Hadoop's layout: four letters, the number of bytes in a chunk, then a CRC-32 of each chunk, all big-endian.
 _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
 TOPICS_FILE = "aggloom-topics.json"
 REPARTITIONS_FILE = "aggloom-repartitions.json"
+# The state variables that operators here declare to Spark, and no others do.
 _STATE, _FORMER_STATE = (b"commit", b"log"), (b"head", b"log")
 _SHOWN = 5
 _LARGEST_STATE = 1 << 36
@@ -49,6 +51,7 @@ def check_directory(checkpoint: str | Path) -> None:
         raise CheckpointError(
             f"{checkpoint}: a checkpoint is a directory, and this is a file. {_OWN}"
         )
+    # These errors name the cause, where the last one below would only say that this is no checkpoint of a query's.
     refuse_local_checkpoint(root)
     refuse_moved(root)
     names = sorted(path.name for path in root.iterdir())
@@ -82,6 +85,7 @@ def copied_from(checkpoint: str | Path) -> Path | None:
     root = local(checkpoint)
     for place, name in _find_absolute_files(root):
         both = (place / name).exists() and (root / name).exists()
+        # The same file means a link from the old path, which `check_place` itself advises, and no copy.
         if both and not (place / name).samefile(root / name):
             return place
     return None
@@ -113,6 +117,7 @@ def _has_our_state(root: Path) -> bool:
 
 def _names(text: bytes, variable: bytes) -> bool:
     """Tell whether a record of Spark's names a state variable."""
+    # The record is JSON whose values are JSON in turn, so that quotes stand behind backslashes.
     return b'\\"%s\\"' % variable in text
 
 
@@ -127,18 +132,22 @@ def check_records(checkpoint: str | Path) -> None:
         )
     for pattern in _RECORDS:
         for file in root.glob(pattern):
+            # Hadoop's checksums are beside the files, hidden behind a dot.
             if file.name[0] == "." or not file.is_file():
                 continue
             sums = file.with_name(f".{file.name}.crc")
+            # A machine that stops may leave the name of a file whose bytes it had not written yet.
             if not file.stat().st_size:
                 raise corrupt(f"{file.relative_to(root)} is empty")
             if sums.is_file() and not _matches(root, file, sums):
                 raise corrupt(f"{file.relative_to(root)} is damaged: its checksum does not match")
     planned, done = batches(root / "offsets"), batches(root / "commits")
     for name, numbers in (("offsets", planned), ("commits", done)):
+        # Spark deletes the oldest records, so the first number may be any. A gap after it is damage.
         missing = set(range(min(numbers, default=0), max(numbers, default=0))) - set(numbers)
         if missing:
             raise corrupt(f"{name}/{min(missing)} is missing")
+    # Spark writes a batch's offsets before it runs and its commit after it: one batch at most is between the two.
     if done and max(done) > max(planned, default=-1):
         raise corrupt(f"offsets/{max(done)} is missing, a batch that is committed")
     if planned and max(planned) > max(done, default=-1) + 1:

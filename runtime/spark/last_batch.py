@@ -32,6 +32,7 @@ def plan_last_batch(spark: SparkSession, query: StreamingQuery) -> bool:
     execution: Any = query._jsq.streamingQuery()
     log = execution.offsetLog()
     known, done = log.getLatest(), execution.commitLog().getLatestBatchId()
+    # A batch without its commit has not ended: Spark repeats it first, at its next start.
     if known.isEmpty() or done.isEmpty() or known.get()._1() != done.get():
         return False
     jvm: Any = spark._jvm
@@ -67,6 +68,7 @@ def _at_the_end(record: str) -> str | None:
         return None
     metadata.pop(_OF_ANOTHER_KIND, None)
     metadata[_WATERMARK] = LAST_WATERMARK
+    # The machine's clock may have been set back since, and the time of batches must not go back.
     metadata[_TIME] = max(metadata[_TIME], time.time_ns() // 1_000_000)
     return "\n".join([version, json.dumps(metadata), *offsets])
 

@@ -98,7 +98,7 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-LEAST_COMMENTS = 3.8
+LEAST_COMMENTS = 3.95
 """Comments for each hundred lines of code in all of production: the number may only rise."""
 COMMENTED = {
     "aggloom": 2.5,

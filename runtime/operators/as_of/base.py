@@ -77,6 +77,7 @@ class AsOfOperator(KeyedRows[AsOfState]):
 
     def _is_matchable(self, which: int, batch: pa.RecordBatch) -> Array:
         """Tell whether each row of a side can leave: by their keys some match nothing."""
+        # Without a match a row of the left leaves too, beside NULLs.
         if which == 0 and self.spec.how == "left":
             return np.ones(batch.num_rows, np.bool_)
         return has_values(batch, (n for n, safe in enumerate(self.spec.null_safe) if not safe))

@@ -157,6 +157,7 @@ class AsOfState(RowState):
             self.arena.array("due", slots, "i8")
         elif known != slots:
             self.arena.resize("due", slots)
+        # The zeros of a new array would all be due at once.
         self.due[known:] = AFTER_ALL
 
     def _compact(self) -> None:

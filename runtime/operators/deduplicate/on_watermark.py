@@ -168,7 +168,10 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         state.pool.sweep()
 
     def emit_due(self, now: int) -> Rows:
-        """The rows that the watermark has come to, in order of their times, then of arrival."""
+        """The rows that the watermark has come to, in order of their times.
+
+        Rows of one time are in order of their ids, which are used again: that is not the order of arrival.
+        """
         state = self.state
         waiting = state.with_rows()
         due = state.time("due")[waiting]

@@ -41,6 +41,7 @@ class MatchedRows:
         ends = np.cumsum(found.sizes)
         opens = ends - found.sizes
         matches = np.repeat(np.arange(len(found.sizes)), found.sizes)
+        # The rows of a match stand side by side in the batch, so the first of them and a distance name each.
         rows = found.firsts[matches] + np.arange(len(matches)) - opens[matches]
         of_result = matches if all_rows else np.arange(len(found.sizes))
         last = ends[of_result] - 1
@@ -66,6 +67,7 @@ class MatchedRows:
         lasts = self.ends if measure.final else self.lasts
         flags = self.belongs(measure.variables)
         places = np.flatnonzero(flags)
+        # By place the number of such rows before it: two of these bound the rows of any range.
         before = np.r_[0, np.cumsum(flags)]
         least, most = before[self.firsts], before[lasts + 1]
         wanted = least + measure.offset
@@ -73,6 +75,7 @@ class MatchedRows:
             wanted = most - 1 - measure.offset
         there = (wanted >= least) & (wanted < most)
         found = np.full(len(lasts), -1)
+        # PREV may leave the match, backwards, and must not reach the rows of another key.
         found[there] = self.rows[places[wanted[there]]] - measure.back
         return np.where(there & (found >= self.floors), found, -1)
 
@@ -124,6 +127,7 @@ def _add_up(
     fields = [settings.fields[number] for number in aggregates]
     count = int(matched.matches[-1]) + 1 if len(matched.matches) else 0
     columns: list[Any] = [None] * len(aggregates)
+    # RUNNING and FINAL aggregates end at other rows, so that the handler slides once for each kind there is.
     for final in {settings.measures[number].final for number in aggregates}:
         lasts = matched.ends if final else matched.lasts
         lines = (matched.matches[matched.firsts], matched.firsts, lasts + 1)
@@ -152,6 +156,7 @@ def _handler_rows(
         filters[name] if name in filters else matched.batch.column(name).take(rows)
         for name in schema.names
     ]
+    # A batch made of no arrays has no rows, and COUNT(*) reads no column.
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

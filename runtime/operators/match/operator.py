@@ -107,7 +107,9 @@ class MatchOperator(TimedRowsOperator):
             return
         batch = self._stamp_rows(batch, clock.processing)
         slots = state.lookup(batch)
+        # First, as the number of a new slot is 0, by which it would be due at once.
         self._begin_keys(slots)
+        # `at`, because a slot stands here once for each of its rows.
         np.minimum.at(state.number("due"), slots, due)
         state.sorted.insert(slots, batch)
         state.table.stamps("written")[slots] = clock.processing
@@ -136,6 +138,7 @@ class MatchOperator(TimedRowsOperator):
         state = self.state
         used = state.used_slots()
         idle = used[now >= state.table.stamps("written")[used] + self.spec.state_ttl_ms]
+        # By row time a key stays for as long as a row of it waits for the watermark.
         if self._waits and len(idle):
             _, ids = state.sorted.collect_between(
                 idle, (sizes := state.sorted.sizes(idle)[0]) - 1, sizes
@@ -204,6 +207,7 @@ class MatchOperator(TimedRowsOperator):
         if not count:
             return no_rows(self.schema)
         spec, state = self.spec, self.state
+        # Matches are numbered by key, from where the last search of the key has ended.
         opens = np.r_[True, found.keys[1:] != found.keys[:-1]]
         first = np.maximum.accumulate(np.where(opens, np.arange(count), 0))
         numbers = before[found.keys] + np.arange(count) - first + 1
@@ -222,6 +226,7 @@ class MatchOperator(TimedRowsOperator):
         whole = pa.RecordBatch.from_arrays([*plain, *measures], schema=self.schema)
         lasts = found.firsts + found.sizes - 1
         arrivals = state.sorted.arrays.arrival[rows.ids[lasts]]
+        # Across keys: by the times of last rows, then by arrival, so that the order does not depend on slots.
         rank = np.empty(count, np.int64)
         rank[np.lexsort((np.arange(count), arrivals, rows.due[lasts]))] = np.arange(count)
         order = np.argsort(rank[results], kind="stable")
@@ -244,6 +249,7 @@ class MatchOperator(TimedRowsOperator):
         self._note_due(rows)
         state, spec, slots = self.state, self.spec, rows.slots
         starts, stops, at = rows.stretches.starts, rows.stretches.stops, rows.stretches.at
+        # Conditions look back by so many rows from where the search goes on.
         keep = np.maximum(at - spec.reach, starts)
         state.number("passed")[slots] = at - keep
         gone = np.arange(len(rows.ids)) < np.repeat(keep, stops - starts)

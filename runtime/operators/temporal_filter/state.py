@@ -16,6 +16,7 @@ from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
+# Columns of the stored row: the same values with other times are another row.
 _TIMES: Final = [pa.field("$from", pa.int64()), pa.field("$until", pa.int64())]
 
 
@@ -36,6 +37,7 @@ class TemporalState(RowState):
         directory: Path | None = None,
     ) -> None:
         self.schema, self.fields = schema, list(schema)[:keys]
+        # A retraction cannot come before its row where none comes at all.
         self._only_added, self._keeps_debts = only_added, keeps_debts and not only_added
         self._open(Arena(directory))
 
@@ -71,6 +73,7 @@ class TemporalState(RowState):
 
     def drop(self, ids: RowIdArray) -> None:
         """Forget rows, and the keys that have nothing left."""
+        # First of all: once the rows are freed nothing says whose they were.
         slots = np.unique(self.bag.index.arrays.slot[ids]).astype(np.int64)
         self.bag.take(ids)
         self.bag.free(ids)
@@ -81,6 +84,7 @@ class TemporalState(RowState):
         if self.debts is None or not len(self.debts):
             return
         ids = self.debts.rows.live()
+        # A row that comes when its time is over is never visible, so nothing has to be made good.
         old = ids[_times_of(self.debts, ids)[1] <= now]
         if len(old):
             slots = np.unique(self.debts.index.arrays.slot[old]).astype(np.int64)
@@ -108,6 +112,7 @@ class TemporalState(RowState):
         """Return the number of rows that each slot has."""
         ids = self.bag.rows.live()
         theirs, counts = self.bag.index.arrays.slot[ids], self.bag.counts(ids)
+        # Weighted sums are doubles, exact up to 2**53 rows.
         total = np.bincount(theirs, weights=counts, minlength=self.table.capacity)
         return total[slots].astype(np.int64)
 
@@ -135,6 +140,7 @@ class TemporalState(RowState):
         self.bag = RowBag(arena, self.pool, "rows", fields, slots, only_added=self._only_added)
         self.debts = RowBag(arena, self.pool, "debts", fields, slots) if self._keeps_debts else None
         for name, time in (("clock", BEFORE_ALL), ("due", AFTER_ALL)):
+            # A restored arena has both times.
             if name not in arena:
                 arena.array(name, 1, "i8")[0] = time
 
@@ -158,5 +164,6 @@ class TemporalState(RowState):
 
 
 def _times_of(bag: RowBag, ids: RowIdArray) -> tuple[Array, Array]:
+    # The last two columns, each of which takes one word.
     words = bag.rows.arrays.words
     return words[ids, -2], words[ids, -1]

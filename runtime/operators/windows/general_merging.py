@@ -57,6 +57,7 @@ def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merg
 
     Raises DataError if the assigner fails, or if what it says is no partition of the windows.
     """
+    # In order, so that a user's assigner sees the same in each run.
     windows_of_key = sorted({Window(*window) for window in windows})
     merges: list[Merged] = []
 
@@ -81,6 +82,7 @@ def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merg
     result = [whole for _, whole in merges]
     if len({*result, *left}) < len(result) + len(left):
         raise _wrong(assigner, "two of the windows that result are the same")
+    # A window that becomes itself needs no merge.
     return [(parts, whole) for parts, whole in merges if parts != [whole]]
 
 

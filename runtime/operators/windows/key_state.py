@@ -28,6 +28,7 @@ def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
     assigner = assigner.shift_windows(max(0, int(operator.clock[STAGGER]) - 1))
     _, windows = assigner.spans(ends)
     windows = np.unique(np.concatenate([windows, np.array(list(emitted), np.int64)]))
+    # A window is over with its last millisecond, which is one before its end.
     last = to_instants(windows - 1, assigner.zone) + int(operator.windowing.allowed_lateness)
     for end in windows[last > operator.now].tolist():
         start = int(assigner.starts(np.array([end]))[0])
@@ -61,6 +62,7 @@ def merge_slots(state: KeyedState, slots: SlotArray) -> tuple[Any, int | None]:
     """The accumulators of several slots together: a handler and a slot, None if there are none."""
     if len(slots) < 2:
         return state.handler, int(slots[0]) if len(slots) else None
+    # In accumulators of its own: looking at a key must not change it.
     scratch = state.handler.create(1)
     for slot in slots:
         one = np.array([slot], np.int64)
@@ -100,6 +102,7 @@ def of_windows(operator: Any, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
 def slots_and_windows(state: KeyedState, key: pa.RecordBatch) -> tuple[Array, Array]:
     """The slots of a key in a state by key and window, in order of the windows; the windows."""
     slots = state.index.used_slots()
+    # The last key column is the window.
     slots = slots[match_key(state.key_columns(slots)[:-1], key, len(slots))]
     windows = state.windows[slots]
     order = np.argsort(windows, kind="stable")

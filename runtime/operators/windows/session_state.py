@@ -23,6 +23,7 @@ class SessionState(SlotState):
 
     def __init__(self, handler_class: type[Any], directory: Path | None = None) -> None:
         spec = handler_class.spec()
+        # Before super(), which opens the arena and needs them for the index.
         self.key_fields: list[pa.Field] = list(spec.aggregate_schema)[: len(spec.group_by) - 1]
         super().__init__(handler_class, directory)
 
@@ -42,6 +43,7 @@ class SessionState(SlotState):
         slots, merged = self.sessions.place(keys, self.index.capacity, starts, ends, closed)
         if self.capacity > self.accumulators.slots:
             self.resize(self.capacity)
+        # The lookup has entered keys of late rows, too, which have no session.
         self._drop_keys(keys[slots < 0])
         return slots, merged
 
@@ -54,6 +56,7 @@ class SessionState(SlotState):
         """Forget sessions whose accumulators are as new, and give memory back."""
         if not len(slots):
             return
+        # Read first: a freed session has lost its key.
         keys = self.sessions.arrays.key[slots].astype(np.int64)
         self.sessions.free(slots)
         self._drop_keys(keys)

@@ -163,6 +163,7 @@ def add_watermark(
         column = unused_name(_TIME, timed.columns)
         timed = timed.withColumn(column, F.expr(instant))
     delay = f"{ms} milliseconds"
+    # The helping column goes, and the watermark stays: it is a step of the plan below.
     moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
     event_time = _event_time(df, time, delay)
     if event_time is not None:
@@ -174,6 +175,7 @@ def _event_time(df: DataFrame, time: str, delay: str) -> EventTime | None:
     """The event time that workers find where they pack rows; None of an expression that only Spark evaluates."""
     if not is_expression(time, df.columns):
         return EventTime((time,), delay)
+    # Expressions that workers compute have the meaning of ANSI mode, whatever the session says.
     if not is_ansi(df.sparkSession):
         return None
     columns = columns_of(time)

@@ -36,6 +36,7 @@ def find_lines(df: DataFrame, lowering: SparkLowering) -> list[SourceLine] | Non
     leaves = [leaf for leaf in map(leaf_list.apply, range(leaf_list.size())) if leaf.isStreaming()]
     if len(leaves) != len(lowering.scans):
         return None
+    # Spark reads equal leaves of a plan as one source, which has one line.
     numbers = [next(n for n, other in enumerate(leaves) if other.equals(leaf)) for leaf in leaves]
     sources = sorted(set(numbers))
     pairs = zip(lowering.scans, numbers, strict=True)

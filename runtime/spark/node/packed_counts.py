@@ -51,6 +51,7 @@ class EventTime:
         declared = self.calc.rows
         columns = [rows.column(name).cast(declared.field(name).type) for name in declared.names]
         bare = pa.RecordBatch.from_arrays(columns, schema=declared)
+        # A lowered Calc takes kinds, on which no time depends.
         return self.calc.run(bare, np.zeros(rows.num_rows, np.int8))[0].column(0)
 
 
@@ -74,6 +75,7 @@ class PackedCounts:
     def put_beside(self, packed: PackedRow) -> pa.RecordBatch:
         """A packed row, and what has been counted since the last that said so."""
         batch = packed_batch(packed, **dict(zip(self._names, self._counts.tolist(), strict=True)))
+        # Spark sums the counts, so each leaves once; of times it takes the greatest, which may leave again.
         self._counts[:] = 0
         if self._time is not None:
             batch = batch.append_column(_TIME, pa.array([self._latest], _INSTANT))
@@ -98,10 +100,12 @@ def take_counts(
 
     metrics: the name of each observed metric, with the numbers that it sums.
     """
+    # Before the filters below, which drop rows that only have counts.
     for metric, names in metrics.items():
         packed = packed.observe(metric, *(F.sum(name).alias(name) for name in names))
     counts = [name for names in metrics.values() for name in names]
     if time is None:
         return packed.where(f"seq <> {NO_ROWS}").drop(*counts)
+    # With a plain filter Spark would drop rows without a blob below the watermark, and with them their times.
     moving = packed.withWatermark(_TIME, time.delay)
     return filter_rows(moving, f"seq <> {NO_ROWS}").drop(*counts, _TIME)

@@ -98,6 +98,7 @@ class PackMessages:
         packer = Packer(self.pack.route, partition)
         counts = PackedCounts(_COUNTS, self.time)
         for content, messages in decoded:
+            # In all columns, and before anything is packed: rows that no operator gets move the watermark as well.
             counts.note_times(content.whole)
             for packed in packer.add(content.rows, content.kinds):
                 yield counts.put_beside(packed)
@@ -117,6 +118,7 @@ class PackMessages:
         """The rows of some messages, their kinds, and how many messages are refused, and how many are no rows."""
         decoded = self.decoder.decode(messages)
         if decoded.refused and self.side is not None:
+            # The name is the same when the batch runs again, so that its rows are replaced and not doubled.
             self.side.write(decoded.side_table(), part_name(self.side.token))
         names = self.decoder.columns.names
         columns = []

@@ -76,6 +76,7 @@ def scan_table(table: InputTable, node: Scan) -> OrdinaryRows:
         columns += ordered
         files = (FILE_TIME, FILE_PATH)
     if not columns:
+        # A batch of Arrow without columns has lost its number of rows, which COUNT(*) needs.
         columns = [F.lit(0).cast("tinyint").alias("nothing")]
     append_only = node.changes == "append"
     kind = None if change is None else KIND
@@ -131,8 +132,10 @@ def filter_changes(
     are written; None: as numbers. upsert: of updates only the +U comes. beside: columns that go along.
     """
     if node.input.appends_only:
+        # Insertions have no partners, so that Spark can filter them row by row, without Python.
         came_late = (f"{quote(name)} IS NOT NULL" for name in late)
         return df.where(" OR ".join([f"({quicken_expression(str(node.where))})", *came_late]))
+    # Only columns that the filter or the values above it read cross into Python.
     expressions = [str(node.where), *(sql for _, sql in node.select)]
     read = {name for sql in expressions for name in columns_of(sql)}
     names = [name for name in df.columns if name in read] + [*beside, *late]

@@ -151,6 +151,7 @@ def refusals(what: str) -> Iterator[None]:
             raise UnsupportedSqlError(f"{what}: it aggregates.") from None
         if "[UNRESOLVED_ROUTINE]" in str(error):
             raise UnknownFunctionError(f"{what}: Spark knows no such function.") from None
+        # The first line has the cause; below it stands Spark's plan.
         message = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
         raise UnsupportedExpressionError(f"{what}: Spark says {message}") from None
 

@@ -52,6 +52,7 @@ def apply_result_step(rows: DataFrame, node: Node, profile: str) -> DataFrame:
     Rows of a table function replace none: -U is a deletion, +U an insertion. Raises OptionError where rows that came
     too late are among them, which no step reads.
     """
+    # Beside the kinds, only late rows add a column.
     if len(rows.columns) > len(node.inputs[0].schema) + 1:
         raise OptionError(
             f"late_rows is true, and {node.title[0]} stands above the windows; take it out of the query, and "
@@ -64,6 +65,7 @@ def apply_result_step(rows: DataFrame, node: Node, profile: str) -> DataFrame:
         return stepped
     insert, before, after, delete = PROFILES[profile]
     kind = F.col(f"`{KIND}`")
+    # An update of one row may be any number of rows of the function, so the pairs are no updates of each other.
     single = F.when(kind == before, delete).when(kind == after, insert).otherwise(kind)
     return stepped.withColumn(KIND, single)
 
@@ -99,6 +101,7 @@ def filter_below(rows: OrdinaryRows, node: Calc) -> OrdinaryRows:
 def _number_kinds(rows: OrdinaryRows, node: Node) -> DataFrame:
     """Rows whose column of kinds, if they have one, has numbers or the words of one profile."""
     kind = rows.df.schema[KIND].dataType if rows.kind else ByteType()
+    # Numbers are written by readers and operators here, which have checked them; words are a user's.
     if isinstance(kind, ByteType):
         return rows.df
     where = f"{node.title[0]}, change column {rows.change_column!r}"
@@ -136,6 +139,8 @@ def translate_kinds(
         )
     words = {number: F.lit(name) for number, name in enumerate(PROFILES[profile])}
     if append_only:
+        # CASE evaluates a branch only for rows that reach it. The text begins with the name of the error's class,
+        # by which the failure of the query becomes that error again.
         refused = F.raise_error(F.lit(f"DataError: {where}: a {_APPEND_ONLY}"))
         words |= {UPDATE_BEFORE: refused, DELETE: refused}
     spelled = F.when(word.isin(*spellings(INSERT)), words.pop(INSERT))

@@ -44,15 +44,19 @@ def look_up_rows(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, st
         F.col(quote(name)).alias(f"lookup key {n}") for n, (_, name) in enumerate(question.pairs)
     ]
     read = [F.col(quote(name)).alias(own) for own, name in question.names]
+    # A struct has one field at least, also where no column of the table is read.
     row = F.struct(*(read or [F.lit(True).alias("found")]))
     names = [f"lookup key {n}" for n in range(len(keys))]
+    # NULL is equal to nothing, so a key with one answers no row.
     known = reduce(lambda a, b: a & b, (F.col(quote(n)).isNotNull() for n in names))
     table = source.df.select(*keys, row.alias("row")).where(known)
+    # A row for each key: the join must not multiply rows, which workers pair with the answers in the list.
     table = table.groupBy(*names).agg(F.collect_list("row").alias(_ANSWERS))
     same = (
         F.col(quote(left)) == F.col(quote(n))
         for (left, _), n in zip(question.pairs, names, strict=True)
     )
+    # Broadcast, because a shuffle would not keep the order of the rows.
     both = df.join(F.broadcast(table), reduce(lambda a, b: a & b, same), "left").drop(*names)
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
     bare = replace(node, input=Scan("", node.input.schema, "append"))

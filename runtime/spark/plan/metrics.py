@@ -31,6 +31,7 @@ _WIDTH = len(FLOWS) + len(LEVELS)
 _OPERATORS, _RESULT = "aggloom operators", "aggloom result"
 _NAMED = re.compile(rf"{_OPERATORS} (\d+) #\d+: (.*)", re.DOTALL)
 _NUMBERS = itertools.count()
+# Weak, lest counts keep a query alive that its user has dropped.
 _FOLLOWED: WeakKeyDictionary[StreamingQuery, Totals] = WeakKeyDictionary()
 
 
@@ -48,8 +49,10 @@ def operators_counted(
     rows that bring only counts.
     """
     about = json.dumps([buckets, *names])
+    # A metric of Spark's is an aggregate: this one keeps the texts of all buckets, and leaves NULLs out.
     counts_column = F.collect_list(quote(COUNTS)).alias("told")
     observed = df.observe(f"{_OPERATORS} {place} #{query}: {about}", counts_column)
+    # Only after the metric: rows that bring nothing but counts have been counted by now.
     return observed.where(f"{quote(filled)} IS NOT NULL").drop(COUNTS)
 
 
@@ -99,6 +102,7 @@ class Totals:
             if name.startswith(_RESULT):
                 self.changes += row["changes"] or 0
             elif name.startswith(PASSED_OVER):
+                # Spark's sum over no row is NULL.
                 self.refused += row["refused"] or 0
                 self.notices += row["notices"] or 0
             elif name.startswith(_OPERATORS):
@@ -107,6 +111,7 @@ class Totals:
                 self._fragments.setdefault(key, fragment).add(row["told"])
         self.new_changes = self.changes - before
         watermark = (progress.get("eventTime") or {}).get("watermark")
+        # Spark reports the epoch until a first row has moved the watermark.
         if watermark and not watermark.startswith("1970-01-01T00:00:00"):
             self._watermark = _instant(watermark)
         return True
@@ -123,6 +128,7 @@ class Totals:
     @property
     def counts(self) -> Counts:
         """All of it, the operators in the order in which rows reach them."""
+        # Fragments are numbered from the result down, so rows reach the highest number first.
         ordered = sorted(self._fragments.values(), key=lambda each: -each.place)
         operators = tuple(counts for each in ordered for counts in each.counts)
         return Counts(
@@ -133,6 +139,7 @@ class Totals:
             notices=self.notices,
             watermark=self._watermark,
             operators=operators,
+            # A run that did not begin with batch 0 knows what is stored only once it has called every bucket.
             complete=0 in self._seen or all(o.buckets[0] == o.buckets[1] for o in operators),
         )
 
@@ -158,6 +165,7 @@ class _Fragment:
             self.now = [
                 _sums(now, watermark) for now, watermark in zip(self.now, each, strict=True)
             ]
+            # A level replaces the former one, where flows add up: buckets that were not called keep what they have.
             self._levels[bucket] = [watermark[len(FLOWS) :] for watermark in each]
         self._flows = [_sums(flows, now) for flows, now in zip(self._flows, self.now, strict=True)]
 
@@ -166,6 +174,7 @@ class _Fragment:
         """Those of each operator."""
         query_place = len(self._levels), self._buckets
         for place, (name, flows) in enumerate(zip(self._names, self._flows, strict=True)):
+            # Before the first call there is no bucket, and zip(*) of nothing would have no column to sum.
             levels_of_buckets = [levels[place] for levels in self._levels.values()] or [
                 [0] * len(LEVELS)
             ]
@@ -190,6 +199,7 @@ def _sums(flows: Sequence[int], more: Sequence[int]) -> list[int]:
 def input_rows(progress: Any) -> int:
     """Rows that a batch has read: of files that are read whole, what is in them."""
     inside = sum(
+        # Spark has counted each file as one row, which is taken off for the rows that are in it.
         (row["rows"] or 0) - (row["files"] or 0)
         for name, row in _read_metrics(progress).items()
         if name.startswith(METRIC)

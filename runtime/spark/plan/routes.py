@@ -71,6 +71,7 @@ class Packer:
     def __init__(self, route: Route, source: int) -> None:
         work_for_this_batch()
         self._route = route
+        # Inputs of a union all have a partition 0: without the side two blobs would have the same place in the order.
         self._source = route.side * SIDE + source
         self._names = bucket_keys(route.buckets)
         self._sequence = 0
@@ -83,6 +84,7 @@ class Packer:
 
     def add(self, batch: pa.RecordBatch, kinds: Kinds, order: bytes = b"") -> Iterator[PackedRow]:
         """Take rows; `order` is by what the receiver sorts them before their place here."""
+        # Before any step: a filter must not see digits that the table's declaration cuts off.
         batch = cut_times(batch, self._route.digits)
         batch, kinds = run_steps(self._route.steps, (_cast_batch(batch, self._route), kinds))
         if not batch.num_rows:
@@ -93,6 +95,7 @@ class Packer:
             return
         yield from self._partials(local.add(batch, kinds))
         if local.given_up:
+            # The rows of the trial have not left yet. They are older than all that follow.
             for remaining, kept_kinds in local.remaining_rows():
                 yield from self._hold(remaining, kept_kinds, b"")
 
@@ -105,6 +108,7 @@ class Packer:
         carries = self._route.carries_now
         if (self._route.always or carries) and self._nothing is None:
             self._nothing = with_kinds(*no_rows(self._route.schema))
+        # Spark calls a bucket only if a row has its key, and a blob without rows is such a row.
         for bucket in range(self._route.buckets if self._route.wakes or carries else 1):
             if self._nothing is not None and not self._held[bucket]:
                 self._held[bucket].append((self._nothing, b""))
@@ -118,6 +122,7 @@ class Packer:
         ):
             whole = with_kinds(part, part_kinds)
             self._held[bucket].append((whole, order))
+            # From now on an empty blob can be made with the columns that the rows have here.
             self._nothing = whole.slice(0, 0)
             self._sizes[bucket] += whole.nbytes
             if self._sizes[bucket] >= self._route.blob_bytes:
@@ -135,6 +140,7 @@ class Packer:
             yield self._make_row(bucket, data)
 
     def _make_row(self, bucket: int, blob: bytes) -> PackedRow:
+        # The first number is 1: NO_ROWS, which is 0, marks what only has counts beside it.
         self._sequence += 1
         return self._names[bucket], self._route.input, self._source, self._sequence, blob
 

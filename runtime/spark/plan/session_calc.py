@@ -42,6 +42,7 @@ def calculate_with(
         if is_shown:
             keep, kinds = having_kinds(kinds, keep, upsert)
         batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+    # From the rows that pass alone: SELECT may fail on others.
     df, place, kind = _number_rows(spark, batch, kinds)
     df, node = compute_own_calls(df, node, zone)
     columns = [*project_columns(node), quote(kind), quote(place)]
@@ -55,6 +56,7 @@ def _number_rows(
 ) -> tuple[DataFrame, str, str]:
     """The batch as a DataFrame with its row numbers and kinds, and those two columns' names."""
     names = batch.schema.names
+    # Spark promises no order of rows, so their numbers go along to sort them by.
     place, kind = unused_name("row place", names), unused_name("row kind", names)
     table = pa.Table.from_batches([batch])
     table = table.append_column(kind, pa.array(kinds, pa.int8()))

@@ -55,6 +55,7 @@ class Unpack:
             with_row = pa.RecordBatch.from_arrays(columns, names=names)
             return shown_rows(with_row, kinds, self.schema, self.profile)
         words = pc.binary_join_element_wise("late", _words(kinds, self.profile), "_")
+        # A late row has the columns of the operator's input, not those of its result: one STRUCT holds it whole.
         parts = [c.cast(f.type) for c, f in zip(batch.columns, row.type, strict=True)]
         columns = [pa.nulls(n, field.type) for field in list(self.schema)[:-2]]
         columns += [pa.StructArray.from_arrays(parts, fields=list(row.type)), words]
@@ -86,11 +87,13 @@ class Stepped:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the step over the rows."""
+        # Before the first row: a lookup in the step reads its table as it is for this batch.
         work_for_this_batch()
         width = len(self.node.inputs[0].schema)
         for batch in batches:
             known = _first_columns(batch, self.node.inputs[0].schema)
             done, places = run_alone(self.node, known)
+            # A step may drop rows or repeat them; places say which row each of the result is made of.
             extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
             names = [*self.node.schema.names, *batch.schema.names[width:]]
             yield pa.RecordBatch.from_arrays([*done.columns, *extra], names=names)
@@ -150,6 +153,7 @@ class Having:
         for batch in batches:
             if self.late:
                 on_time = batch.column(batch.num_columns - 3).is_null()
+                # Late rows are no changes of the result. They leave first, lest one parts a -U from its +U.
                 yield batch.filter(pc.invert(on_time)).select(range(batch.num_columns - 1))
                 batch = batch.filter(on_time)
             if not batch.num_rows:
@@ -157,6 +161,7 @@ class Having:
             whole = concat([waiting, batch]) if waiting is not None else batch
             kinds = _kinds_of(whole.column(whole.num_columns - 2))
             waiting = None
+            # Both rows of an update decide what becomes of it, and a batch of Arrow may end between them.
             if kinds[-1] == UPDATE_BEFORE:
                 waiting = whole.slice(len(kinds) - 1)
                 whole, kinds = whole.slice(0, len(kinds) - 1), kinds[:-1]
@@ -166,6 +171,7 @@ class Having:
 
     def _filter(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """The rows that remain, with the kinds they get."""
+        # As in SQL, a row passes only if the condition is true, not if it is unknown.
         condition = batch.column(batch.num_columns - 1).fill_null(False)
         keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False), self.upsert)
         if keep.any():
@@ -176,6 +182,7 @@ class Having:
 
 def _first_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of a schema, in its types, with which a batch begins."""
+    # Not strict: kinds and whatever goes along stand behind the schema's columns.
     fields = zip(batch.columns, schema, strict=False)
     return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in fields], schema=schema)
 

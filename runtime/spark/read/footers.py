@@ -43,6 +43,7 @@ class Footers:
 
     def __call__(self, paths: pa.Array) -> pa.Array:
         """Look at each file; nothing comes of it but NULLs."""
+        # A file once, whatever number of rows names it.
         for path in paths.drop_null().unique().to_pylist():
             self._look_at(path)
         return pa.nulls(len(paths), pa.bool_())
@@ -61,6 +62,7 @@ class Footers:
             raise InputFormatError(
                 f"{path}: both {there[0]!r} and {there[1]!r} are there; keep one"
             )
+        # Columns that directories give (day=1/) are in no footer.
         below = [part.partition("=")[0] for part in path.split("/")[:-1] if "=" in part]
         lower |= {unquote(name).lower() for name in below}
         lacks = [name for name in self.wanted if name.lower() not in lower]
@@ -79,6 +81,7 @@ def _columns(path: str) -> list[str] | None:
             size = file.size()
     except (pa.ArrowException, OSError, ValueError):
         return None
+    # Outside of `try`: damage is an error, a file system that Arrow does not know is none.
     _check_groups(path, opened.metadata, size)
     return list(opened.schema_arrow.names)
 

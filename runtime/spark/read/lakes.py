@@ -72,6 +72,7 @@ def changes_of(
 def _source_of(lake: Lake, most: int | None) -> type[DataSource]:
     """A data source of Spark's for one lake: what is registered is a class."""
 
+    # A session finds data sources by name, and a second one of that name would replace the first.
     number = next(_NUMBERS)
 
     class Pieces(DataSource):  # type: ignore[misc]
@@ -118,6 +119,7 @@ class PieceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         most = getattr(limit, "max_files", None)
         if not self._stops:
             return self._lake.latest(at, most)
+        # availableNow ends with what there is at its first batch, even if the table grows meanwhile.
         if self._end is None:
             self._end = self._lake.latest(at, None)
         end = self._lake.latest(at, most)

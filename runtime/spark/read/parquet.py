@@ -99,7 +99,9 @@ class _Reader:
     ) -> None:
         self._file = pq.ParquetFile(
             source,
+            # In nanoseconds, Arrow's default, times before 1678 and after 2262 would overflow.
             coerce_int96_timestamp_unit="us",
+            # A damaged page may well decode to other values; a checksum, where its writer left one, tells.
             page_checksum_verification=True,
         )
         self._path, self._words, self._cut = path, words, cut
@@ -108,6 +110,7 @@ class _Reader:
         extra = [pa.field(self._change, self._change_type())] if self._change else []
         self._schema = schema = pa.schema([*schema, *extra])
         directories = _directories(path, base, schema)
+        # As in Spark, a directory's value wins over a column of the same name in the file.
         self._fixed = {
             field.name: directories.get(field.name)
             for field in schema
@@ -166,8 +169,10 @@ class _Reader:
             self._schema = pa.schema([field for field in self._schema if field.name in needed])
             self._read = {name: own for name, own in self._read.items() if name in needed}
         for group in range(self._file.num_row_groups):
+            # Of the footer, since COUNT(*) reads no column that would tell.
             rows = self._file.metadata.row_group(group).num_rows
             names = list(self._read.values())
+            # Without threads: Spark runs a task on each core already.
             table = self._file.read_row_group(group, names, use_threads=False) if names else None
             for start in range(0, rows, ROWS_AT_ONCE):
                 piece = self._piece(table, start, min(ROWS_AT_ONCE, rows - start))
@@ -221,6 +226,7 @@ class _Reader:
                 f"{self._path}: column {field.name!r} is {dtype} in the file, not {field.type}; "
                 "give the schema of the file, and cast afterwards."
             )
+        # Spark 2 wrote days before 1582 in the Julian calendar, and marked the file.
         legacy = _LEGACY & set(self._file.metadata.metadata or {})
         if legacy and (pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)):
             raise InputFormatError(
@@ -243,6 +249,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
     """The columns that the directories between `base` and the file give: `day=1/` is the column day."""
     bare = (base.partition("://")[2] or base.removeprefix("file:")).rstrip("/")
+    # What is read is this one file, not a directory above it.
     if path.endswith(bare):
         return {}
     below = path.partition(bare + "/")[2] or path

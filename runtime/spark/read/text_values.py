@@ -37,6 +37,7 @@ def value_of(place: Place, value: Column, field: StructField, inferred: bool) ->
         bare = F.btrim(value, F.lit(" \t"))
         is_kept = bare.rlike(f"^(?:{pattern})$")
         if isinstance(field.dataType, FloatType | DoubleType):
+            # As decimals, in which the text and the rounded number differ where their doubles would not.
             wide = DecimalType(38, 18)
             same = value.try_cast(wide) == converted.try_cast(wide)
             is_kept &= ~value.rlike(MANY_DIGITS) | F.coalesce(same, F.lit(False))
@@ -51,9 +52,11 @@ def _exactly(value: Column, kind: DataType) -> Column:
     """A text as a value of a type, as Spark casts it; NULL also where Spark would round it, or leave out a part."""
     converted = value.try_cast(kind)
     if isinstance(kind, DecimalType):
+        # With as many digits behind the point as there can be, equal means that the type has cut off none.
         whole = kind.precision - kind.scale
         return F.when(converted == value.try_cast(DecimalType(38, 38 - whole)), converted)
     if isinstance(kind, FloatType | DoubleType):
+        # Digits that become infinite are a number too large for the type, not the word for infinity.
         infinite = F.abs(converted) == F.lit(math.inf).cast(kind)
         return F.when(~(infinite & value.rlike("[0-9]")), converted)
     if isinstance(kind, DateType):

@@ -54,6 +54,7 @@ def _lag(sources: Iterable[Any]) -> dict[str, int]:
         metrics = source["metrics"] or {}
         for what, names in _LAG.items():
             for name in names:
+                # Metrics of sources are texts, and some have a fraction.
                 if metrics.get(name) not in (None, ""):
                     lags[what] = lags.get(what, 0) + int(float(metrics[name]))
         behind = [int(float(metrics[name])) for name in _OFFSETS if metrics.get(name)]

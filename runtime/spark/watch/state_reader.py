@@ -110,6 +110,7 @@ class SparkStateReader:
         room = _BYTES_AT_ONCE
         for each in sorted(bucket_files):
             size = each.snapshot_bytes + each.log_bytes
+            # One bucket at least, however large it is.
             if chunk and size > room:
                 yield from self._read_buckets(operator, batch, chunk)
                 chunk, room = [], _BYTES_AT_ONCE

@@ -97,6 +97,7 @@ def write_changes(
     kind, path, options = destination(sink)
     chosen = trigger or {"availableNow": True}
     try:
+        # Tried before the first file is written: a trigger that Spark refuses must leave nothing behind.
         df.writeStream.trigger(**chosen)
     except PySparkException as failure:
         raise SpecError(
