@@ -95,6 +95,7 @@ def _find_growth(unit: str, waiting: Sequence[int]) -> Iterator[str]:
     if third < 2:
         return
     first, last = median(waiting[:third]), median(waiting[-third:])
+    # Every late value above every early one, so that a single peak is no growth.
     if last > _GROWN * first and last > third and min(waiting[-third:]) > max(waiting[:third]):
         format_number = size if unit == "bytes" else count
         numbers = format_number(waiting[0]), format_number(waiting[-1])

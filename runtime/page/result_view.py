@@ -87,9 +87,11 @@ class Results:
             raise CheckpointError(
                 "The result does not lie in this checkpoint: its sink is another one, or no batch has run yet."
             ) from None
+        # The sink writes a new file under the same name, so that one of these differs for each batch.
         name = file, status.st_mtime_ns, status.st_size, status.st_ino
         with self._lock:
             loaded = self._kept.get(name)
+        # Read without the lock: a large table must not block the other pages.
         if loaded is None:
             stored, batch = read_stored_table(file)
             loaded = _Loaded(expand_rows(stored), batch, [])
@@ -118,6 +120,7 @@ def list_rows(table: pa.Table) -> list[tuple[object, ...]]:
 
 def _match(texts: Sequence[pa.Array], find: str) -> pa.ChunkedArray:
     """Tell for each row whether its text has another one in it."""
+    # What is sought must not match across the border between two values.
     pattern = pc.utf8_lower(pa.scalar(find.replace(_BETWEEN, "\ufffd"))).as_py()
     with ThreadPoolExecutor(_THREADS) as pool:
         matches = pool.map(lambda part: pc.match_substring(part, pattern), texts)
@@ -147,6 +150,7 @@ def _write_column(column: pa.Array) -> pa.Array:
         try:
             return column.cast(pa.string())
         except pa.ArrowException:
+            # Types that Arrow does not write as texts are written value by value.
             pass
     texts = [None if each is None else value(each) for each in column.to_pylist()]
     return pa.array(texts, pa.string())

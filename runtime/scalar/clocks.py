@@ -126,6 +126,7 @@ def next_day(date: Value, weekday: int) -> Value:
 
     def find(dates: pa.Array) -> pa.Array:
         days = pc.cast(pc.cast(dates, pa.int32()), pa.int64())
+        # From 1 to 7 days ahead: the next one of the same day of the week is a week away.
         ahead = pc.subtract(pa.scalar(weekday + 7), pc.day_of_week(dates))
         over = pc.cast(pc.greater(ahead, pa.scalar(7)), pa.int64())
         ahead = pc.subtract(ahead, pc.multiply(over, pa.scalar(7)))

@@ -72,6 +72,7 @@ def truncate(value: Value, digits: Value) -> Value:
         if pa.types.is_floating(kind):
             if number != number or number in (float("inf"), float("-inf")):
                 return number
+            # By the digits that are shown: the binary number behind 0.3 is a little less.
             return float(_cut(Decimal(double_to_text(number)), places))
         cut_number = _cut(Decimal(number), places)
         return cut_number if pa.types.is_decimal(kind) else int(cut_number)

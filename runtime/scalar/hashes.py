@@ -24,6 +24,7 @@ def crc32(value: bytes) -> int:
 
 def md5(value: bytes) -> str:
     """MD5."""
+    # Where a system allows only approved algorithms, this one runs if it protects nothing.
     return hashlib.md5(value, usedforsecurity=False).hexdigest()
 
 

@@ -40,6 +40,7 @@ def write_json(value: Any) -> str:
 
 def order_names(names: Iterable[str]) -> list[str]:
     """Sort names by their UTF-16 units, as Java does."""
+    # Letters beyond U+FFFF begin with a unit below U+E000: this is not the order of code points.
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 

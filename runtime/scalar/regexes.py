@@ -43,6 +43,7 @@ def place(text: str, pattern: str) -> int:
 def group(text: str, pattern: str, number: int) -> str:
     """A group of the first match; an empty text if there is none."""
     match = compile_regex(pattern).search(text)
+    # A group that took no part in the match is an empty text, too.
     return "" if match is None else match[number] or ""
 
 

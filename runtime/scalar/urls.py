@@ -24,6 +24,7 @@ _HOST: Final = re.compile(
 
 def url_encode(text: str) -> str:
     """The text as forms of the web send it."""
+    # Java's encoder leaves * as it is and spells ~ out, where Python's does the opposite.
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
@@ -35,6 +36,7 @@ def url_decode(text: str) -> str:
     def decode(match: re.Match[str]) -> str:
         return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
 
+    # By runs, because a letter may be spelled by several bytes.
     return re.sub(r"(?:%[0-9A-Fa-f]{2})+", decode, text.replace("+", " "))
 
 
@@ -88,6 +90,7 @@ def _is_broken(match: re.Match[str]) -> bool:
 
 
 def _value(query: str | None, key: str) -> str | None:
+    # As in Spark, the key is read as a part of the expression, not letter by letter.
     match = re.search(rf"(?:^|&){key}=([^&]*)", query or "")
     return match[1] if match else None
 

@@ -151,6 +151,7 @@ def explain_failure(failure: BaseException) -> AggloomError:
     if isinstance(failure, AggloomError):
         return failure
     text = _whole_text(failure)
+    # First of all: Spark wraps an error of a worker in errors of its own, which would be recognised below.
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
@@ -182,6 +183,7 @@ def _unreadable(text: str) -> AggloomError | None:
 def _by_cause(text: str) -> AggloomError:
     """The error of any other failure, by what Spark says first."""
     cause = _cause(text)
+    # Before damage: a disk that is full leaves files that end too early, and is the cause of that.
     if _NO_ROOM.search(text):
         return no_room(cause or _NO_ROOM.findall(text)[0])
     if _NOT_RUN in cause:
@@ -207,6 +209,7 @@ def _whole_text(failure: BaseException) -> str:
     """Return the text of a failure, and those of its causes in the JVM, a line for each."""
     texts: list[str] = []
     cause: BaseException | None = failure
+    # A bound, since nothing says that a chain of causes ends.
     while cause is not None and len(texts) < 20:
         if str(cause) not in texts:
             texts.append(str(cause))
@@ -236,6 +239,7 @@ def _with_line(message: str) -> str:
     path = Path(unquote(place.removeprefix("file:")))
     if not place.startswith("file:") or not path.is_file():
         return message
+    # Spark's lines end with \n; Python would count \r as well, and the numbers would differ.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
             record = line.rstrip("\r\n")[:RECORD_SHOWN].strip()

@@ -81,6 +81,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     if is_local(checkpoint):
         refuse_unfinished(local(checkpoint))
     check_directory(checkpoint)
+    # Before records are checked, which this makes where a checkpoint was moved from the local engine.
     begin_handed_over(df, find_lowering(df), checkpoint)
     check_records(checkpoint)
     note_repartitions(checkpoint)

@@ -108,6 +108,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
             changes = run_in_rounds(slots, bundle)
         else:
             changes, _ = self._bundle(batch, slots, kinds, clock.processing)
+        # Insertions leave no key without rows, unless they make debts good.
         if is_retraction(kinds).any() or self.state.debts is not None:
             self._leave(np.unique(slots))
         self.state.tidy()
@@ -154,6 +155,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         owners = places[np.concatenate([inserted_by, deleted_by])]
         changed = self._find_changes(keys, inserted, deleted, owners, kinds[rows[inserted_by]])
         changes = self._rows(changed), changed.kinds
+        # Only now: rows that went, and values that are replaced, have been read for the changes above.
         self._settle(deleted)
         state.table.stamps("written")[touched] = now
         return changes, firsts[changed.places]

@@ -102,12 +102,14 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
         return concat_changes(parts, self.schema)
 
     def snapshot(self) -> bytes:
+        # Makes the clock of a bucket that no bundle has reached, so that every snapshot has one.
         self.clock  # noqa: B018
         return super().snapshot()
 
     def check_restored(self) -> None:
         """Raise StateCorruptError unless the clock of a snapshot is one."""
         now, assigner = self.clock, self.windowing.assigner
+        # As doubles, since the least integer of 64 bits has no magnitude in 64 bits.
         right = len(now) > FIRED and bool((np.abs(now.astype(np.float64)) <= AFTER_ALL).all())
         most = assigner.size_ms if isinstance(assigner, Aligned) else 0
         if not right or not 0 <= now[STAGGER] <= 1 + most:

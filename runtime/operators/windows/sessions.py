@@ -88,6 +88,7 @@ class SessionWindowOperator(WindowOperator):
         due = int(self.clock[DUE]) if self.clock[DUE] < AFTER_ALL else None
         if self._assigner.event_time:
             return due, None
+        # By the clock a millisecond is over only when the next one begins.
         return None, None if due is None else due + 1
 
     # A bundle of rows.
@@ -106,6 +107,7 @@ class SessionWindowOperator(WindowOperator):
         if late.any():
             self.drop_late(batch, kinds, late)
             batch, slots, retracts = batch.filter(pa.array(~late)), slots[~late], retracts[~late]
+        # Before the rows, which go to the sessions that the merged ones are part of now.
         self.live.gather(merged)
         if self.on_orphan_retraction == "error":
             refuse_orphans(self.live, slots, retracts)
@@ -115,6 +117,7 @@ class SessionWindowOperator(WindowOperator):
         self.counters["orphans_dropped"] += self._applier.apply(self.live, touched, rows, keep=keep)
         self._applier.forget_counts(touched)
         changes = self._after_rows(touched, merged)
+        # Last: to take back what was emitted for them, their keys were needed until here.
         self.live.forget(merged)
         return changes
 
@@ -149,6 +152,7 @@ class SessionWindowOperator(WindowOperator):
             self._emitted_end[touched] != ends
         )
         gone = np.concatenate([touched[self._was_emitted(touched) & moved], merged])
+        # Deletions go first: what follows may have the same key and bounds.
         taken_back = self._take_back(gone)
         return concat_changes([taken_back, self._fire(touched[passed])], self.schema)
 
@@ -185,6 +189,7 @@ class SessionWindowOperator(WindowOperator):
         before, was = None, np.zeros(n, np.bool_)
         windows = arrays.start[slots], arrays.end[slots]
         if self.emitted is not None:
+            # Read before the accumulators as they are now replace those that were emitted.
             before, was = state.handler.values(slots), self.emitted.records[slots] > 0
             self.emitted.reset(slots)
             self.emitted.merge(slots, self.live, slots)

@@ -75,9 +75,11 @@ def begin_handed_over(
         )
     facts = read_facts(root / HAND_OVER)
     spoken = [_offset_of(each, lines, facts) for each in lines]
+    # A start that was killed on the way has left some of these.
     for name in _OF_SPARK:
         shutil.rmtree(root / name, ignore_errors=True)
     (root / ".metadata.crc").unlink(missing_ok=True)
+    # The id stays that of the query, since sinks know by it which batches they have written.
     write_whole(root / "metadata", [json.dumps({"id": facts.id}).encode()])
     _take_states(lowering, root)
     _write_files(df.sparkSession, root, lines, facts)
@@ -87,6 +89,7 @@ def begin_handed_over(
             ids = {topic: str(about["id"]) for topic, about in topics["topics"].items()}
             note_topics(root, table.df, ids)
     _renumber(root, facts, spoken)
+    # Renamed at once and deleted afterwards: of a directory that is half deleted no start could take the state.
     (root / HAND_OVER).rename(done)
     sync_directory(root)
     shutil.rmtree(done, ignore_errors=True)
@@ -99,6 +102,7 @@ def _offset_of(line: SourceLine, lines: list[SourceLine], facts: HandOver) -> st
     if table == ONE_ROW:
         return json.dumps({"given": 1})
     if position is None:
+        # Spark's word for a source that has no offset yet.
         return "-"
     if table in facts.files:
         return json.dumps({"logOffset": 0}, separators=(",", ":")) if facts.files[table] else "-"
@@ -209,6 +213,7 @@ def _renumber(root: Path, facts: HandOver, spoken: list[str]) -> None:
         _write_record(root / "offsets" / str(number), record)
     _write_record(root / "commits" / str(batch), text)
     if batch:
+        # The store that a batch writes has the number after the batch's. A list, because the names change meanwhile.
         for file in list(root.glob("state/*/*/*1[._]*")):
             _rename_store(file, batch + 1)
 

@@ -44,6 +44,7 @@ def take_over(root: Path) -> HandOver:
             "run it. Run the query once more with --engine spark; then move it."
         )
     batch = done[-1]
+    # Behind the version and the line about the batch there is a line for each source.
     offsets = read_text(root, root / "offsets" / str(batch)).splitlines()[2:]
     if len(offsets) != len(lines):
         raise corrupt(

@@ -170,6 +170,7 @@ def emit_frames(
     frames_of_changes = chain.from_iterable(encoding.frames(bucket, rows) for rows in changes)
     for frame in chain(frames_of_changes, chain.from_iterable(map(encoding.late, late))):
         yield _with_counts(frame, counts_text)
+        # In one row alone, because every text that is observed counts.
         counts_text = None
     if counts_text is not None:
         yield _with_counts(encoding.empty_frame(), counts_text)

@@ -53,6 +53,7 @@ def check_first_header(
         return
     with translate_failures(f"read_changes: {path}"):
         files = spark.read.options(**options).format("binaryFile").load(path)
+        # The first bytes of a packed file are no header, and an empty file has none.
         packed = F.lower("path").rlike(rf"({'|'.join(PACKED)})$")
         start = F.substring("content", 1, _PEEKED).alias("start")
         headers = (
@@ -60,6 +61,7 @@ def check_first_header(
         )
     for file, text in headers:
         lines = bytes(text)
+        # The cut may be in the middle of a letter: UTF-8 has a safe place at the last line's end, others may have none.
         if len(lines) < _PEEKED or read.dialect.encoding == "utf-8":
             whole = lines if len(lines) < _PEEKED else lines[: lines.rfind(b"\n") + 1]
             read.check_header(whole, file)

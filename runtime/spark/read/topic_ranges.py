@@ -268,6 +268,7 @@ def _fetch(
     fetcher = _FETCHERS.pop(about, None) or MessageFetcher(source, _WHERE, facts)
     yield from fetcher.fetch(ranges)
     _FETCHERS[about] = fetcher
+    # The client that was used longest ago is the first: a dict keeps the order of entry.
     while len(_FETCHERS) > _KEPT_FETCHERS:
         del _FETCHERS[next(iter(_FETCHERS))]
 
