@@ -72,9 +72,15 @@ def read_first_value(text: str, decoder: json.JSONDecoder) -> Any:
     start = _SPACE.match(text)
     assert start is not None
     value, end = decoder.raw_decode(text, start.end())
-    # An array or a text ends with a sign of its own. A number does not: 12ab must not be read as 12.
-    if not isinstance(value, list | str) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
-        raise ValueError("a word goes on")
+    # An array, an object or a text ends with a sign of its own. A number does not: 12ab must not be read as 12.
+    if not isinstance(value, list | dict | str) and text[end : end + 1] not in (
+        "",
+        " ",
+        "\t",
+        "\n",
+        "\r",
+    ):
+        raise ValueError("letters follow a number or a word")
     return value
 
 

@@ -47,7 +47,7 @@ def parse_document(text: str) -> Any:
     else:
         ends = not isinstance(value, bool | NoneType) or not (follows.isalnum() or follows in "_$")
     if follows and not ends:
-        raise ValueError("a word goes on")
+        raise ValueError("letters follow a number or a word")
     if _depth(text[:end]) > _DEEPEST:
         raise _too_deep()
     return value

@@ -41,6 +41,9 @@ DOCUMENT = json.dumps(
 VALUES: list[tuple[str, Any]] = [
     ("JSON_VALUE(j, '$.type')", "account"),
     ("JSON_VALUE(j, '$.activated')", "true"),
+    # Jackson reads the first value of a text, and leaves what stands behind it.
+    ("JSON_VALUE('{\"a\": 1}x', '$.a')", "1"),
+    ("JSON_VALUE('[1]x', '$[0]')", "1"),
     ("JSON_VALUE(j, '$.activated' RETURNING BOOLEAN)", True),
     ("JSON_VALUE(j, '$.age' RETURNING TINYINT)", 42),
     ("JSON_VALUE(j, '$.cents')", "1.50"),
