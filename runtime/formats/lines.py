@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
-from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.base import Message, Messages
 from aggloom.runtime.formats.packed_files import open_bytes
 from aggloom.runtime.formats.whole_json import cut_values
 
 NOTHING = (b"", b"null")
 _MARK = b"\xef\xbb\xbf"
+_AT_ONCE = 1 << 18
+"""Bytes of a file that are cut into lines at once."""
 
 
 def cut_line(line: bytes, separator: bytes | None, place: str) -> Message | None:
@@ -54,3 +59,62 @@ def read_lines(
                 message = cut_line(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
                 if message is not None:
                     yield message
+
+
+def read_blocks(
+    paths: Iterable[Path], separator: str | None, whole: bool, most: int
+) -> Iterator[Sequence[Message]]:
+    """The messages of files as `read_lines` gives them, some at a time: at least so many, but for the last."""
+    if separator or whole:
+        lines = read_lines(paths, separator, whole)
+        while some := list(islice(lines, most)):
+            yield some
+        return
+    # Without keys a message is its line: it is not made an object, and its place not a text, until one asks.
+    parts: list[_Lines] = []
+    values: list[bytes | None] = []
+    for path in paths:
+        for numbers, texts in _cut_file(path):
+            parts.append(_Lines(len(values), path, numbers))
+            values += texts
+            if len(values) >= most:
+                yield _as_messages(values, parts)
+                values, parts = [], []
+    if values:
+        yield _as_messages(values, parts)
+
+
+class _Lines(NamedTuple):
+    """Lines of a file: the place of the first among the messages, and the number of each in the file."""
+
+    start: int
+    path: Path
+    numbers: Sequence[int]
+
+
+def _cut_file(path: Path) -> Iterator[tuple[Sequence[int], list[bytes]]]:
+    """The numbers of a file's lines and the lines, some at a time, without those on which there is nothing."""
+    first = 1
+    with open_bytes(path) as file:
+        while lines := file.readlines(_AT_ONCE):
+            if first == 1:
+                lines[0] = lines[0].removeprefix(_MARK)
+            texts = [line.rstrip(b"\r\n") for line in lines]
+            numbers: Sequence[int] = range(first, first + len(lines))
+            first += len(lines)
+            # An object is something: the others are looked at one by one.
+            if not all(text[:1] == b"{" for text in texts):
+                there = [text.strip(b" \t\r\n") not in NOTHING for text in texts]
+                texts = [text for text, is_there in zip(texts, there, strict=True) if is_there]
+                numbers = [n for n, is_there in zip(numbers, there, strict=True) if is_there]
+            yield numbers, texts
+
+
+def _as_messages(values: list[bytes | None], parts: list[_Lines]) -> Messages:
+    """Lines as messages; parts: where they lie."""
+
+    def place(at: int) -> str:
+        part = parts[bisect_right(parts, at, key=lambda each: each.start) - 1]
+        return f"{part.path}, line {part.numbers[at - part.start]}"
+
+    return Messages(values, [None] * len(values), place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from aggloom.runtime.connectors.files.file_facts import (
     split_sources,
 )
 from aggloom.runtime.formats.base import CHOICES
-from aggloom.runtime.formats.lines import read_lines
+from aggloom.runtime.formats.lines import read_blocks
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.formats.whole_json import take_option
@@ -155,9 +154,8 @@ def _messages(
     reader = MessageReader(format, scan, options, str(path), list(next(iter(parts.values()))))
     # Files of directories that are columns are read one by one, for each has its own values.
     for files in [[file] for file in parts] if reader.given else [list(parts)]:
-        lines = read_lines(files, separator, whole)
         # The decoder works on blocks (decision 057), which are small enough to stay in memory.
-        while messages := list(islice(lines, _MESSAGES)):
+        for messages in read_blocks(files, separator, whole, _MESSAGES):
             yield reader.read(messages, parts[files[0]], files[0])
 
 
