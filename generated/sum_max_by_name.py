@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "3d3702fb8ab4c61c"
-DIGEST = "6f3fe0fd7851be80"
+SUPPORT = "370b258e5e36d7da"
+DIGEST = "d81cd8822870f34f"
 
 
 class Inputs(NamedTuple):

@@ -130,7 +130,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         (
             f"VARIANT_GET(PARSE_JSON({_OBJECT}), '$.b.c[1]', 'DECIMAL(9,1)')",
             f"TO_JSON(VARIANT_GET(PARSE_JSON({_OBJECT}), '$[\"b\"]'))",
-            "VARIANT_GET(PARSE_JSON(CAST(f AS STRING)), '$', 'DOUBLE')",
+            "VARIANT_GET(TRY_PARSE_JSON(CAST(f AS STRING)), '$', 'DOUBLE')",
         ),
         _get(tries=False),
     ),
