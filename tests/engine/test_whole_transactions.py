@@ -231,7 +231,10 @@ def test_what_cannot_be_decided_is_refused(
         ({"start": "latest"}, "begin at the earliest offsets"),
         ({"lost_data": "ignore"}, "keep the default"),
         ({"streaming": False}, "availableNow"),
-        ({"properties": {"isolation.level": "read_uncommitted"}}, "messages of aborted transactions"),
+        (
+            {"properties": {"isolation.level": "read_uncommitted"}},
+            "messages of aborted transactions",
+        ),
         ({"fetch": "connector"}, 'pass fetch="workers"'),
     ],
 )

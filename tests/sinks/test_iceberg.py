@@ -126,9 +126,7 @@ def test_other_checkpoints_and_older_ones(tmp_path: Path) -> None:
     assert sorted(rows(tmp_path)) == [(1, 1.0, "a"), (2, 1.0, "b"), (9, 1.0, "z")]
     assert sink(tmp_path, existing="replace").write(*batch([("+I", (7, 1.0, "y"))]), 0, "c3")
     assert rows(tmp_path) == [(7, 1.0, "y")]
-    with pytest.raises(
-        CheckpointError, match="no batch of this checkpoint, and batch 3 is next"
-    ):
+    with pytest.raises(CheckpointError, match="no batch of this checkpoint, and batch 3 is next"):
         sink(tmp_path).write(*one, 3, "c1")
     table = opened(tmp_path)
     assert [name for name in table.properties if name.startswith("aggloom.")] == ["aggloom.c3"]
